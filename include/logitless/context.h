@@ -1,0 +1,65 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// How a call runs: threads, memory, plan, instruction set. What it computes stands in the loss's options.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "logitless/export.h"
+#include "logitless/plan.h"
+
+namespace logitless {
+
+/// The largest row_tile and vocab_tile: a tile is made to stay in a core's cache, and its edges are 32-bit.
+inline constexpr int64_t kMostTileEdge = 65536;
+
+struct ContextOptions {
+  /// Threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results have the same bits for every value.
+  int threads = 0;
+  /// Upper bound for everything a call allocates, the BLAS's packing buffers apart.
+  size_t workspace_bytes = size_t{256} << 20;
+  /// kAuto, kOnePass or kTwoPass. A plan that cannot run (its budget, a sink, bf16 outputs) is an InvalidInput.
+  PlanKind plan = PlanKind::kAuto;
+  /// Rows and columns of a logits tile; 0 lets the library choose from the shape.
+  int64_t row_tile = 0;
+  int64_t vocab_tile = 0;
+  /// "auto" or one of gemm_backends().
+  std::string gemm_backend = "auto";
+  /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference kernels).
+  std::string simd_target = "auto";
+};
+
+namespace detail {
+struct ContextState;
+}
+
+/// Immutable after construction; one Context may serve several threads at once. Copies are cheap.
+class LOGITLESS_API Context {
+ public:
+  /// Throws InvalidInput for a negative size or an unknown name.
+  explicit Context(ContextOptions options = {});
+
+  const ContextOptions& options() const;
+  /// The team's size for the next call, after the limits of the BLAS.
+  int threads() const;
+  /// The kernels that run, e.g. "AVX3_DL".
+  const std::string& simd_target() const;
+  /// The backend that runs, e.g. "openblas".
+  const std::string& gemm_backend() const;
+
+  /// For the library's own sources.
+  const detail::ContextState& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<const detail::ContextState> state_;
+};
+
+/// What ContextOptions::gemm_backend may name in this build, best first.
+LOGITLESS_API std::vector<std::string> gemm_backends();
+/// What ContextOptions::simd_target may name on this CPU, best first ("plain" is always last).
+LOGITLESS_API std::vector<std::string> simd_targets();
+
+}  // namespace logitless

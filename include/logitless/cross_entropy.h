@@ -1,0 +1,96 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Cross-entropy of an LM head, fused: the logits are never in memory.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless {
+
+enum class Reduction {
+  kMean,  ///< Σ_i loss_i / normaliser
+  kSum,   ///< Σ_i loss_i
+  kNone,  ///< one loss a token, and one upstream gradient a token
+};
+
+/// The loss of token i with target y, W = class_weights (1 without):
+///   nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)      PyTorch's CrossEntropyLoss with label smoothing ε
+///   z_i   = z_loss · lse_i²                                          PaLM (Chowdhery et al. 2022), section 5
+///   kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
+/// over the tokens that take part. loss_scale multiplies loss and gradients. Without tokens, or with Σ W = 0, the mean is
+/// 0 and so are the gradients.
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;
+  Reduction reduction = Reduction::kMean;
+  double label_smoothing = 0;             ///< ε in [0, 1]
+  double z_loss = 0;                      ///< λ >= 0, finite
+  std::span<const float> class_weights;   ///< [V], finite and >= 0; empty: all 1
+  double temperature = 1.0;               ///< positive and finite
+  std::span<const double> temperatures;   ///< [N], replaces `temperature` when not empty
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  bool shift = false;                     ///< position t predicts target t + 1 of its sequence
+  double loss_scale = 1.0;                ///< finite
+  /// With kMean: what the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite.
+  std::optional<double> normaliser;
+  bool want_accuracy = false;             ///< fill metrics.accuracy
+  bool want_entropy = false;              ///< fill metrics.mean_entropy
+};
+
+struct CrossEntropyMetrics {
+  int64_t tokens = 0;         ///< tokens that took part
+  double mean_nll = 0;        ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
+  double perplexity = 1;      ///< exp(mean_nll)
+  double z_loss = 0;          ///< the part of the loss that is z-loss, as it is in it
+  double accuracy = std::numeric_limits<double>::quiet_NaN();      ///< share of tokens whose argmax is the target
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
+};
+
+struct CrossEntropyResult {
+  double loss = 0;                ///< under kNone: the sum of `losses`
+  std::vector<double> losses;     ///< kNone: [N] by position of hidden, 0 where a row takes no part
+  CrossEntropyMetrics metrics;
+  Plan plan;                      ///< what ran
+};
+
+/// What a forward leaves for its backward: a few numbers a token.
+struct CrossEntropyForward {
+  CrossEntropyResult result;
+  TokenStats stats;
+};
+
+/// Loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under kNone the gradients are
+/// those of the sum of all losses. Throws InvalidInput before anything is written.
+LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                               const Targets& targets, const CrossEntropyOptions& options = {},
+                                               const Gradients& gradients = {});
+
+/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden,
+                                                        const LmHead& head, const Targets& targets,
+                                                        const CrossEntropyOptions& options = {});
+
+/// `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows with 0 cost no
+/// GEMM). Returns the plan that ran.
+LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                          const Targets& targets, const CrossEntropyOptions& options,
+                                          const CrossEntropyForward& forward, std::span<const double> upstream,
+                                          const Gradients& gradients);
+LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                          const Targets& targets, const CrossEntropyOptions& options,
+                                          const CrossEntropyForward& forward, double upstream,
+                                          const Gradients& gradients);
+
+/// The plan that cross_entropy() would run. Reads targets, writes nothing.
+LOGITLESS_API Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                      const Targets& targets, const CrossEntropyOptions& options = {},
+                                      const Gradients& gradients = {});
+
+}  // namespace logitless

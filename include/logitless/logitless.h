@@ -1,0 +1,13 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Everything.
+#pragma once
+
+#include "logitless/context.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/dense.h"
+#include "logitless/dtype.h"
+#include "logitless/environment.h"
+#include "logitless/error.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"

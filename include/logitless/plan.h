@@ -1,0 +1,45 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// How one call cuts its work, and what that costs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "logitless/export.h"
+
+namespace logitless {
+
+enum class PlanKind {
+  kAuto,         ///< the fastest plan that fits the workspace
+  kForwardOnly,  ///< statistics only; what every call without gradients runs
+  kOnePass,      ///< the logits of a chunk of rows are kept until their gradients are done: 3 GEMMs
+  kTwoPass,      ///< the logits are computed again for the gradients: 4 GEMMs, a few tiles of memory
+  kDense,        ///< the baseline: all logits in memory
+};
+
+/// "auto", "forward_only", "one_pass", "two_pass" or "dense".
+LOGITLESS_API const char* name_of(PlanKind kind);
+
+/// Chosen from shapes, requests and the workspace budget alone. Everything but `tiles_alive` and `workspace_bytes` is the
+/// same for every number of threads, and so are the bits of all results.
+struct LOGITLESS_API Plan {
+  PlanKind kind = PlanKind::kForwardOnly;
+  int64_t tokens = 0;        ///< N, with the rows that take no part
+  int64_t active_rows = 0;   ///< rows that take part (target not ignored)
+  int64_t hidden_size = 0;   ///< H
+  int64_t vocab_size = 0;    ///< V
+  int64_t row_tile = 0;      ///< most rows of a logits tile
+  int64_t vocab_tile = 0;    ///< columns of a logits tile; the last one may be narrower
+  int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
+  int64_t chunk_rows = 0;    ///< rows whose logits are alive together (one pass); else equal to active_rows
+  int threads = 1;           ///< threads that can work with the tiles that fit
+  int tiles_alive = 1;       ///< logits tiles in memory at once
+  size_t workspace_bytes = 0;  ///< most that the call allocates: tiles, widened tiles, gathered rows, accumulators, statistics
+  size_t blas_bytes = 0;       ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
+
+  /// One line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB workspace".
+  std::string describe() const;
+};
+
+}  // namespace logitless

@@ -1,0 +1,153 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view never
+// throws and checks nothing; the call that uses it checks everything (see error.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "logitless/dtype.h"
+
+namespace logitless {
+
+/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at least cols.
+struct ConstMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  ConstMatrix() = default;
+  ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  template <class T>
+  ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+      : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
+};
+
+/// A writable row-major matrix. data == nullptr means: this output is not wanted.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  Matrix() = default;
+  Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  template <class T>
+  Matrix(T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+      : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
+};
+
+/// A contiguous vector.
+struct ConstVector {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t size = 0;
+
+  ConstVector() = default;
+  ConstVector(const void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
+  template <class T>
+  ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
+};
+
+/// A writable contiguous vector. data == nullptr means: this output is not wanted.
+struct Vector {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t size = 0;
+
+  Vector() = default;
+  Vector(void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
+  template <class T>
+  Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
+};
+
+/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end.
+struct HiddenStates {
+  ConstMatrix states;
+  /// Number of sequences of equal length; N must be a multiple of it. Unused when offsets is not empty.
+  int64_t sequences = 1;
+  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the rows
+  /// [offsets[s], offsets[s + 1]).
+  std::span<const int64_t> offsets;
+
+  HiddenStates() = default;
+  /// [N, H] as one sequence.
+  HiddenStates(ConstMatrix states_) : states(states_) {}
+  /// [B, T, H] with N = B * T rows.
+  HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
+  /// Packed sequences.
+  HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
+
+  int64_t tokens() const { return states.rows; }
+  int64_t hidden_size() const { return states.cols; }
+};
+
+enum class HeadLayout {
+  kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
+  kVocabHidden,  ///< weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF)
+};
+
+/// The LM head: raw logit r_iv = x_i · w_v + bias_v, capped logit c_iv = softcap · tanh(r_iv / softcap).
+struct LmHead {
+  ConstMatrix weight;
+  HeadLayout layout = HeadLayout::kHiddenVocab;
+  /// [V], or empty for none. A -inf entry masks its word.
+  ConstVector bias;
+  /// Positive and finite, or 0 for none (Gemma 2 uses 30).
+  double softcap = 0;
+
+  LmHead() = default;
+  LmHead(ConstMatrix weight_, HeadLayout layout_) : weight(weight_), layout(layout_) {}
+
+  int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }
+  int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
+};
+
+/// One word id a token, int32 or int64.
+struct Targets {
+  const int32_t* data32 = nullptr;
+  const int64_t* data64 = nullptr;
+  int64_t size = 0;
+
+  Targets() = default;
+  Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
+  Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
+  Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
+  Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
+
+  int64_t operator[](int64_t i) const { return data32 ? data32[i] : data64[i]; }
+};
+
+enum class WriteMode {
+  kOverwrite,   ///< what was there does not matter, not even a NaN
+  kAccumulate,  ///< the gradient is added to what is there
+};
+
+/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order, one
+/// call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden: [count, H], hidden_vocab:
+/// [H, count]), float32 (float64 for a float64 head), and lives until the callback returns. The callback may overwrite
+/// these words of the weight: nothing reads them afterwards. What it throws reaches the caller of the library.
+using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
+
+/// Where the gradients go. Each output is optional by itself; each is float32, or float64 for float64 inputs, or
+/// bfloat16 for bfloat16 inputs (summed in float32, rounded to nearest even once at the end).
+struct Gradients {
+  Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
+  Matrix d_weight;  ///< the head's shape and layout
+  Vector d_bias;    ///< [V]
+  WriteMode d_hidden_mode = WriteMode::kOverwrite;
+  WriteMode d_weight_mode = WriteMode::kOverwrite;
+  WriteMode d_bias_mode = WriteMode::kOverwrite;
+  /// Instead of d_weight.data: at most one of the two may be set.
+  WeightGradientSink weight_sink;
+
+  bool any() const { return d_hidden.data || d_weight.data || d_bias.data || weight_sink; }
+};
+
+}  // namespace logitless

@@ -1,0 +1,111 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Per-token statistics of the final logits, and gradients from them: the spine every loss stands on.
+//
+//   r_iv = x_i · w_v + b_v                       raw logit
+//   c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
+//   a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
+//   m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
+//   logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
+//   prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
+//
+// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or with
+// nothing but -inf, has NaN statistics.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+
+namespace logitless {
+
+enum class TemperatureMeaning {
+  kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
+  kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
+};
+
+/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels.
+struct StatsRequest {
+  bool entropy = false;
+  bool prior = false;
+  bool argmax = false;
+};
+
+struct TokenOptions {
+  /// Rows with this target take no part: their content is never read and they cost no GEMM.
+  int64_t ignore_index = -100;
+  /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
+  bool shift = false;
+  /// Positive and finite. `temperatures` ([N], by position of hidden) replaces the scalar when it is not empty.
+  double temperature = 1.0;
+  std::span<const double> temperatures;
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
+  std::span<const float> prior;
+};
+
+/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for is
+/// empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
+struct TokenStats {
+  std::vector<double> logp;
+  std::vector<double> lse;
+  std::vector<double> entropy;
+  std::vector<double> prior;
+  std::vector<int64_t> argmax;    ///< the first word with the largest logit
+  std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
+  std::vector<double> log_sum;    ///< l_i
+};
+
+/// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With them
+///   dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
+///   dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
+/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no GEMM.
+struct TokenGrads {
+  std::vector<double> logp;
+  std::vector<double> lse;
+  std::vector<double> entropy;
+  std::vector<double> prior;
+};
+
+/// Statistics of every token, no gradient. Throws InvalidInput.
+/// `plan`, when given, receives what ran.
+LOGITLESS_API TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                             const Targets& targets, const TokenOptions& options = {},
+                                             StatsRequest request = {}, Plan* plan = nullptr);
+
+/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs and options
+/// (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again (two pass).
+LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                             const Targets& targets, const TokenOptions& options,
+                                             const TokenStats& stats, const TokenGrads& grads,
+                                             const Gradients& outputs, Plan* plan = nullptr);
+
+/// A loss that is a function of each token's statistics alone. evaluate() is called with disjoint sets of rows that
+/// together are all rows that take part (from one thread at a time), and fills the entries of `grads` for these rows;
+/// the vectors it declares in needs() and gradients() have N entries by then.
+class LOGITLESS_API TokenLoss {
+ public:
+  virtual ~TokenLoss();
+  virtual StatsRequest needs() const = 0;
+  /// Which entries of TokenGrads evaluate() fills, logp apart, which it always fills.
+  struct GradientTerms {
+    bool lse = false;
+    bool entropy = false;
+    bool prior = false;
+  };
+  virtual GradientTerms gradients() const = 0;
+  /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that says no and
+  /// does it all the same gets a std::logic_error.
+  virtual bool may_drop_rows() const { return true; }
+  virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
+};
+
+/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics.
+LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                        const Targets& targets, const TokenOptions& options, TokenLoss& loss,
+                                        const Gradients& outputs, Plan* plan = nullptr);
+
+}  // namespace logitless

@@ -1,0 +1,78 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "core/checks.h"
+
+#include <cmath>
+#include <limits>
+
+namespace logitless::core {
+namespace {
+
+ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+  if (!data || rows <= 0 || cols <= 0) return {name, 0, 0};
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  return {name, begin, begin + static_cast<uintptr_t>((rows - 1) * stride + cols) * size_of(dtype)};
+}
+
+}  // namespace
+
+void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+  if (rows < 0) fail(name, ".rows = ", rows, " is negative");
+  if (cols <= 0) fail(name, ".cols = ", cols, " must be positive");
+  if (stride < cols) fail(name, ".stride = ", stride, " is shorter than a row of ", cols, " elements");
+  // The BLAS takes strides and sizes as int.
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (stride > kMost) fail(name, ".stride = ", stride, " is above ", kMost, ", the BLAS's limit");
+  if (rows > kMost) fail(name, ".rows = ", rows, " is above ", kMost, ", the BLAS's limit");
+  if (rows > 0 && !data) fail(name, ".data is null");
+  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
+    fail(name, ".data = ", data, " is not aligned to its element type ", name_of(dtype));
+  }
+}
+
+void check_vector(std::string_view name, const void* data, DType dtype, int64_t size) {
+  if (size > 0 && !data) fail(name, ".data is null");
+  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
+    fail(name, ".data = ", data, " is not aligned to its element type ", name_of(dtype));
+  }
+}
+
+void check_positive_finite(std::string_view name, double value) {
+  if (!(value > 0) || !std::isfinite(value)) fail(name, " = ", value, " must be positive and finite");
+}
+
+void check_finite(std::string_view name, double value) {
+  if (!std::isfinite(value)) fail(name, " = ", value, " must be finite");
+}
+
+ByteRange range_of(std::string_view name, const Matrix& m) {
+  return matrix_range(name, m.data, m.dtype, m.rows, m.cols, m.stride);
+}
+ByteRange range_of(std::string_view name, const ConstMatrix& m) {
+  return matrix_range(name, m.data, m.dtype, m.rows, m.cols, m.stride);
+}
+ByteRange range_of(std::string_view name, const Vector& v) {
+  return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
+}
+ByteRange range_of(std::string_view name, const ConstVector& v) {
+  return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
+}
+ByteRange range_of(std::string_view name, const void* data, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  return {name, begin, data ? begin + bytes : begin};
+}
+
+void check_overlaps(std::span<const ByteRange> outputs, std::span<const ByteRange> inputs) {
+  const auto overlap = [](const ByteRange& a, const ByteRange& b) {
+    return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const ByteRange& input : inputs) {
+      if (overlap(outputs[i], input)) fail("output ", outputs[i].name, " overlaps input ", input.name);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (overlap(outputs[i], outputs[j])) fail("output ", outputs[i].name, " overlaps output ", outputs[j].name);
+    }
+  }
+}
+
+}  // namespace logitless::core

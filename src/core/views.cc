@@ -1,0 +1,18 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "core/views.h"
+
+#include <cstring>
+
+namespace logitless::core {
+
+void fill_zero(const Matrix& m) {
+  for (int64_t row = 0; row < m.rows; ++row) {
+    std::memset(element(m.data, m.dtype, row * m.stride), 0, static_cast<size_t>(m.cols) * size_of(m.dtype));
+  }
+}
+
+void fill_zero(const Vector& v) {
+  if (v.size > 0) std::memset(v.data, 0, static_cast<size_t>(v.size) * size_of(v.dtype));
+}
+
+}  // namespace logitless::core

@@ -1,0 +1,26 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Typed arithmetic on the public, untyped views. All offsets are 64-bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "logitless/tensors.h"
+
+namespace logitless::core {
+
+/// The type that sums have: float64 for float64, float32 for all others.
+constexpr bool sums_in_double(DType dtype) { return dtype == DType::kFloat64; }
+
+inline const void* element(const void* data, DType dtype, int64_t index) {
+  return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
+}
+inline void* element(void* data, DType dtype, int64_t index) {
+  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
+}
+
+/// Sets [rows, cols] to zero.
+void fill_zero(const Matrix& m);
+void fill_zero(const Vector& v);
+
+}  // namespace logitless::core

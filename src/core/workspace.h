@@ -1,0 +1,46 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The memory of one call. The same code first measures what it will take and then takes it, so that a plan's figure
+// and its run cannot disagree.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace logitless::core {
+
+/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Workspace hands out null pointers and
+/// only counts. Nothing is initialised, so memory that is never touched is never resident.
+class Workspace {
+ public:
+  /// Measures.
+  Workspace() = default;
+  /// Owns `bytes`; throws std::bad_alloc.
+  explicit Workspace(size_t bytes);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  /// The next `count` elements. Taking more than was allocated is a std::logic_error: a plan was wrong.
+  template <class T>
+  T* take(int64_t count) {
+    return static_cast<T*>(take_bytes(static_cast<size_t>(std::max<int64_t>(count, 0)) * sizeof(T)));
+  }
+  void* take_bytes(size_t bytes);
+
+  /// Everything taken after mark() is free again after rewind(mark).
+  size_t mark() const { return used_; }
+  void rewind(size_t mark) { used_ = mark; }
+  /// The most that was in use at once.
+  size_t peak() const { return peak_; }
+
+ private:
+  static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  size_t used_ = 0;
+  size_t peak_ = 0;
+  bool measuring_ = true;
+};
+
+}  // namespace logitless::core

@@ -1,0 +1,251 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The opponent: everything in memory, every GEMM as large and as parallel as the BLAS likes it.
+#include "logitless/dense.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "core/checks.h"
+#include "core/views.h"
+#include "core/workspace.h"
+#include "engine/context_state.h"
+#include "engine/forward.h"
+#include "engine/row_gradients.h"
+#include "engine/rows_of_hidden.h"
+#include "engine/run.h"
+#include "loss/cross_entropy.h"
+
+namespace logitless {
+namespace {
+
+using engine::Problem;
+
+// Columns that a row kernel takes at once: 8 KiB of float32 stay in L1 between its two walks.
+constexpr int64_t kColumns = 2048;
+// Words of d_weight that are summed apart when it is narrower than its sums.
+constexpr int64_t kNarrowWords = 4096;
+
+template <class T>
+class Dense {
+ public:
+  Dense(const Context& context, const Problem& problem)
+      : state_(context.state()), problem_(problem), threads_(context.threads()), v_(problem.vocab_size) {
+    core::Workspace measure;
+    take(measure);
+    workspace_ = std::make_unique<core::Workspace>(measure.peak());
+    take(*workspace_);
+  }
+
+  Plan plan() const {
+    Plan plan;
+    plan.kind = PlanKind::kDense;
+    plan.tokens = plan.row_tile = plan.chunk_rows = problem_.tokens;
+    plan.active_rows = static_cast<int64_t>(problem_.active.size());
+    plan.hidden_size = plan.hidden_block = problem_.hidden_size;
+    plan.vocab_size = plan.vocab_tile = v_;
+    plan.threads = threads_;
+    plan.workspace_bytes = workspace_->peak();
+    return plan;
+  }
+
+  TokenStats forward() {
+    const ConstMatrix& x = problem_.hidden;
+    multiply({problem_.tokens, v_, problem_.hidden_size, {x.data, x.dtype, x.stride, false},
+              engine::head_operand(problem_.head, 0, 0, true), logits_, v_, false});
+    TokenStats stats = engine::empty_stats(problem_);
+    const auto count = static_cast<int64_t>(problem_.active.size());
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
+    for (int64_t a = 0; a < count; ++a) {
+      const int64_t row = problem_.active[static_cast<size_t>(a)];
+      engine::store_row_stats(problem_, row, fold_row(row), stats);
+    }
+    return stats;
+  }
+
+  void backward(const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
+    for (int64_t row = 0; row < problem_.tokens; ++row) make_gradient(row, stats, grads);
+    if (outputs.d_hidden.data) d_hidden(outputs);
+    if (outputs.d_weight.data) d_weight(outputs);
+    if (outputs.d_bias.data) d_bias(outputs);
+  }
+
+ private:
+  void take(core::Workspace& workspace) {
+    const DType x = problem_.hidden.dtype, w = problem_.head.weight.dtype, sums = DTypeOf<T>::value;
+    const int64_t n = problem_.tokens, h = problem_.hidden_size;
+    logits_ = workspace.take<T>(n * v_);
+    size_t bytes = state_.gemm->scratch_bytes(n, v_, h, x, w);
+    bytes = std::max(bytes, state_.gemm->scratch_bytes(n, h, v_, sums, w));
+    bytes = std::max({bytes, state_.gemm->scratch_bytes(v_, h, n, sums, x), state_.gemm->scratch_bytes(h, v_, n, x, sums)});
+    gemm_ = workspace.take_bytes(bytes);
+    rows_ = workspace.take<T>(kColumns * threads_);
+    bias_ = engine::widened_bias<T>(workspace, workspace_ ? state_.kernels : nullptr, problem_);
+  }
+
+  void multiply(const gemm::Product<T>& product) const {
+    state_.gemm->multiply_parallel(product, *state_.kernels, gemm_, threads_);
+  }
+  const rows::TypedKernels<T>& kernels() const { return state_.kernels->typed<T>(); }
+  T* row_scratch() const { return rows_ + kColumns * omp_get_thread_num(); }
+
+  rows::TileShape<T> shape(int64_t first, int64_t cols) const {
+    return {1, cols, v_, bias_ ? bias_ + first : nullptr, static_cast<T>(problem_.head.softcap)};
+  }
+  const float* prior(int64_t first) const {
+    return problem_.options.prior.empty() ? nullptr : problem_.options.prior.data() + first;
+  }
+
+  rows::RowStats fold_row(int64_t row) const {
+    rows::RowStats stats;
+    const T inverse_temperature = static_cast<T>(1 / problem_.logit_temperature(row));
+    for (int64_t first = 0; first < v_; first += kColumns) {
+      const int64_t cols = std::min(kColumns, v_ - first);
+      const int64_t column = problem_.targets[static_cast<size_t>(row)] - first;
+      const int32_t target = column >= 0 && column < cols ? static_cast<int32_t>(column) : -1;
+      rows::FoldArgs<T> args;
+      args.shape = shape(first, cols);
+      args.logits = logits_ + row * v_ + first;
+      args.inverse_temperature = &inverse_temperature;
+      args.target = &target;
+      args.first_column = first;
+      args.entropy = problem_.request.entropy;
+      args.argmax = problem_.request.argmax;
+      args.prior = problem_.request.prior;
+      args.prior_weights = prior(first);
+      args.uniform_prior = 1.0 / static_cast<double>(v_);
+      args.scratch = row_scratch();
+      args.stats = &stats;
+      kernels().fold(args);
+    }
+    return stats;
+  }
+
+  void make_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads) const {
+    T* logits = logits_ + row * v_;
+    if (problem_.targets[static_cast<size_t>(row)] < 0) {
+      std::fill_n(logits, v_, T{0});
+      return;
+    }
+    const rows::RowGradient<T> gradient = engine::row_gradient<T>(problem_, stats, grads, row);
+    for (int64_t first = 0; first < v_; first += kColumns) {
+      const int64_t cols = std::min(kColumns, v_ - first);
+      rows::RowGradient<T> here = gradient;
+      const int64_t column = gradient.target - first;
+      here.target = column >= 0 && column < cols ? static_cast<int32_t>(column) : -1;
+      rows::GradientArgs<T> args;
+      args.shape = shape(first, cols);
+      args.logits = logits + first;
+      args.count = 1;
+      args.gradients = &here;
+      args.entropy = gradient.entropy_term != 0;
+      args.prior = gradient.prior_term != 0;
+      args.prior_weights = prior(first);
+      args.uniform_prior = 1.0 / static_cast<double>(v_);
+      args.scratch = row_scratch();
+      kernels().gradient(args);
+    }
+  }
+
+  void d_hidden(const Gradients& outputs) const {
+    const Matrix& out = outputs.d_hidden;
+    gemm::Product<T> product{problem_.tokens, problem_.hidden_size, v_, {logits_, DTypeOf<T>::value, v_, false},
+                             engine::head_operand(problem_.head, 0, 0, false), nullptr, 0, false};
+    write(product, out, 0, outputs.d_hidden_mode);
+  }
+
+  void d_weight(const Gradients& outputs) const {
+    const Matrix& out = outputs.d_weight;
+    const ConstMatrix& x = problem_.hidden;
+    const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
+    const int64_t step = out.dtype == DTypeOf<T>::value ? v_ : kNarrowWords;
+    for (int64_t first = 0; first < v_; first += step) {
+      const int64_t words = std::min(step, v_ - first);
+      const gemm::Operand states{x.data, x.dtype, x.stride, hidden_vocab};
+      const gemm::Operand logits{logits_ + first, DTypeOf<T>::value, v_, !hidden_vocab};
+      gemm::Product<T> product;
+      product.m = hidden_vocab ? problem_.hidden_size : words;
+      product.n = hidden_vocab ? words : problem_.hidden_size;
+      product.k = problem_.tokens;
+      product.a = hidden_vocab ? states : logits;
+      product.b = hidden_vocab ? logits : states;
+      write(product, out, hidden_vocab ? first : first * out.stride, outputs.d_weight_mode);
+    }
+  }
+
+  // The product into `out` from element `offset` on, through float sums where `out` is narrower.
+  void write(gemm::Product<T> product, const Matrix& out, int64_t offset, WriteMode mode) const {
+    if (out.dtype == DTypeOf<T>::value) {
+      product.c = static_cast<T*>(out.data) + offset;
+      product.ldc = out.stride;
+      product.accumulate = mode == WriteMode::kAccumulate;
+      multiply(product);
+      return;
+    }
+    core::Workspace sums(static_cast<size_t>(product.m * product.n) * sizeof(T) + 64);
+    product.c = sums.take<T>(product.m * product.n);
+    product.ldc = product.n;
+    multiply(product);
+    for (int64_t r = 0; r < product.m; ++r) {
+      round_row(product.c + r * product.n, product.n, mode, core::element(out.data, out.dtype, offset + r * out.stride));
+    }
+  }
+
+  void d_bias(const Gradients& outputs) const {
+    const Vector& out = outputs.d_bias;
+    if (out.dtype == DTypeOf<T>::value) {
+      kernels().add_column_sums(logits_, v_, problem_.tokens, v_, outputs.d_bias_mode == WriteMode::kAccumulate,
+                                static_cast<T*>(out.data));
+      return;
+    }
+    core::Workspace sums(static_cast<size_t>(v_) * sizeof(T) + 64);
+    T* sum = sums.take<T>(v_);
+    kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sum);
+    round_row(sum, v_, outputs.d_bias_mode, out.data);
+  }
+
+  // Only float sums have a narrower output.
+  void round_row(const T* from, int64_t count, WriteMode mode, void* to) const {
+    if constexpr (sizeof(T) == 4) {
+      state_.kernels->round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
+    }
+  }
+
+  const detail::ContextState& state_;
+  const Problem& problem_;
+  int threads_;
+  int64_t v_;
+  std::unique_ptr<core::Workspace> workspace_;
+  T* logits_ = nullptr;  // [N, V], then their gradients
+  void* gemm_ = nullptr;
+  T* rows_ = nullptr;  // [threads, kColumns]
+  const T* bias_ = nullptr;
+};
+
+template <class T>
+CrossEntropyResult run_dense(const Context& context, const Problem& problem, loss::CrossEntropyLoss& loss,
+                             const Gradients& outputs) {
+  Dense<T> dense(context, problem);
+  const TokenStats stats = dense.forward();
+  TokenGrads grads = engine::empty_grads(problem, loss);
+  loss.evaluate(problem.active, stats, grads);
+  if (outputs.any()) dense.backward(stats, grads, outputs);
+  return loss.result(stats, dense.plan());
+}
+
+}  // namespace
+
+CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                       const Targets& targets, const CrossEntropyOptions& options,
+                                       const Gradients& gradients) {
+  if (gradients.weight_sink) core::fail("weight_sink is set: the dense path has no tiles to hand out");
+  const Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  loss::CrossEntropyLoss loss(options, problem);
+  return problem.in_double() ? run_dense<double>(context, problem, loss, gradients)
+                             : run_dense<float>(context, problem, loss, gradients);
+}
+
+}  // namespace logitless

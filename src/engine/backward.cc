@@ -1,0 +1,379 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "engine/backward.h"
+
+#include <omp.h>
+
+#include <atomic>
+#include <exception>
+#include <stdexcept>
+
+#include "core/views.h"
+#include "engine/row_gradients.h"
+#include "engine/rows_of_hidden.h"
+
+namespace logitless::engine {
+namespace {
+
+/// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in run().
+template <class T>
+class BackwardTasks {
+ public:
+  BackwardTasks(const Pass<T>& pass, BackwardBuffers<T>& buffers, const ActiveBlocks& active, bool begin,
+                const TokenGrads& grads, const Gradients& outputs)
+      : pass_(pass), grid_(pass.run.grid), buffers_(buffers), active_(active), outputs_(outputs), begin_(begin) {
+    narrow_hidden_ = buffers.d_hidden != nullptr;
+    weight_tiles_ = needs_weight_tiles<T>(outputs);
+    wants_weight_ = outputs.d_weight.data || outputs.weight_sink;
+    const auto any = [](const std::vector<double>& g) {
+      return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
+    };
+    entropy_ = any(grads.entropy);
+    prior_ = any(grads.prior);
+  }
+
+  void run() {
+    for (const RowBlock& rows : active_.blocks.blocks) {
+      if (pass_.chunk && !rows.contiguous) {
+        gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), chunk_gathered(rows));
+      }
+    }
+    const auto alone = pass_.context.gemm->single_threaded_region();
+#pragma omp parallel num_threads(pass_.run.plan.threads)
+#pragma omp single
+    submit();
+    if (error_) std::rethrow_exception(error_);
+    if (narrow_hidden_) round_d_hidden();
+  }
+
+ private:
+  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part of
+  // d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the threads.
+  void submit() {
+    const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
+    const int64_t vocab_tiles = grid_.vocab_tiles();
+    const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
+    const auto slots = static_cast<int64_t>(pass_.chunk ? row_blocks * vocab_tiles : buffers_.slots.size());
+    std::vector<char> tile_tokens(static_cast<size_t>(slots));
+    std::vector<char> hidden_tokens(static_cast<size_t>(row_blocks * hidden_blocks));
+    std::vector<char> weight_tokens(static_cast<size_t>(vocab_tiles * hidden_blocks));
+    std::vector<char> word_tokens(static_cast<size_t>(vocab_tiles));
+    [[maybe_unused]] char finish_token = 0;
+    int64_t slot = 0;
+    for (int64_t j = 0; j < vocab_tiles; ++j) {
+      // Tiles of d_weight that are summed apart take turns.
+      [[maybe_unused]] char* weight_token = &weight_tokens[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * hidden_blocks)];
+      [[maybe_unused]] char* word_token = &word_tokens[static_cast<size_t>(j)];
+      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % slots) {
+        [[maybe_unused]] char* tile_token = &tile_tokens[static_cast<size_t>(slot)];
+        [[maybe_unused]] char* hidden_token = &hidden_tokens[static_cast<size_t>(b * hidden_blocks)];
+#pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
+        guarded([&] { make_tile(j, b, slot); });
+        for (int h = 0; outputs_.d_hidden.data && h < hidden_blocks; ++h) {
+#pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
+          guarded([&] { add_d_hidden(j, b, slot, h); });
+        }
+        for (int h = 0; wants_weight_ && h < hidden_blocks; ++h) {
+#pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0]) depend(inout : weight_token[h])
+          guarded([&] { add_d_weight(j, b, slot, h); });
+        }
+        if (outputs_.d_bias.data) {
+          // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
+#pragma omp task firstprivate(j, b, slot) depend(in : tile_token[0]) depend(inout : weight_token[0])
+          guarded([&] { add_d_bias(j, b, slot); });
+        }
+      }
+      if (weight_tiles_) {
+#pragma omp task firstprivate(j) depend(iterator(h = 0 : hidden_blocks), inout : weight_token[h]) \
+    depend(inout : finish_token, word_token[0])
+        guarded([&] { finish_weight_tile(j); });
+      }
+    }
+#pragma omp taskwait
+  }
+
+  // Exceptions must not leave a task: the first one waits until all tasks have ended, the others have nothing to do.
+  template <class Work>
+  void guarded(const Work& work) noexcept {
+    if (failed_.load(std::memory_order_acquire)) return;
+    try {
+      work();
+    } catch (...) {
+#pragma omp critical(logitless_backward_error)
+      if (!error_) error_ = std::current_exception();
+      failed_.store(true, std::memory_order_release);
+    }
+  }
+
+  typename BackwardBuffers<T>::PerThread& scratch() { return buffers_.threads[static_cast<size_t>(omp_get_thread_num())]; }
+
+  const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
+
+  T* tile(int64_t j, int64_t b, int64_t slot) const {
+    if (!pass_.chunk) return buffers_.slots[static_cast<size_t>(slot)].tile;
+    return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
+  }
+
+  gemm::Operand hidden(int64_t b, int64_t slot) const {
+    const std::byte* gathered = pass_.chunk ? chunk_gathered(block(b)) : buffers_.slots[static_cast<size_t>(slot)].gathered;
+    return hidden_operand(pass_.problem, active_.blocks, block(b), gathered);
+  }
+
+  std::byte* chunk_gathered(const RowBlock& rows) const {
+    const int64_t row_bytes = grid_.hidden_size * static_cast<int64_t>(size_of(pass_.problem.hidden.dtype));
+    return buffers_.gathered ? buffers_.gathered + rows.begin * row_bytes : nullptr;
+  }
+
+  // Logits (computed again unless they have stayed), then their gradient in place.
+  void make_tile(int64_t j, int64_t b, int64_t slot) {
+    const RowBlock& rows = block(b);
+    auto& mine = scratch();
+    T* logits = tile(j, b, slot);
+    if (!pass_.chunk) {
+      std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
+      if (!rows.contiguous) gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), gathered);
+      compute_logits(pass_, rows, hidden(b, slot), j, mine.gemm, logits);
+    }
+    const int64_t first = grid_.first_word(j);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      mine.gradients[r] = buffers_.gradients[rows.begin + r];
+      const int64_t column = mine.gradients[r].target - first;
+      mine.gradients[r].target = column >= 0 && column < grid_.words(j) ? static_cast<int32_t>(column) : -1;
+      mine.gradients[r].source_row = static_cast<int32_t>(
+          pass_.chunk ? active_.tile_row[static_cast<size_t>(rows.begin + r)] : r);
+    }
+    const Problem& problem = pass_.problem;
+    rows::GradientArgs<T> args;
+    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count, grid_.words(j),
+                  grid_.tile_stride, pass_.bias ? pass_.bias + first : nullptr, static_cast<T>(problem.head.softcap)};
+    args.logits = logits;
+    args.count = rows.count;
+    args.gradients = mine.gradients;
+    args.entropy = entropy_;
+    args.prior = prior_;
+    args.prior_weights = problem.options.prior.empty() ? nullptr : problem.options.prior.data() + first;
+    args.uniform_prior = 1.0 / static_cast<double>(problem.vocab_size);
+    args.scratch = mine.row;
+    pass_.context.kernels->template typed<T>().gradient(args);
+  }
+
+  // d_hidden [rows, components] (+)= tile [rows, words] · head [words, components]
+  void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
+    const RowBlock& rows = block(b);
+    auto& mine = scratch();
+    const int64_t component = grid_.first_hidden(h);
+    const int64_t columns = grid_.hidden_columns(h);
+    const Matrix& out = outputs_.d_hidden;
+    const bool scattered = !narrow_hidden_ && !rows.contiguous;
+    gemm::Product<T> product;
+    product.m = rows.count;
+    product.n = columns;
+    product.k = grid_.words(j);
+    product.a = {tile(j, b, slot), DTypeOf<T>::value, grid_.tile_stride, false};
+    product.b = head_operand(pass_.problem.head, grid_.first_word(j), component, /*hidden_first=*/false);
+    const bool adds = j > 0 || (!narrow_hidden_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
+    if (narrow_hidden_) {
+      product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
+      product.ldc = grid_.hidden_size;
+    } else if (scattered) {
+      product.c = mine.scatter;
+      product.ldc = grid_.hidden_block;
+    } else {
+      product.c = static_cast<T*>(out.data) + active_.blocks.rows(rows).front() * out.stride + component;
+      product.ldc = out.stride;
+    }
+    product.accumulate = adds && !scattered;
+    pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
+    if (!scattered) return;
+    const T* from = mine.scatter;
+    for (const int64_t row : active_.blocks.rows(rows)) {
+      T* to = static_cast<T*>(out.data) + row * out.stride + component;
+      if (adds) {
+        pass_.context.kernels->template typed<T>().add(from, columns, to);
+      } else {
+        std::copy_n(from, columns, to);
+      }
+      from += grid_.hidden_block;
+    }
+  }
+
+  // Part of d_weight, or of the tile it is summed in, that holds words [word, ...) and components [component, ...).
+  T* weight_part(int64_t j, int64_t component, int64_t& stride) const {
+    const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
+    T* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<T*>(outputs_.d_weight.data);
+    stride = !weight_tiles_ ? outputs_.d_weight.stride : hidden_vocab ? grid_.vocab_tile : grid_.hidden_size;
+    const int64_t word = weight_tiles_ ? 0 : grid_.first_word(j);
+    return data + (hidden_vocab ? component * stride + word : word * stride + component);
+  }
+
+  // d_weight (+)= tileᵀ · hidden, or its transpose
+  void add_d_weight(int64_t j, int64_t b, int64_t slot, int64_t h) {
+    const RowBlock& rows = block(b);
+    const int64_t component = grid_.first_hidden(h);
+    gemm::Operand logits{tile(j, b, slot), DTypeOf<T>::value, grid_.tile_stride, false};
+    gemm::Operand states = hidden(b, slot);
+    states.data = core::element(states.data, states.dtype, component);
+    gemm::Product<T> product;
+    product.k = rows.count;
+    if (pass_.problem.head.layout == HeadLayout::kHiddenVocab) {
+      states.transposed = true;
+      product.m = grid_.hidden_columns(h);
+      product.n = grid_.words(j);
+      product.a = states;
+      product.b = logits;
+    } else {
+      logits.transposed = true;
+      product.m = grid_.words(j);
+      product.n = grid_.hidden_columns(h);
+      product.a = logits;
+      product.b = states;
+    }
+    product.c = weight_part(j, component, product.ldc);
+    const bool first = b == 0 && begin_;
+    product.accumulate = !first || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
+    pass_.context.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+  }
+
+  void add_d_bias(int64_t j, int64_t b, int64_t slot) {
+    const int64_t first = grid_.first_word(j);
+    T* sums = (pass_.bias_sums ? pass_.bias_sums : static_cast<T*>(outputs_.d_bias.data)) + first;
+    const bool adds = b > 0 || !begin_ || (!pass_.bias_sums && outputs_.d_bias_mode == WriteMode::kAccumulate);
+    pass_.context.kernels->template typed<T>().add_column_sums(tile(j, b, slot), grid_.tile_stride, block(b).count,
+                                                               grid_.words(j), adds, sums);
+  }
+
+  void finish_weight_tile(int64_t j);
+  void round_d_hidden();
+
+  const Pass<T>& pass_;
+  const TileGrid& grid_;
+  BackwardBuffers<T>& buffers_;
+  const ActiveBlocks& active_;
+  const Gradients& outputs_;
+  bool begin_;
+  bool narrow_hidden_ = false;
+  bool weight_tiles_ = false;
+  bool wants_weight_ = false;
+  bool entropy_ = false;
+  bool prior_ = false;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
+};
+
+// Rounds a float32 row into a narrow output; float64 sums have no narrow output.
+template <class T>
+void round_row(const rows::RowKernels& kernels, const T* from, int64_t count, WriteMode mode, void* to) {
+  if constexpr (sizeof(T) == 4) kernels.round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
+}
+
+template <class T>
+void hand_on_weight_tile(const Pass<T>& pass, const T* tile, int64_t j, const Gradients& outputs) {
+  const TileGrid& grid = pass.run.grid;
+  const bool hidden_vocab = pass.problem.head.layout == HeadLayout::kHiddenVocab;
+  const int64_t words = grid.words(j);
+  const int64_t rows = hidden_vocab ? grid.hidden_size : words;
+  const int64_t cols = hidden_vocab ? words : grid.hidden_size;
+  const int64_t stride = hidden_vocab ? grid.vocab_tile : grid.hidden_size;
+  if (outputs.weight_sink) {
+    outputs.weight_sink(grid.first_word(j), words, ConstMatrix(tile, rows, cols, stride));
+    return;
+  }
+  const Matrix& out = outputs.d_weight;
+  const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
+  for (int64_t r = 0; r < rows; ++r) {
+    round_row(*pass.context.kernels, tile + r * stride, cols, outputs.d_weight_mode,
+              core::element(out.data, out.dtype, offset + r * out.stride));
+  }
+}
+
+template <class T>
+void BackwardTasks<T>::finish_weight_tile(int64_t j) {
+  hand_on_weight_tile(pass_, buffers_.d_weight[j % kWeightTiles], j, outputs_);
+}
+
+template <class T>
+void BackwardTasks<T>::round_d_hidden() {
+  const Matrix& out = outputs_.d_hidden;
+  const auto& order = active_.blocks.order;
+  for (size_t i = 0; i < order.size(); ++i) {
+    round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
+              outputs_.d_hidden_mode, core::element(out.data, out.dtype, order[i] * out.stride));
+  }
+}
+
+}  // namespace
+
+ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads) {
+  ActiveBlocks out;
+  if (begin == end) return out;
+  const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
+  out.chunk_begin = run.blocks.blocks[begin].begin;
+  for (size_t b = begin; b < end; ++b) {
+    const RowBlock& from = run.blocks.blocks[b];
+    RowBlock to;
+    to.begin = static_cast<int64_t>(out.blocks.order.size());
+    for (int64_t r = 0; r < from.count; ++r) {
+      const int64_t row = run.blocks.order[static_cast<size_t>(from.begin + r)];
+      if (!has_gradient(grads, row)) continue;
+      out.blocks.order.push_back(row);
+      out.tile_row.push_back(static_cast<int32_t>(r));
+    }
+    to.count = static_cast<int64_t>(out.blocks.order.size()) - to.begin;
+    if (to.count == 0) continue;
+    to.contiguous = out.blocks.order.back() - out.blocks.order[static_cast<size_t>(to.begin)] == to.count - 1;
+    out.blocks.blocks.push_back(to);
+    out.tile_block.push_back(from);
+  }
+  if (logits_stay) return out;
+  // Logits that are computed again can be cut afresh, so that few remaining rows make few full tiles.
+  const bool all = out.blocks.order.size() == run.blocks.order.size();
+  if (!all && !out.blocks.order.empty()) {
+    if (!run.gather) throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");
+    std::vector<int64_t> kept = std::move(out.blocks.order);
+    std::sort(kept.begin(), kept.end());
+    out.blocks = make_row_blocks(kept, run.grid.row_tile);
+  }
+  return out;
+}
+
+template <class T>
+void run_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const ActiveBlocks& active, bool begin,
+                  const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
+  if (active.empty()) return;
+  for (size_t i = 0; i < active.blocks.order.size(); ++i) {
+    buffers.gradients[i] = row_gradient<T>(pass.problem, stats, grads, active.blocks.order[i]);
+  }
+  BackwardTasks<T>(pass, buffers, active, begin, grads, outputs).run();
+}
+
+template <class T>
+void finish_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const std::vector<bool>& wrote_rows,
+                     bool wrote_any, const Gradients& outputs) {
+  const Matrix& d_hidden = outputs.d_hidden;
+  for (int64_t row = 0; d_hidden.data && outputs.d_hidden_mode == WriteMode::kOverwrite && row < d_hidden.rows; ++row) {
+    if (wrote_rows[static_cast<size_t>(row)]) continue;
+    core::fill_zero(Matrix(core::element(d_hidden.data, d_hidden.dtype, row * d_hidden.stride), d_hidden.dtype, 1,
+                           d_hidden.cols));
+  }
+  if (wrote_any) {
+    if (pass.bias_sums) {
+      round_row(*pass.context.kernels, pass.bias_sums, outputs.d_bias.size, outputs.d_bias_mode, outputs.d_bias.data);
+    }
+    return;
+  }
+  if (outputs.d_bias.data && outputs.d_bias_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_bias);
+  if (outputs.d_weight.data && outputs.d_weight_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_weight);
+  if (outputs.weight_sink) {
+    const TileGrid& grid = pass.run.grid;
+    std::fill_n(buffers.d_weight[0], grid.vocab_tile * grid.hidden_size, T{0});
+    for (int64_t j = 0; j < grid.vocab_tiles(); ++j) hand_on_weight_tile(pass, buffers.d_weight[0], j, outputs);
+  }
+}
+
+template void run_backward(const Pass<float>&, BackwardBuffers<float>&, const ActiveBlocks&, bool, const TokenStats&,
+                           const TokenGrads&, const Gradients&);
+template void run_backward(const Pass<double>&, BackwardBuffers<double>&, const ActiveBlocks&, bool, const TokenStats&,
+                           const TokenGrads&, const Gradients&);
+template void finish_backward(const Pass<float>&, BackwardBuffers<float>&, const std::vector<bool>&, bool, const Gradients&);
+template void finish_backward(const Pass<double>&, BackwardBuffers<double>&, const std::vector<bool>&, bool, const Gradients&);
+
+}  // namespace logitless::engine

@@ -1,0 +1,212 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "engine/plan.h"
+
+#include <cstdio>
+
+#include "core/checks.h"
+#include "engine/buffers.h"
+
+namespace logitless {
+
+const char* name_of(PlanKind kind) {
+  switch (kind) {
+    case PlanKind::kAuto: return "auto";
+    case PlanKind::kForwardOnly: return "forward_only";
+    case PlanKind::kOnePass: return "one_pass";
+    case PlanKind::kTwoPass: return "two_pass";
+    case PlanKind::kDense: return "dense";
+  }
+  return "unknown";
+}
+
+std::string Plan::describe() const {
+  char text[256];
+  std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, tiles %lld x %lld, %d alive, %.1f MiB workspace",
+                name_of(kind), static_cast<long long>(active_rows), static_cast<long long>(tokens),
+                static_cast<long long>(chunk_rows), static_cast<long long>(row_tile),
+                static_cast<long long>(vocab_tile), tiles_alive, static_cast<double>(workspace_bytes) / (1 << 20));
+  return text;
+}
+
+namespace engine {
+namespace {
+
+// The one table of block sizes.
+constexpr int64_t kRowTile = 256;          // deep enough for d_weight's GEMM to run at the GEMM rate
+constexpr int64_t kTileElements = 256 * 1024;  // 1 MiB of float32: half of a Zen 4 or Sapphire Rapids core's L2
+constexpr int64_t kMostVocabTile = 4096;   // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
+constexpr int64_t kHiddenBlock = 256;      // narrowest d_hidden and d_weight GEMM: below, packing costs too much
+constexpr int64_t kGradientTasks = 16;     // row blocks × hidden blocks: enough chains for the threads of one socket
+constexpr int64_t kForwardTasks = 128;     // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
+constexpr int64_t kMinChunkRows = 128;     // below, one pass writes d_weight so often that two pass is faster
+constexpr int64_t kSlotsPerThread = 2;     // one tile is made while another one is used
+constexpr int64_t kPlannedTeam = 8;        // threads whose scratch a one-pass chunk leaves room for, if there is any
+
+int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+
+// A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
+int64_t padded_stride(int64_t cols) {
+  const int64_t stride = round_up(cols, 16);
+  return stride % 256 == 0 ? stride + 16 : stride;
+}
+
+void set_grid(const ContextOptions& options, const Problem& problem, int64_t rows, TileGrid& grid) {
+  grid.vocab_size = problem.vocab_size;
+  grid.hidden_size = problem.hidden_size;
+  const int64_t most_rows = options.row_tile > 0 ? options.row_tile : kRowTile;
+  grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
+  const int64_t vocab_tile = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  grid.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, grid.vocab_size);
+  grid.tile_stride = padded_stride(grid.vocab_tile);
+}
+
+// What depends on how many blocks there are.
+void set_splits(int64_t row_blocks, TileGrid& grid) {
+  row_blocks = std::max<int64_t>(row_blocks, 1);
+  const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
+  const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, row_blocks), 1, most_blocks);
+  grid.hidden_block = std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
+  grid.segments = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
+}
+
+void cut_chunks(int64_t most_rows, RunPlan& run) {
+  run.chunks = {0};
+  int64_t rows = 0;
+  for (size_t b = 0; b < run.blocks.blocks.size(); ++b) {
+    const int64_t count = run.blocks.blocks[b].count;
+    if (rows > 0 && rows + count > most_rows) {
+      run.chunks.push_back(b);
+      rows = 0;
+    }
+    rows += count;
+  }
+  run.chunks.push_back(run.blocks.blocks.size());
+}
+
+struct Planner {
+  const detail::ContextState& context;
+  int threads;
+  const Problem& problem;
+  const Work& work;
+  const Gradients& outputs;
+  std::span<const int64_t> rows;
+
+  int64_t count() const { return static_cast<int64_t>(rows.size()); }
+  size_t budget() const { return context.options.workspace_bytes; }
+
+  // Everything of a plan but how many tiles are alive.
+  RunPlan cut(PlanKind kind, int64_t chunk_rows) const {
+    RunPlan run;
+    set_grid(context.options, problem, std::min(count(), chunk_rows), run.grid);
+    if (kind == PlanKind::kOnePass && chunk_rows < count()) {
+      const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
+      run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), 16));
+      chunk_rows = run.grid.row_tile * blocks;
+    }
+    run.blocks = make_row_blocks(rows, run.grid.row_tile);
+    cut_chunks(chunk_rows, run);
+    int64_t row_blocks = 0;
+    for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
+      row_blocks = std::max(row_blocks, static_cast<int64_t>(run.chunks[c + 1] - run.chunks[c]));
+    }
+    set_splits(row_blocks, run.grid);
+    run.gather = work.may_drop_rows || !run.blocks.all_contiguous();
+    Plan& plan = run.plan;
+    plan.kind = kind;
+    plan.tokens = problem.tokens;
+    plan.active_rows = count();
+    plan.hidden_size = run.grid.hidden_size;
+    plan.vocab_size = run.grid.vocab_size;
+    plan.row_tile = run.grid.row_tile;
+    plan.vocab_tile = run.grid.vocab_tile;
+    plan.hidden_block = run.grid.hidden_block;
+    plan.chunk_rows = std::min(chunk_rows, count());
+    return run;
+  }
+
+  void set_threads(int64_t tiles_alive, RunPlan& run) const {
+    Plan& plan = run.plan;
+    plan.tiles_alive = static_cast<int>(tiles_alive);
+    plan.threads = static_cast<int>(std::min<int64_t>(threads, tiles_alive));
+    plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
+    const TileGrid& grid = run.grid;
+    plan.blas_bytes = static_cast<size_t>(plan.threads) *
+                      std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size),
+                               context.gemm->packing_bytes(grid.vocab_tile, grid.hidden_block, grid.row_tile));
+  }
+
+  bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget(); }
+
+  // As many tiles (one pass: threads) as help and fit. The least is one; whether that fits is for the caller to see.
+  void fit_tiles(int64_t wanted, RunPlan& run) const {
+    const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
+    int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
+    set_threads(alive, run);
+    while (!fits(run) && alive > 1) set_threads(--alive, run);
+  }
+
+  [[noreturn]] void too_small(const RunPlan& run) const {
+    core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
+               run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes");
+  }
+
+  RunPlan tiled(PlanKind kind) const {
+    RunPlan run = cut(kind, count());
+    fit_tiles(kind == PlanKind::kTwoPass ? kSlotsPerThread * threads : threads, run);
+    if (!fits(run)) too_small(run);
+    return run;
+  }
+
+  // The largest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does not
+  // fit when there are none.
+  RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
+    RunPlan run = cut(PlanKind::kOnePass, count());
+    set_threads(team, run);
+    int64_t chunks = 1;
+    while (!fits(run) && !one_chunk && run.plan.chunk_rows > least_rows && chunks < count()) {
+      // The bytes that are too many tell roughly how many chunks more it takes.
+      const auto needed = static_cast<int64_t>(run.plan.workspace_bytes / (budget() + 1));
+      chunks += std::max<int64_t>(1, chunks * (needed - 1) / 2);
+      run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
+      set_threads(team, run);
+    }
+    return run;
+  }
+
+  // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
+  RunPlan one_pass(int64_t least_rows, bool one_chunk) const {
+    RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam);
+    if (!fits(run)) run = chunked(least_rows, one_chunk, 1);
+    fit_tiles(threads, run);
+    run.plan.tiles_alive = static_cast<int>(div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles());
+    return run;
+  }
+};
+
+}  // namespace
+
+RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
+                    const Gradients& outputs, std::span<const int64_t> rows) {
+  const Planner planner{context, threads, problem, work, outputs, rows};
+  if (!work.backward) return planner.tiled(PlanKind::kForwardOnly);
+  const PlanKind wanted = context.options.plan;
+  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
+  const bool one_chunk = problem.in_double() ? needs_weight_tiles<double>(outputs) : needs_weight_tiles<float>(outputs);
+  if (wanted == PlanKind::kOnePass) {
+    if (!work.local_loss) {
+      core::fail("plan = one_pass cannot run: the gradients of a row depend on more than its own statistics");
+    }
+    RunPlan run = planner.one_pass(1, one_chunk);
+    if (!planner.fits(run)) planner.too_small(run);
+    return run;
+  }
+  if (wanted == PlanKind::kAuto && work.local_loss) {
+    RunPlan run = planner.one_pass(std::min(planner.count(), kMinChunkRows), one_chunk);
+    if (planner.fits(run)) return run;
+  }
+  return planner.tiled(PlanKind::kTwoPass);
+}
+
+}  // namespace engine
+}  // namespace logitless

@@ -1,0 +1,61 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// How a call cuts its work. Everything that decides about bits follows from shapes, options and the budget; only how
+// many tiles are alive at once, and how many threads work on them, follows from the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/context_state.h"
+#include "engine/problem.h"
+#include "engine/row_blocks.h"
+#include "logitless/plan.h"
+
+namespace logitless::engine {
+
+/// What a call has to do, as far as planning needs to know.
+struct Work {
+  bool forward = true;         // statistics are computed
+  bool backward = false;       // gradients are
+  bool local_loss = false;     // the gradients of a row follow from its own statistics: one pass is possible
+  bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
+};
+
+/// Cuts of rows, vocabulary and hidden into tiles and blocks.
+struct TileGrid {
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t row_tile = 0;      // most rows of a tile
+  int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
+  int64_t tile_stride = 0;   // elements from one row of a tile to the next
+  int64_t hidden_block = 0;  // columns of hidden that one gradient GEMM writes
+  int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
+
+  int64_t vocab_tiles() const { return (vocab_size + vocab_tile - 1) / vocab_tile; }
+  int64_t hidden_blocks() const { return (hidden_size + hidden_block - 1) / hidden_block; }
+  int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
+  int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
+  int64_t first_hidden(int64_t block) const { return block * hidden_block; }
+  int64_t hidden_columns(int64_t block) const { return std::min(hidden_block, hidden_size - first_hidden(block)); }
+  /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
+  int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
+};
+
+struct RunPlan {
+  Plan plan;
+  TileGrid grid;
+  RowBlocks blocks;
+  /// Block index at which each chunk begins, and the end; one chunk but for one pass.
+  std::vector<size_t> chunks;
+  /// Rows are copied together where they do not follow one another; room for that is planned.
+  bool gather = false;
+};
+
+/// Plans `work` on `rows` (those that take part). Throws InvalidInput when the budget is too small for one tile, or when
+/// a plan that was asked for cannot run.
+RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
+                    const Gradients& outputs, std::span<const int64_t> rows);
+
+}  // namespace logitless::engine

@@ -1,0 +1,183 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "engine/problem.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/checks.h"
+
+namespace logitless::engine {
+namespace {
+
+using core::fail;
+
+void check_sum_type(std::string_view name, DType dtype, DType hidden) {
+  if ((dtype == DType::kFloat64) != (hidden == DType::kFloat64)) {
+    fail(name, " is ", name_of(dtype), " but hidden is ", name_of(hidden), ": float64 mixes with no other type");
+  }
+}
+
+void check_head(const LmHead& head, const ConstMatrix& hidden) {
+  core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
+                     head.weight.stride);
+  if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+  check_sum_type("lm_head", head.weight.dtype, hidden.dtype);
+  if (head.hidden_size() != hidden.cols) {
+    const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
+    fail("lm_head has ", head.hidden_size(), hidden_vocab ? " rows" : " columns", " but hidden has ", hidden.cols,
+         " columns: with layout ", hidden_vocab ? "hidden_vocab" : "vocab_hidden", " they must be equal");
+  }
+  if (head.bias.data || head.bias.size != 0) {
+    core::check_vector("bias", head.bias.data, head.bias.dtype, head.bias.size);
+    if (head.bias.size != head.vocab_size()) {
+      fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.vocab_size());
+    }
+    check_sum_type("bias", head.bias.dtype, hidden.dtype);
+  }
+  if (head.softcap != 0) core::check_positive_finite("softcap", head.softcap);
+}
+
+// Offsets of the sequences: given, or of equal length.
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
+  const int64_t tokens = hidden.tokens();
+  if (hidden.offsets.empty()) {
+    if (hidden.sequences < 1) fail("sequences = ", hidden.sequences, " must be positive");
+    if (tokens % hidden.sequences != 0) {
+      fail("hidden has ", tokens, " rows, which is no multiple of its ", hidden.sequences, " sequences");
+    }
+    std::vector<int64_t> offsets;
+    for (int64_t s = 0; s <= hidden.sequences; ++s) offsets.push_back(s * (tokens / hidden.sequences));
+    return offsets;
+  }
+  const auto& offsets = hidden.offsets;
+  if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
+  for (size_t s = 1; s < offsets.size(); ++s) {
+    if (offsets[s] < offsets[s - 1]) {
+      fail("offsets[", s, "] = ", offsets[s], " is below offsets[", s - 1, "] = ", offsets[s - 1]);
+    }
+  }
+  if (offsets.back() != tokens) {
+    fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of hidden, ", tokens);
+  }
+  return {offsets.begin(), offsets.end()};
+}
+
+void check_token_options(const Problem& problem) {
+  const TokenOptions& options = problem.options;
+  if (options.temperatures.empty()) {
+    core::check_positive_finite("temperature", options.temperature);
+  } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
+    fail("temperatures has ", options.temperatures.size(), " entries but hidden has ", problem.tokens, " rows");
+  }
+  if (options.prior.empty()) return;
+  if (static_cast<int64_t>(options.prior.size()) != problem.vocab_size) {
+    fail("prior has ", options.prior.size(), " entries but the vocabulary has ", problem.vocab_size);
+  }
+  for (size_t v = 0; v < options.prior.size(); ++v) {
+    if (!(options.prior[v] >= 0) || !std::isfinite(options.prior[v])) {
+      fail("prior[", v, "] = ", options.prior[v], " must be finite and not negative");
+    }
+  }
+}
+
+void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets& targets) {
+  if (targets.size != problem.tokens) {
+    fail("targets has ", targets.size, " entries but hidden has ", problem.tokens, " rows");
+  }
+  if (targets.size > 0 && !targets.data32 && !targets.data64) fail("targets.data is null");
+  // Every target is checked, also one that no position predicts: a stray id is a bug in the caller's data.
+  const int64_t ignore = problem.options.ignore_index;
+  for (int64_t i = 0; i < targets.size; ++i) {
+    const int64_t target = targets[i];
+    if (target != ignore && (target < 0 || target >= problem.vocab_size)) {
+      fail("targets[", i, "] = ", target, " is outside [0, ", problem.vocab_size, ") and is not ignore_index (", ignore,
+           ")");
+    }
+  }
+  const std::vector<int64_t> offsets = sequence_offsets(hidden);
+  problem.targets.assign(static_cast<size_t>(problem.tokens), -1);
+  const int64_t shift = problem.options.shift ? 1 : 0;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    for (int64_t row = offsets[s]; row + shift < offsets[s + 1]; ++row) {
+      const int64_t target = targets[row + shift];
+      if (target == ignore) continue;
+      problem.targets[static_cast<size_t>(row)] = target;
+      problem.active.push_back(row);
+    }
+  }
+  // A temperature counts only where its row does: padding may hold anything.
+  for (const int64_t row : problem.active) {
+    const double t = problem.temperature(row);
+    if (!(t > 0) || !std::isfinite(t)) fail("temperatures[", row, "] = ", t, " must be positive and finite");
+  }
+}
+
+void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
+  const DType sums = input == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  if (dtype != sums && dtype != input) {
+    fail(name, " is ", name_of(dtype), " but must be ", name_of(sums), " or ", input_name, "'s type, ", name_of(input));
+  }
+}
+
+void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
+  core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
+  if (out.rows != in.rows || out.cols != in.cols) {
+    fail(name, " is [", out.rows, ", ", out.cols, "] but ", input_name, " is [", in.rows, ", ", in.cols, "]");
+  }
+  check_output_type(name, out.dtype, in.dtype, input_name);
+}
+
+}  // namespace
+
+Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                     const TokenOptions& options, StatsRequest request) {
+  Problem problem;
+  problem.hidden = hidden.states;
+  problem.head = head;
+  problem.options = options;
+  problem.request = request;
+  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
+                     hidden.states.stride);
+  check_head(head, hidden.states);
+  problem.tokens = hidden.tokens();
+  problem.hidden_size = hidden.hidden_size();
+  problem.vocab_size = head.vocab_size();
+  check_token_options(problem);
+  resolve_targets(problem, hidden, targets);
+  if (!options.prior.empty()) {
+    problem.prior_mass = 0;
+    for (const float q : options.prior) problem.prior_mass += q;
+  }
+  return problem;
+}
+
+void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs) {
+  if (outputs.d_hidden.data) check_output_shape("d_hidden", outputs.d_hidden, problem.hidden, "hidden");
+  if (outputs.d_weight.data) {
+    check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
+    if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
+  }
+  if (outputs.d_bias.data) {
+    core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
+    if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
+    if (outputs.d_bias.size != problem.vocab_size) {
+      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.vocab_size);
+    }
+    check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
+  }
+  const std::vector<core::ByteRange> writes = {core::range_of("d_hidden", outputs.d_hidden),
+                                               core::range_of("d_weight", outputs.d_weight),
+                                               core::range_of("d_bias", outputs.d_bias)};
+  const size_t count = static_cast<size_t>(targets.size);
+  const std::vector<core::ByteRange> reads = {
+      core::range_of("hidden", problem.hidden),
+      core::range_of("lm_head", problem.head.weight),
+      core::range_of("bias", problem.head.bias),
+      targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
+                     : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
+      core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
+      core::range_of("prior", problem.options.prior.data(), problem.options.prior.size_bytes())};
+  core::check_overlaps(writes, reads);
+}
+
+}  // namespace logitless::engine

@@ -1,0 +1,49 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The inputs of one call, checked and resolved: every InvalidInput of the engine is thrown while a Problem is made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::engine {
+
+struct Problem {
+  ConstMatrix hidden;
+  LmHead head;
+  TokenOptions options;
+  StatsRequest request;
+  int64_t tokens = 0;
+  int64_t hidden_size = 0;
+  int64_t vocab_size = 0;
+  std::vector<int64_t> active;   // rows that take part, increasing
+  std::vector<int64_t> targets;  // [tokens], -1 where a row takes no part
+  double prior_mass = 1;         // Σ q
+
+  /// Sums in float64 for float64 tensors, in float32 for all others.
+  bool in_double() const { return hidden.dtype == DType::kFloat64; }
+  double temperature(int64_t row) const {
+    return options.temperatures.empty() ? options.temperature : options.temperatures[static_cast<size_t>(row)];
+  }
+  /// What a capped logit is multiplied with to be a final one.
+  double logit_temperature(int64_t row) const {
+    return options.temperature_meaning == TemperatureMeaning::kScaleLogits ? temperature(row) : 1.0;
+  }
+  double logp_temperature(int64_t row) const {
+    return options.temperature_meaning == TemperatureMeaning::kScaleLogp ? temperature(row) : 1.0;
+  }
+  double prior_weight(int64_t word) const {
+    return options.prior.empty() ? 1.0 / static_cast<double>(vocab_size) : options.prior[static_cast<size_t>(word)];
+  }
+};
+
+/// Throws InvalidInput for anything that breaks the contracts of tensors.h and token_stats.h.
+Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                     const TokenOptions& options, StatsRequest request);
+
+/// Shapes, dtypes, strides and overlaps of the outputs. `targets` is an input as well.
+void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs);
+
+}  // namespace logitless::engine

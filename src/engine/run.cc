@@ -1,0 +1,202 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "engine/run.h"
+
+#include <optional>
+
+#include "core/checks.h"
+#include "core/workspace.h"
+#include "engine/backward.h"
+#include "engine/buffers.h"
+#include "engine/forward.h"
+#include "engine/plan.h"
+#include "engine/row_gradients.h"
+
+namespace logitless {
+
+TokenLoss::~TokenLoss() = default;
+
+namespace engine {
+namespace {
+
+// Which rows have been written, over all chunks of a run.
+struct Written {
+  std::vector<bool> rows;
+  bool any = false;
+
+  explicit Written(int64_t tokens) : rows(static_cast<size_t>(tokens)) {}
+  void add(const ActiveBlocks& active) {
+    any |= !active.empty();
+    for (const int64_t row : active.blocks.order) rows[static_cast<size_t>(row)] = true;
+  }
+};
+
+template <class T>
+TokenStats forward_only(const Pass<T>& pass, core::Workspace& workspace) {
+  TokenStats stats = empty_stats(pass.problem);
+  ForwardBuffers<T> buffers(workspace, *pass.context.gemm, pass.problem, pass.run);
+  run_forward(pass, buffers, 0, pass.run.blocks.blocks.size(), stats);
+  return stats;
+}
+
+template <class T>
+void backward_only(const Pass<T>& pass, core::Workspace& workspace, const TokenStats& stats, const TokenGrads& grads,
+                   const Gradients& outputs) {
+  BackwardBuffers<T> buffers(workspace, *pass.context.gemm, pass.problem, pass.run, outputs);
+  Written written(pass.problem.tokens);
+  const ActiveBlocks active = active_blocks(pass.run, 0, pass.run.blocks.blocks.size(), grads);
+  run_backward(pass, buffers, active, true, stats, grads, outputs);
+  written.add(active);
+  finish_backward(pass, buffers, written.rows, written.any, outputs);
+}
+
+template <class T>
+TokenStats one_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& loss, const Gradients& outputs) {
+  TokenStats stats = empty_stats(pass.problem);
+  TokenGrads grads = empty_grads(pass.problem, loss);
+  Written written(pass.problem.tokens);
+  const std::vector<size_t>& chunks = pass.run.chunks;
+  const size_t mark = workspace.mark();
+  // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
+  std::optional<BackwardBuffers<T>> backward;
+  for (size_t c = 0; c + 1 < chunks.size(); ++c) {
+    workspace.rewind(mark);
+    ForwardBuffers<T> forward(workspace, *pass.context.gemm, pass.problem, pass.run);
+    run_forward(pass, forward, chunks[c], chunks[c + 1], stats);
+    const RowBlock& first = pass.run.blocks.blocks[chunks[c]];
+    const RowBlock& last = pass.run.blocks.blocks[chunks[c + 1] - 1];
+    loss.evaluate(std::span(pass.run.blocks.order).subspan(static_cast<size_t>(first.begin),
+                                                           static_cast<size_t>(last.begin + last.count - first.begin)),
+                  stats, grads);
+    workspace.rewind(mark);
+    backward.emplace(workspace, *pass.context.gemm, pass.problem, pass.run, outputs);
+    const ActiveBlocks active = active_blocks(pass.run, chunks[c], chunks[c + 1], grads);
+    run_backward(pass, *backward, active, !written.any, stats, grads, outputs);
+    written.add(active);
+  }
+  finish_backward(pass, *backward, written.rows, written.any, outputs);
+  return stats;
+}
+
+template <class T>
+TokenStats two_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& loss, const Gradients& outputs) {
+  const size_t mark = workspace.mark();
+  const TokenStats stats = forward_only(pass, workspace);
+  TokenGrads grads = empty_grads(pass.problem, loss);
+  loss.evaluate(pass.run.blocks.order, stats, grads);
+  workspace.rewind(mark);
+  backward_only(pass, workspace, stats, grads, outputs);
+  return stats;
+}
+
+Work work_of(const TokenLoss& loss, const Gradients& outputs) {
+  return {.forward = true, .backward = outputs.any(), .local_loss = true, .may_drop_rows = outputs.any() && loss.may_drop_rows()};
+}
+
+// Allocates the plan's workspace and calls `body` with a Pass of the type that the problem is summed in.
+template <class Body>
+auto with_pass(const Context& context, const Problem& problem, const RunPlan& run, const Gradients& outputs,
+               const Body& body) {
+  core::Workspace workspace(run.plan.workspace_bytes);
+  const detail::ContextState& state = context.state();
+  const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
+  const auto call = [&](auto zero) {
+    using T = decltype(zero);
+    Pass<T> pass{state, problem, run, widened_bias<T>(workspace, state.kernels, problem), nullptr, nullptr};
+    pass.bias_sums = take_bias_sums<T>(workspace, problem, outputs);
+    if (logits_stay) pass.chunk = take_chunk<T>(workspace, run);
+    return body(pass, workspace);
+  };
+  return problem.in_double() ? call(0.0) : call(0.0f);
+}
+
+void check_size(std::string_view name, const std::vector<double>& values, const Problem& problem, bool may_be_empty) {
+  if (may_be_empty && values.empty()) return;
+  if (static_cast<int64_t>(values.size()) != problem.tokens) {
+    core::fail(name, " has ", values.size(), " entries but hidden has ", problem.tokens, " rows");
+  }
+}
+
+}  // namespace
+
+TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
+  const auto n = static_cast<size_t>(problem.tokens);
+  const TokenLoss::GradientTerms terms = loss.gradients();
+  TokenGrads grads;
+  grads.logp.assign(n, 0);
+  if (terms.lse) grads.lse.assign(n, 0);
+  if (terms.entropy) grads.entropy.assign(n, 0);
+  if (terms.prior) grads.prior.assign(n, 0);
+  return grads;
+}
+
+TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan) {
+  const RunPlan run = choose_plan(context.state(), context.threads(), problem, Work{}, {}, problem.active);
+  if (plan) *plan = run.plan;
+  return with_pass(context, problem, run, {}, [](const auto& pass, core::Workspace& w) { return forward_only(pass, w); });
+}
+
+TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs, Plan* plan) {
+  const Work work = work_of(loss, outputs);
+  const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, problem.active);
+  if (plan) *plan = run.plan;
+  return with_pass(context, problem, run, outputs, [&](const auto& pass, core::Workspace& workspace) {
+    if (run.plan.kind == PlanKind::kOnePass && !problem.active.empty()) return one_pass(pass, workspace, loss, outputs);
+    if (outputs.any()) return two_pass(pass, workspace, loss, outputs);
+    TokenStats stats = forward_only(pass, workspace);
+    TokenGrads grads = empty_grads(problem, loss);
+    loss.evaluate(problem.active, stats, grads);
+    return stats;
+  });
+}
+
+void run_gradients(const Context& context, const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+                   const Gradients& outputs, Plan* plan) {
+  check_size("stats.logp", stats.logp, problem, false);
+  check_size("stats.max_logit", stats.max_logit, problem, false);
+  check_size("stats.log_sum", stats.log_sum, problem, false);
+  check_size("stats.entropy", stats.entropy, problem, grads.entropy.empty());
+  check_size("grads.logp", grads.logp, problem, true);
+  check_size("grads.lse", grads.lse, problem, true);
+  check_size("grads.entropy", grads.entropy, problem, true);
+  check_size("grads.prior", grads.prior, problem, true);
+  std::vector<int64_t> rows;
+  for (const int64_t row : problem.active) {
+    if (has_gradient(grads, row)) rows.push_back(row);
+  }
+  Work work;
+  work.forward = false;
+  work.backward = true;
+  const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, rows);
+  if (plan) *plan = run.plan;
+  with_pass(context, problem, run, outputs, [&](const auto& pass, core::Workspace& workspace) {
+    backward_only(pass, workspace, stats, grads, outputs);
+  });
+}
+
+Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
+  return choose_plan(context.state(), context.threads(), problem, work_of(loss, outputs), outputs, problem.active).plan;
+}
+
+}  // namespace engine
+
+TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                               const Targets& targets, const TokenOptions& options, StatsRequest request, Plan* plan) {
+  return engine::run_stats(context, engine::make_problem(hidden, head, targets, options, request), plan);
+}
+
+void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                               const Targets& targets, const TokenOptions& options, const TokenStats& stats,
+                               const TokenGrads& grads, const Gradients& outputs, Plan* plan) {
+  const engine::Problem problem = engine::make_problem(hidden, head, targets, options, {});
+  engine::check_gradients(problem, targets, outputs);
+  engine::run_gradients(context, problem, stats, grads, outputs, plan);
+}
+
+TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                          const TokenOptions& options, TokenLoss& loss, const Gradients& outputs, Plan* plan) {
+  const engine::Problem problem = engine::make_problem(hidden, head, targets, options, loss.needs());
+  engine::check_gradients(problem, targets, outputs);
+  return engine::run_loss(context, problem, loss, outputs, plan);
+}
+
+}  // namespace logitless

@@ -1,0 +1,29 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// One call from its checked problem to its outputs.
+#pragma once
+
+#include "engine/problem.h"
+#include "logitless/context.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::engine {
+
+/// Statistics only.
+TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan);
+
+/// Statistics, loss and gradients; statistics and loss alone when no output is asked for.
+TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs, Plan* plan);
+
+/// Gradients from statistics and token gradients.
+void run_gradients(const Context& context, const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+                   const Gradients& outputs, Plan* plan);
+
+/// The plan of run_loss().
+Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs);
+
+/// Token gradients with an entry a row for each term that `loss` fills.
+TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss);
+
+}  // namespace logitless::engine

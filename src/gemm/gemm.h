@@ -1,0 +1,73 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Matrix products, behind one interface so that a backend (OpenBLAS today, oneDNN next) is one file and one line in
+// gemm.cc. Products have float sums for float32 and bfloat16 operands and double sums for float64 operands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "logitless/dtype.h"
+
+namespace logitless::rows {
+struct RowKernels;
+}
+
+namespace logitless::gemm {
+
+/// A row-major matrix as it stands in memory, and whether the product wants its transpose.
+struct Operand {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t stride = 0;
+  bool transposed = false;
+};
+
+/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >= n; when not
+/// accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C overlaps nothing.
+/// The bits depend on m, n, k, the operands' form and the backend alone: not on alignment, nor on who calls.
+template <class T>
+struct Product {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  Operand a;
+  Operand b;
+  T* c = nullptr;
+  int64_t ldc = 0;
+  bool accumulate = false;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const = 0;
+  /// Most threads that may call the backend at once.
+  virtual int max_threads() const = 0;
+
+  /// Bytes of scratch that a product whose sizes are at most m, n, k needs.
+  virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
+  /// On the calling thread alone. `kernels` widens bf16 operands into scratch where the backend cannot read them.
+  virtual void multiply(const Product<float>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
+  virtual void multiply(const Product<double>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
+  /// With `threads` threads of the backend's own: for the dense path only, outside of every parallel region.
+  virtual void multiply_parallel(const Product<float>& product, const rows::RowKernels& kernels, void* scratch,
+                                 int threads) const = 0;
+  virtual void multiply_parallel(const Product<double>& product, const rows::RowKernels& kernels, void* scratch,
+                                 int threads) const = 0;
+
+  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole process, where it
+  /// has no narrower switch.
+  virtual std::shared_ptr<void> single_threaded_region() const = 0;
+  /// Estimate of what the backend allocates by itself for one thread's products of these sizes.
+  virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k) const = 0;
+};
+
+/// Names that find_backend() knows, best first.
+std::vector<std::string_view> backend_names();
+/// "auto" or a name; null when there is none of that name.
+const Backend* find_backend(std::string_view name);
+
+}  // namespace logitless::gemm

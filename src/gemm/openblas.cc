@@ -1,0 +1,227 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "gemm/openblas.h"
+
+#include <cblas.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "rows/row_kernels.h"
+
+namespace logitless::gemm {
+namespace {
+
+enum class Threading { kSequential = 0, kPthreads = 1, kOpenMp = 2 };
+
+// Asked at run time: the system may swap the library under a finished program.
+Threading threading() { return static_cast<Threading>(openblas_get_parallel()); }
+
+// OpenBLAS's OpenMP build runs on the calling thread inside a parallel region, but a team of one does not count as one:
+// there only the calling task's own thread number keeps it from starting a team.
+class OmpThreads {
+ public:
+  explicit OmpThreads(int threads) : before_(omp_get_max_threads()) {
+    if (before_ != threads) omp_set_num_threads(threads);
+    changed_ = before_ != threads;
+  }
+  ~OmpThreads() {
+    if (changed_) omp_set_num_threads(before_);
+  }
+  OmpThreads(const OmpThreads&) = delete;
+  OmpThreads& operator=(const OmpThreads&) = delete;
+
+ private:
+  int before_;
+  bool changed_;
+};
+
+// The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one restores it.
+class ProcessThreads {
+ public:
+  static ProcessThreads& instance() {
+    static ProcessThreads instance;
+    return instance;
+  }
+  void enter() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (users_++ == 0) {
+      before_ = openblas_get_num_threads();
+      openblas_set_num_threads(1);
+    }
+  }
+  void leave() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--users_ == 0) openblas_set_num_threads(before_);
+  }
+  // Runs `call` with `threads`, or with one while any engine call is under way.
+  template <class Call>
+  void run_with(int threads, const Call& call) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (users_ > 0) {
+      lock.unlock();
+      call();
+      return;
+    }
+    const int before = openblas_get_num_threads();
+    openblas_set_num_threads(threads);
+    call();
+    openblas_set_num_threads(before);
+  }
+
+ private:
+  std::mutex mutex_;
+  int users_ = 0;
+  int before_ = 1;
+};
+
+void call_blas(const Product<float>& p) {
+  cblas_sgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f,
+              static_cast<const float*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const float*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0f : 0.0f, p.c,
+              static_cast<blasint>(p.ldc));
+}
+
+void call_blas(const Product<double>& p) {
+  cblas_dgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0,
+              static_cast<const double*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const double*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0 : 0.0, p.c,
+              static_cast<blasint>(p.ldc));
+}
+
+// bf16 operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough that
+// reading and writing C once a panel costs little (256 multiply-adds an element).
+constexpr int64_t kWidenDepth = 256;
+constexpr int64_t kWidenBreadth = 2048;  // 2 MiB of float32 a panel at the most
+
+// op(M)[row, row + rows) x [col, col + cols) of a bf16 operand, widened to a dense float matrix of the same orientation.
+// A float32 operand is left where it is.
+Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols, const rows::RowKernels& kernels,
+                float* scratch, int threads) {
+  const int64_t stored_row = m.transposed ? col : row;
+  const int64_t stored_col = m.transposed ? row : col;
+  if (m.dtype == DType::kFloat32) {
+    return {static_cast<const float*>(m.data) + stored_row * m.stride + stored_col, m.dtype, m.stride, m.transposed};
+  }
+  const int64_t stored_rows = m.transposed ? cols : rows;
+  const int64_t stored_cols = m.transposed ? rows : cols;
+  const bfloat16* from = static_cast<const bfloat16*>(m.data) + stored_row * m.stride + stored_col;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+  for (int64_t r = 0; r < stored_rows; ++r) {
+    kernels.widen_bf16(from + r * m.stride, stored_cols, scratch + r * stored_cols);
+  }
+  return {scratch, DType::kFloat32, stored_cols, m.transposed};
+}
+
+template <class Call>
+void multiply_widened(const Product<float>& p, const rows::RowKernels& kernels, void* scratch, int threads,
+                      const Call& call) {
+  if (p.a.dtype == DType::kFloat32 && p.b.dtype == DType::kFloat32) {
+    call(p);
+    return;
+  }
+  float* a_panel = static_cast<float*>(scratch);
+  float* b_panel = a_panel + (p.a.dtype == DType::kBFloat16 ? std::min(p.m, kWidenBreadth) * kWidenDepth : 0);
+  for (int64_t n = 0; n < p.n; n += kWidenBreadth) {
+    const int64_t n_size = std::min(kWidenBreadth, p.n - n);
+    for (int64_t k = 0; k < p.k; k += kWidenDepth) {
+      const int64_t k_size = std::min(kWidenDepth, p.k - k);
+      const Operand b = widened(p.b, k, n, k_size, n_size, kernels, b_panel, threads);
+      for (int64_t m = 0; m < p.m; m += kWidenBreadth) {
+        const int64_t m_size = std::min(kWidenBreadth, p.m - m);
+        const Operand a = widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
+        call({m_size, n_size, k_size, a, b, p.c + m * p.ldc + n, p.ldc, p.accumulate || k > 0});
+      }
+    }
+  }
+}
+
+template <class T>
+bool empty(const Product<T>& p) {
+  if (p.m == 0 || p.n == 0) return true;
+  if (p.k > 0) return false;
+  for (int64_t row = 0; row < p.m && !p.accumulate; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{0});
+  return true;
+}
+
+class OpenBlas final : public Backend {
+ public:
+  const char* name() const override { return "openblas"; }
+  int max_threads() const override { return std::max(1, openblas_info().max_threads); }
+
+  size_t scratch_bytes(int64_t m, int64_t n, int64_t, DType a, DType b) const override {
+    const int64_t rows = (a == DType::kBFloat16 ? std::min(m, kWidenBreadth) : 0) +
+                         (b == DType::kBFloat16 ? std::min(n, kWidenBreadth) : 0);
+    return static_cast<size_t>(rows * kWidenDepth) * sizeof(float);
+  }
+
+  void multiply(const Product<float>& p, const rows::RowKernels& kernels, void* scratch) const override {
+    if (empty(p)) return;
+    const OmpThreads alone(1);
+    multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { call_blas(part); });
+  }
+  void multiply(const Product<double>& p, const rows::RowKernels&, void*) const override {
+    if (empty(p)) return;
+    const OmpThreads alone(1);
+    call_blas(p);
+  }
+
+  void multiply_parallel(const Product<float>& p, const rows::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    if (empty(p)) return;
+    run_parallel(threads, [&] {
+      multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { call_blas(part); });
+    });
+  }
+  void multiply_parallel(const Product<double>& p, const rows::RowKernels&, void*, int threads) const override {
+    if (empty(p)) return;
+    run_parallel(threads, [&] { call_blas(p); });
+  }
+
+  std::shared_ptr<void> single_threaded_region() const override {
+    if (threading() != Threading::kPthreads) return nullptr;
+    ProcessThreads::instance().enter();
+    return std::shared_ptr<void>(nullptr, [](void*) { ProcessThreads::instance().leave(); });
+  }
+
+  size_t packing_bytes(int64_t m, int64_t n, int64_t k) const override {
+    // OpenBLAS packs a panel of each operand, at most about 448 deep and 768 rows of A (its Zen and SkylakeX kernels).
+    const int64_t depth = std::min<int64_t>(k, 448);
+    return static_cast<size_t>((std::min<int64_t>(m, 768) + n) * depth) * sizeof(float);
+  }
+
+ private:
+  template <class Call>
+  static void run_parallel(int threads, const Call& call) {
+    const OmpThreads team(threads);
+    if (threading() == Threading::kPthreads) {
+      ProcessThreads::instance().run_with(threads, call);
+    } else {
+      call();
+    }
+  }
+};
+
+}  // namespace
+
+const Backend& openblas_backend() {
+  static const OpenBlas backend;
+  return backend;
+}
+
+OpenBlasInfo openblas_info() {
+  OpenBlasInfo info;
+  info.config = openblas_get_config();
+  info.core = openblas_get_corename();
+  const Threading kind = threading();
+  info.threading = kind == Threading::kOpenMp ? "openmp" : kind == Threading::kPthreads ? "pthreads" : "sequential";
+  // The compiled-in limit stands only in the description. Above it OpenBLAS ends the process.
+  const size_t at = info.config.find("MAX_THREADS=");
+  info.max_threads = at == std::string::npos ? 1 : std::atoi(info.config.c_str() + at + std::strlen("MAX_THREADS="));
+  return info;
+}
+
+}  // namespace logitless::gemm

@@ -1,0 +1,211 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/cross_entropy.h"
+
+#include <cmath>
+
+#include "core/checks.h"
+#include "engine/run.h"
+
+namespace logitless {
+namespace loss {
+namespace {
+
+double reciprocal_or_zero(double normaliser) { return normaliser > 0 ? 1 / normaliser : 0; }
+
+// 0 · inf is 0 here: what has no weight does not take part.
+double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
+
+}  // namespace
+
+TokenOptions token_options(const CrossEntropyOptions& options) {
+  TokenOptions out;
+  out.ignore_index = options.ignore_index;
+  out.shift = options.shift;
+  out.temperature = options.temperature;
+  out.temperatures = options.temperatures;
+  out.temperature_meaning = options.temperature_meaning;
+  out.prior = options.class_weights;
+  return out;
+}
+
+StatsRequest stats_request(const CrossEntropyOptions& options) {
+  return {.entropy = options.want_entropy, .prior = options.label_smoothing > 0, .argmax = options.want_accuracy};
+}
+
+void check_options(const CrossEntropyOptions& options, int64_t vocab_size) {
+  using core::fail;
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    fail("label_smoothing = ", options.label_smoothing, " must be in [0, 1]");
+  }
+  if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
+    fail("z_loss = ", options.z_loss, " must be finite and not negative");
+  }
+  core::check_finite("loss_scale", options.loss_scale);
+  if (options.normaliser) {
+    core::check_positive_finite("normaliser", *options.normaliser);
+    if (options.reduction != Reduction::kMean) fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  }
+  const auto& weights = options.class_weights;
+  if (!weights.empty() && static_cast<int64_t>(weights.size()) != vocab_size) {
+    fail("class_weights has ", weights.size(), " entries but the vocabulary has ", vocab_size);
+  }
+  for (size_t v = 0; v < weights.size(); ++v) {
+    if (!(weights[v] >= 0) || !std::isfinite(weights[v])) {
+      fail("class_weights[", v, "] = ", weights[v], " must be finite and not negative");
+    }
+  }
+}
+
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const engine::Problem& problem)
+    : options_(options), problem_(problem) {
+  nll_.assign(static_cast<size_t>(problem.tokens), 0);
+  if (options.z_loss > 0) z_ = nll_;
+  if (options.reduction == Reduction::kMean) {
+    double weights = 0;
+    for (const int64_t row : problem.active) {
+      const int64_t y = problem.targets[static_cast<size_t>(row)];
+      weights += options.class_weights.empty() ? 1.0 : options.class_weights[static_cast<size_t>(y)];
+    }
+    nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
+    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(static_cast<double>(problem.active.size())));
+  }
+  nll_scale_ *= options.loss_scale;
+  z_scale_ *= options.loss_scale;
+}
+
+TokenLoss::GradientTerms CrossEntropyLoss::gradients() const {
+  return {.lse = options_.z_loss > 0, .prior = options_.label_smoothing > 0};
+}
+
+double CrossEntropyLoss::upstream(int64_t row) const {
+  if (upstream_.empty()) return 1;
+  return upstream_[options_.reduction == Reduction::kNone ? static_cast<size_t>(row) : 0];
+}
+
+void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  const auto& weights = options_.class_weights;
+  const double smoothing = options_.label_smoothing;
+  // The prior is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
+  const double prior_factor = weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const double weight = weights.empty() ? 1.0 : weights[static_cast<size_t>(problem_.targets[i])];
+    const double logp_factor = (1 - smoothing) * weight;
+    nll_[i] = weighted(logp_factor * nll_scale_, -stats.logp[i]);
+    grads.logp[i] = -logp_factor * nll_scale_ * upstream(row);
+    if (smoothing > 0) {
+      nll_[i] += weighted(prior_factor * nll_scale_, -stats.prior[i]);
+      grads.prior[i] = -prior_factor * nll_scale_ * upstream(row);
+    }
+    if (options_.z_loss > 0) {
+      z_[i] = options_.z_loss * stats.lse[i] * stats.lse[i] * z_scale_;
+      grads.lse[i] = 2 * options_.z_loss * stats.lse[i] * z_scale_ * upstream(row);
+    }
+  }
+}
+
+CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan& plan) const {
+  CrossEntropyResult out;
+  out.plan = plan;
+  CrossEntropyMetrics& metrics = out.metrics;
+  metrics.tokens = static_cast<int64_t>(problem_.active.size());
+  double nll = 0, entropy = 0;
+  int64_t correct = 0;
+  for (const int64_t row : problem_.active) {
+    const auto i = static_cast<size_t>(row);
+    nll -= stats.logp[i];
+    if (options_.want_entropy) entropy += stats.entropy[i];
+    if (options_.want_accuracy) correct += stats.argmax[i] == problem_.targets[i];
+    if (!z_.empty()) metrics.z_loss += z_[i];
+    out.loss += nll_[i];
+  }
+  out.loss += metrics.z_loss;
+  const double share = reciprocal_or_zero(static_cast<double>(metrics.tokens));
+  metrics.mean_nll = nll * share;
+  metrics.perplexity = std::exp(metrics.mean_nll);
+  if (options_.want_entropy) metrics.mean_entropy = entropy * share;
+  if (options_.want_accuracy) metrics.accuracy = static_cast<double>(correct) * share;
+  if (options_.reduction == Reduction::kNone) {
+    out.losses = nll_;
+    for (size_t i = 0; i < z_.size(); ++i) out.losses[i] += z_[i];
+  }
+  return out;
+}
+
+engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                                const CrossEntropyOptions& options, const Gradients& gradients) {
+  // The weights are checked under their own name first: the engine would call them the prior.
+  loss::check_options(options, head.vocab_size());
+  engine::Problem problem =
+      engine::make_problem(hidden, head, targets, loss::token_options(options), loss::stats_request(options));
+  engine::check_gradients(problem, targets, gradients);
+  return problem;
+}
+
+}  // namespace loss
+
+CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                 const Targets& targets, const CrossEntropyOptions& options,
+                                 const Gradients& gradients) {
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  loss::CrossEntropyLoss loss(options, problem);
+  Plan plan;
+  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
+  return loss.result(stats, plan);
+}
+
+CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                          const Targets& targets, const CrossEntropyOptions& options) {
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, {});
+  loss::CrossEntropyLoss loss(options, problem);
+  Plan plan;
+  CrossEntropyForward out;
+  out.stats = engine::run_loss(context, problem, loss, {}, &plan);
+  out.result = loss.result(out.stats, plan);
+  return out;
+}
+
+Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                            const Targets& targets, const CrossEntropyOptions& options,
+                            const CrossEntropyForward& forward, std::span<const double> upstream,
+                            const Gradients& gradients) {
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  const int64_t wanted = options.reduction == Reduction::kNone ? problem.tokens : 1;
+  if (static_cast<int64_t>(upstream.size()) != wanted) {
+    core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
+               options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
+  }
+  if (static_cast<int64_t>(forward.stats.logp.size()) != problem.tokens) {
+    core::fail("forward.stats has ", forward.stats.logp.size(), " tokens but hidden has ", problem.tokens, " rows");
+  }
+  loss::CrossEntropyLoss loss(options, problem);
+  loss.set_upstream(upstream);
+  TokenGrads grads = engine::empty_grads(problem, loss);
+  if (options.label_smoothing > 0 && forward.stats.prior.empty()) {
+    core::fail("forward.stats has no prior: it was computed with other options");
+  }
+  loss.evaluate(problem.active, forward.stats, grads);
+  Plan plan;
+  engine::run_gradients(context, problem, forward.stats, grads, gradients, &plan);
+  return plan;
+}
+
+Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                            const Targets& targets, const CrossEntropyOptions& options,
+                            const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
+  if (options.reduction == Reduction::kNone) {
+    const std::vector<double> all(static_cast<size_t>(std::max<int64_t>(0, hidden.tokens())), upstream);
+    return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(all), gradients);
+  }
+  return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(&upstream, 1),
+                                gradients);
+}
+
+Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                        const CrossEntropyOptions& options, const Gradients& gradients) {
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  const loss::CrossEntropyLoss loss(options, problem);
+  return engine::plan_loss(context, problem, loss, gradients);
+}
+
+}  // namespace logitless

@@ -1,0 +1,52 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Cross-entropy as a function of token statistics, shared by the fused and the dense path.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/problem.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::loss {
+
+/// The options that the engine needs to know.
+TokenOptions token_options(const CrossEntropyOptions& options);
+StatsRequest stats_request(const CrossEntropyOptions& options);
+
+/// Throws InvalidInput for an option out of its range.
+void check_options(const CrossEntropyOptions& options, int64_t vocab_size);
+
+/// Everything that can be wrong with a call is thrown here.
+engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                                const CrossEntropyOptions& options, const Gradients& gradients);
+
+class CrossEntropyLoss final : public TokenLoss {
+ public:
+  CrossEntropyLoss(const CrossEntropyOptions& options, const engine::Problem& problem);
+
+  StatsRequest needs() const override { return stats_request(options_); }
+  GradientTerms gradients() const override;
+  bool may_drop_rows() const override { return !options_.class_weights.empty() || !upstream_.empty(); }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  /// ∂L/∂loss: one value, or one a token. The span must outlive evaluate().
+  void set_upstream(std::span<const double> upstream) { upstream_ = upstream; }
+
+  /// The loss and metrics of all rows that were evaluated.
+  CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
+
+ private:
+  double upstream(int64_t row) const;
+
+  const CrossEntropyOptions& options_;
+  const engine::Problem& problem_;
+  std::span<const double> upstream_;
+  double nll_scale_ = 1;    // what a token's nll is multiplied with
+  double z_scale_ = 1;      // and its z-loss
+  std::vector<double> nll_;  // [N], scaled
+  std::vector<double> z_;    // [N], scaled; empty without z-loss
+};
+
+}  // namespace logitless::loss

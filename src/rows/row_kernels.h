@@ -1,0 +1,121 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Contracts of the row kernels: everything that is done to a tile of logits between two GEMMs. T is float or double; a
+// table of kernels is chosen once, by a Context, never inside a loop.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "logitless/dtype.h"
+#include "rows/row_stats.h"
+
+namespace logitless::rows {
+
+/// A tile of raw logits, row-major, and what turns a raw logit r into a capped one: c = softcap · tanh((r + bias)/softcap).
+template <class T>
+struct TileShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;        // in elements, >= cols
+  const T* bias = nullptr;   // [cols], or null
+  T softcap = 0;             // 0: c = r + bias
+};
+
+/// Folds the tile's columns into each row's running statistics.
+///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
+///   scratch [cols]; may hold anything on entry.
+/// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh nothing.
+/// Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and chosen are exact.
+template <class T>
+struct FoldArgs {
+  TileShape<T> shape;
+  const T* logits = nullptr;
+  const T* inverse_temperature = nullptr;  // [rows]
+  const int32_t* target = nullptr;         // [rows]: the target's column in this tile, or outside [0, cols) for none
+  int64_t first_column = 0;                // added to the column in stats.argmax
+  bool entropy = false;                    // fill stats.weighted
+  bool argmax = false;                     // fill stats.argmax
+  bool prior = false;                      // fill stats.prior and prior_mass, with
+  const float* prior_weights = nullptr;    //   q = prior_weights[0 .. cols), or when null
+  double uniform_prior = 0;                //   q = uniform_prior
+  T* scratch = nullptr;
+  RowStats* stats = nullptr;
+};
+
+/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term q_v
+/// for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
+/// only multiplies with the softcap's derivative.
+template <class T>
+struct RowGradient {
+  T max = 0;                 // of the capped logits
+  T log_sum = 0;
+  T inverse_temperature = 1;
+  T softmax_term = 0;
+  T entropy_term = 0;
+  T entropy = 0;
+  T prior_term = 0;
+  T target_gradient = 0;     // replaces the formula in the target's column: 1 - p is computed without cancellation
+  int32_t target = -1;       // column in this tile, or outside [0, cols)
+  int32_t source_row = 0;    // the tile's row that holds these logits, >= the index of this entry
+};
+
+/// Turns raw logits into gradients of raw logits, in place. Entry k of `gradients` takes the logits of tile row
+/// gradients[k].source_row and writes tile row k: rows that are not named are dropped and the others move up
+/// (source rows must increase).
+///   logits  [shape.rows, cols] in, [count, cols] out.
+///   scratch [cols]; may hold anything on entry.
+/// A row whose max or log_sum is NaN becomes NaN in every column.
+template <class T>
+struct GradientArgs {
+  TileShape<T> shape;
+  T* logits = nullptr;
+  int64_t count = 0;
+  const RowGradient<T>* gradients = nullptr;  // [count]
+  bool entropy = false;                       // some entropy_term is not zero
+  bool prior = false;                         // some prior_term is not zero
+  const float* prior_weights = nullptr;       // as in FoldArgs
+  double uniform_prior = 0;
+  T* scratch = nullptr;
+};
+
+template <class T>
+struct TypedKernels {
+  void (*fold)(const FoldArgs<T>&) = nullptr;
+  void (*gradient)(const GradientArgs<T>&) = nullptr;
+  /// sums[c] (+)= Σ_r tile[r, c] in row order; tile [rows, cols] with `stride`.
+  void (*add_column_sums)(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) = nullptr;
+  /// to[i] += from[i].
+  void (*add)(const T* from, int64_t count, T* to) = nullptr;
+};
+
+struct RowKernels {
+  const char* name = "";
+  TypedKernels<float> f32;
+  TypedKernels<double> f64;
+  /// to[i] = from[i], exact.
+  void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
+  /// to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
+  void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
+
+  template <class T>
+  const TypedKernels<T>& typed() const {
+    if constexpr (sizeof(T) == 8) {
+      return f64;
+    } else {
+      return f32;
+    }
+  }
+};
+
+/// The readable reference: scalar loops, std::exp.
+const RowKernels& plain_kernels();
+
+/// The vectorised tables of this CPU, best first.
+std::vector<const RowKernels*> simd_kernels();
+
+/// "auto", "plain" or a name of simd_kernels(); null when there is none of that name.
+const RowKernels* find_kernels(std::string_view name);
+
+}  // namespace logitless::rows

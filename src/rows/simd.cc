@@ -1,0 +1,429 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The row kernels, compiled once for every instruction set that Highway knows on this architecture. No intrinsic and no
+// compiler flag: a new instruction set is a newer Highway.
+#ifndef HWY_WANT_AVX3_DL
+#define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "rows/simd.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "rows/row_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace logitless::rows {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// exp(x) for x <= 0, float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), P of degree 4 through the
+// Chebyshev nodes (relative error 1.1e-8, below that of evaluating it). Error: 2 ulp for x >= -87, and 0 below that,
+// where exp(x) < 1.7e-38. A NaN becomes 0: rows with a NaN never get here. Cheaper than Highway's Exp, which must also
+// serve positive x and denormal results.
+template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
+HWY_INLINE V exp_nonpositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  // Adding 1.5 · 2^23 leaves the nearest integer in the low bits of the mantissa.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V q = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(q, hn::Set(d, 0.693145751953125f), x);  // 16 bits of ln(2): the product is exact
+  r = hn::NegMulAdd(q, hn::Set(d, 1.42860677e-6f), r);        // and the rest of it
+  const V r2 = hn::Mul(r, r);
+  const V low = hn::MulAdd(hn::Set(d, 0.166665763f), r, hn::Set(d, 0.5f));
+  const V high = hn::MulAdd(hn::Set(d, 0.00836323295f), r, hn::Set(d, 0.0416665524f));
+  const V p = hn::MulAdd(hn::MulAdd(hn::Set(d, 0.00139262504f), r2, high), r2, low);
+  const V e = hn::Add(hn::MulAdd(p, r2, r), hn::Set(d, 1.0f));
+  const V scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, e), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.0f)), scaled);
+}
+
+// exp(x) for x <= 0, float64: Highway's, 1 ulp; a NaN becomes 0.
+template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 8>* = nullptr>
+HWY_INLINE V exp_nonpositive(D d, V x) {
+  return hn::Exp(d, x);
+}
+
+// ---- Capped logits ------------------------------------------------------------------------------------------------
+
+// Walks [0, count) with full vectors of `d`, then one element at a time, so that nothing outside is touched.
+template <class T, class Step>
+HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
+  const hn::ScalableTag<T> wide;
+  const hn::CappedTag<T, 1> narrow;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) step(wide, i);
+  for (; i < count; ++i) step(narrow, i);
+}
+
+template <class D, class T, class V = hn::Vec<D>>
+HWY_INLINE V raw_logit(D d, const TileShape<T>& shape, const T* logits, int64_t v) {
+  const V r = hn::LoadU(d, logits + v);
+  return shape.bias ? hn::Add(r, hn::LoadU(d, shape.bias + v)) : r;
+}
+
+// Largest element of a row and whether it holds a NaN (Max would drop it).
+template <class T>
+struct MaxAndNan {
+  T max = -std::numeric_limits<T>::infinity();
+  bool nan = false;
+};
+
+template <class T>
+HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  MaxAndNan<T> out;
+  // Four chains hide the latency of Max.
+  auto m0 = hn::Set(d, out.max);
+  auto m1 = m0, m2 = m0, m3 = m0;
+  auto nan = hn::Ne(m0, m0);  // All false: -inf equals itself.
+  int64_t v = 0;
+  for (; v + 4 * lanes <= cols; v += 4 * lanes) {
+    const auto x0 = hn::LoadU(d, logits + v);
+    const auto x1 = hn::LoadU(d, logits + v + lanes);
+    const auto x2 = hn::LoadU(d, logits + v + 2 * lanes);
+    const auto x3 = hn::LoadU(d, logits + v + 3 * lanes);
+    nan = hn::Or(nan, hn::Or(hn::Or(hn::Ne(x0, x0), hn::Ne(x1, x1)), hn::Or(hn::Ne(x2, x2), hn::Ne(x3, x3))));
+    m0 = hn::Max(m0, x0);
+    m1 = hn::Max(m1, x1);
+    m2 = hn::Max(m2, x2);
+    m3 = hn::Max(m3, x3);
+  }
+  out.nan = !hn::AllFalse(d, nan);
+  out.max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+  for (; v < cols; ++v) {
+    out.nan |= std::isnan(logits[v]);
+    if (logits[v] > out.max) out.max = logits[v];
+  }
+  return out;
+}
+
+// capped[v] = softcap · tanh(raw / softcap), and, when `derivative` is given, 1 - tanh² as 4e / (1 + e)².
+// Returns whether a raw logit is NaN: tanh of it would not say so. In place is fine.
+template <class T>
+HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped, T* derivative) {
+  bool nan = false;
+  const T scale = shape.softcap > 0 ? 1 / shape.softcap : 0;
+  for_each_vector<T>(shape.cols, [&](auto d, int64_t v) HWY_ATTR {
+    const auto raw = raw_logit(d, shape, logits, v);
+    nan |= !hn::AllTrue(d, hn::Eq(raw, raw));
+    if (!(shape.softcap > 0)) {
+      hn::StoreU(raw, d, capped + v);
+      return;
+    }
+    const auto x = hn::Mul(raw, hn::Set(d, scale));
+    if (derivative) {
+      const auto one = hn::Set(d, T{1});
+      const auto e = exp_nonpositive(d, hn::Mul(hn::Set(d, T{-2}), hn::Abs(x)));
+      const auto sum = hn::Add(one, e);
+      hn::StoreU(hn::Div(hn::Mul(hn::Set(d, T{4}), e), hn::Mul(sum, sum)), d, derivative + v);
+    }
+    hn::StoreU(hn::Mul(hn::Set(d, shape.softcap), hn::Tanh(d, x)), d, capped + v);
+  });
+  return nan;
+}
+
+// ---- Fold ---------------------------------------------------------------------------------------------------------
+
+enum class Prior { kNone, kUniform, kWeights };
+
+template <class T>
+struct RowSums {
+  double below = 0;    // Σ exp(u) of the columns below the largest
+  double largest = 0;  // how many columns are the largest
+  double weighted = 0;
+  double prior = 0;
+};
+
+template <bool kEntropy, Prior kPrior, class D, class T>
+HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T inverse_temperature, int64_t begin,
+                            int64_t end, RowSums<T>& sums) {
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  const V one = hn::Set(d, T{1});
+  const V vmax = hn::Set(d, max);
+  const V scale = hn::Set(d, inverse_temperature);
+  V below = zero, largest = zero, weighted = zero, prior = zero;
+  for (int64_t v = begin; v < end; v += lanes) {
+    const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
+    const V term = exp_nonpositive(d, u);
+    const auto is_below = hn::Lt(u, zero);
+    below = hn::Add(below, hn::IfThenElseZero(is_below, term));
+    largest = hn::Add(largest, hn::IfThenZeroElse(is_below, one));
+    // 0 · (-inf) must be 0.
+    if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(term, zero), hn::Mul(term, u)));
+    if constexpr (kPrior == Prior::kUniform) prior = hn::Add(prior, u);
+    if constexpr (kPrior == Prior::kWeights) {
+      V q;
+      if constexpr (sizeof(T) == 4) {
+        q = hn::LoadU(d, weights + v);
+      } else {
+        q = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights + v));
+      }
+      prior = hn::Add(prior, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
+    }
+  }
+  sums.below += hn::GetLane(hn::SumOfLanes(d, below));
+  sums.largest += hn::GetLane(hn::SumOfLanes(d, largest));
+  if constexpr (kEntropy) sums.weighted += hn::GetLane(hn::SumOfLanes(d, weighted));
+  if constexpr (kPrior != Prior::kNone) sums.prior += hn::GetLane(hn::SumOfLanes(d, prior));
+}
+
+template <bool kEntropy, Prior kPrior, class T>
+HWY_NOINLINE void sum_row(const T* capped, const float* weights, T max, T inverse_temperature, int64_t cols,
+                          RowSums<T>& sums) {
+  const hn::ScalableTag<T> wide;
+  const hn::CappedTag<T, 1> narrow;
+  const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
+  sum_columns<kEntropy, kPrior>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
+  if (whole < cols) sum_columns<kEntropy, kPrior>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
+}
+
+template <class T>
+int64_t find_first(const T* capped, int64_t cols, T value) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t v = 0;
+  for (; v + lanes <= cols; v += lanes) {
+    if (!hn::AllFalse(d, hn::Eq(hn::LoadU(d, capped + v), hn::Set(d, value)))) break;
+  }
+  for (; v < cols; ++v) {
+    if (capped[v] == value) return v;
+  }
+  return -1;
+}
+
+template <bool kEntropy, Prior kPrior, class T>
+HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  double prior_mass = 0;
+  if constexpr (kPrior == Prior::kUniform) prior_mass = args.uniform_prior * static_cast<double>(shape.cols);
+  if constexpr (kPrior == Prior::kWeights) {
+    for (int64_t v = 0; v < shape.cols; ++v) prior_mass += args.prior_weights[v];
+  }
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    RowStats& stats = args.stats[row];
+    const T* logits = args.logits + row * shape.stride;
+    bool nan = false;
+    if (shape.bias || shape.softcap > 0) {
+      nan = cap_row<T>(shape, logits, args.scratch, nullptr);
+      logits = args.scratch;
+    }
+    const MaxAndNan<T> found = find_max(logits, shape.cols);
+    RowStats tile;
+    tile.max = nan || found.nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(found.max);
+    tile.prior_mass = prior_mass;
+    if (std::isfinite(tile.max)) {
+      RowSums<T> sums;
+      sum_row<kEntropy, kPrior>(logits, args.prior_weights, found.max, args.inverse_temperature[row], shape.cols, sums);
+      tile.rest = sums.below + (sums.largest - 1);
+      tile.weighted = sums.weighted;
+      tile.prior = kPrior == Prior::kUniform ? sums.prior * args.uniform_prior : sums.prior;
+    }
+    const int32_t target = args.target[row];
+    if (target >= 0 && target < shape.cols) tile.chosen = logits[target];
+    if (args.argmax && tile.max > stats.max) tile.argmax = args.first_column + find_first(logits, shape.cols, found.max);
+    stats = merge(stats, tile, args.inverse_temperature[row]);
+  }
+}
+
+template <class T>
+void fold(const FoldArgs<T>& args) {
+  if (args.shape.cols == 0) return;
+  const Prior prior = !args.prior ? Prior::kNone : args.prior_weights ? Prior::kWeights : Prior::kUniform;
+  if (prior == Prior::kNone) {
+    args.entropy ? fold_rows<true, Prior::kNone>(args) : fold_rows<false, Prior::kNone>(args);
+  } else if (prior == Prior::kUniform) {
+    args.entropy ? fold_rows<true, Prior::kUniform>(args) : fold_rows<false, Prior::kUniform>(args);
+  } else {
+    args.entropy ? fold_rows<true, Prior::kWeights>(args) : fold_rows<false, Prior::kWeights>(args);
+  }
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------------
+
+template <bool kEntropy, Prior kPrior, bool kCap, class D, class T>
+HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
+                                 const float* weights, T uniform_prior, int64_t begin, int64_t end, T* to) {
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V max = hn::Set(d, g.max);
+  const V scale = hn::Set(d, g.inverse_temperature);
+  const V log_sum = hn::Set(d, g.log_sum);
+  const V softmax_term = hn::Set(d, -g.softmax_term);
+  for (int64_t v = begin; v < end; v += lanes) {
+    const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
+    const V p = exp_nonpositive(d, log_p);
+    V term = softmax_term;
+    if constexpr (kEntropy) {
+      // p is 0 long before -1000: the bound only keeps 0 · (-inf) from being NaN.
+      const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
+      term = hn::NegMulAdd(hn::Set(d, g.entropy_term), hn::Add(bounded, hn::Set(d, g.entropy)), term);
+    }
+    V out = hn::Mul(p, term);
+    if constexpr (kPrior == Prior::kUniform) out = hn::Add(out, hn::Set(d, g.prior_term * uniform_prior));
+    if constexpr (kPrior == Prior::kWeights) {
+      V q;
+      if constexpr (sizeof(T) == 4) {
+        q = hn::LoadU(d, weights + v);
+      } else {
+        q = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights + v));
+      }
+      out = hn::MulAdd(hn::Set(d, g.prior_term), q, out);
+    }
+    if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));
+    hn::StoreU(out, d, to + v);
+  }
+}
+
+template <bool kEntropy, Prior kPrior, bool kCap, class T>
+HWY_NOINLINE void gradient_rows(const GradientArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  const hn::ScalableTag<T> wide;
+  const hn::CappedTag<T, 1> narrow;
+  const int64_t whole = shape.cols - shape.cols % static_cast<int64_t>(hn::Lanes(wide));
+  const T uniform = static_cast<T>(args.uniform_prior);
+  for (int64_t k = 0; k < args.count; ++k) {
+    const RowGradient<T>& g = args.gradients[k];
+    const T* from = args.logits + g.source_row * shape.stride;
+    T* to = args.logits + k * shape.stride;
+    if (std::isnan(g.max) || std::isnan(g.log_sum)) {
+      for (int64_t v = 0; v < shape.cols; ++v) to[v] = std::numeric_limits<T>::quiet_NaN();
+      continue;
+    }
+    if (kCap || shape.bias) {
+      cap_row<T>(shape, from, to, kCap ? args.scratch : nullptr);
+      from = to;
+    }
+    gradient_columns<kEntropy, kPrior, kCap>(wide, g, from, args.scratch, args.prior_weights, uniform, 0, whole, to);
+    if (whole < shape.cols) {
+      gradient_columns<kEntropy, kPrior, kCap>(narrow, g, from, args.scratch, args.prior_weights, uniform, whole,
+                                               shape.cols, to);
+    }
+    if (g.target >= 0 && g.target < shape.cols) to[g.target] = g.target_gradient * (kCap ? args.scratch[g.target] : T{1});
+  }
+}
+
+template <bool kEntropy, Prior kPrior, class T>
+void gradient_capped(const GradientArgs<T>& args) {
+  args.shape.softcap > 0 ? gradient_rows<kEntropy, kPrior, true>(args) : gradient_rows<kEntropy, kPrior, false>(args);
+}
+
+template <class T>
+void gradient(const GradientArgs<T>& args) {
+  const Prior prior = !args.prior ? Prior::kNone : args.prior_weights ? Prior::kWeights : Prior::kUniform;
+  if (prior == Prior::kNone) {
+    args.entropy ? gradient_capped<true, Prior::kNone>(args) : gradient_capped<false, Prior::kNone>(args);
+  } else if (prior == Prior::kUniform) {
+    args.entropy ? gradient_capped<true, Prior::kUniform>(args) : gradient_capped<false, Prior::kUniform>(args);
+  } else {
+    args.entropy ? gradient_capped<true, Prior::kWeights>(args) : gradient_capped<false, Prior::kWeights>(args);
+  }
+}
+
+// ---- Sums and conversions -----------------------------------------------------------------------------------------
+
+template <class T>
+void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
+  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    for (int64_t row = 0; row < rows; ++row) sum = hn::Add(sum, hn::LoadU(d, tile + row * stride + v));
+    if (accumulate) sum = hn::Add(sum, hn::LoadU(d, sums + v));
+    hn::StoreU(sum, d, sums + v);
+  });
+}
+
+template <class T>
+void add(const T* from, int64_t count, T* to) {
+  for_each_vector<T>(count, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+  });
+}
+
+void widen_bf16(const bfloat16* from, int64_t count, float* to) {
+  const uint16_t* bits = reinterpret_cast<const uint16_t*>(from);
+  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> d32;
+    const hn::Rebind<uint16_t, decltype(d)> d16;
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), d, to + i);
+  });
+}
+
+// Highway's DemoteTo truncates; this rounds to nearest even.
+void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
+  uint16_t* stored = reinterpret_cast<uint16_t*>(to);
+  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> d32;
+    const hn::RebindToSigned<decltype(d)> ds32;
+    const hn::Rebind<uint16_t, decltype(d)> d16;
+    auto value = hn::LoadU(d, from + i);
+    if (accumulate) {
+      value = hn::Add(value, hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, stored + i)))));
+    }
+    const auto bits = hn::BitCast(d32, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40u));
+    const auto is_nan = hn::RebindMask(d32, hn::Ne(value, value));
+    const auto out = hn::IfThenElse(is_nan, quiet, rounded);
+    // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, out)), d16, stored + i);
+  });
+}
+
+const RowKernels* table() {
+  static const RowKernels kKernels = {
+      hwy::TargetName(HWY_TARGET),
+      {fold<float>, gradient<float>, add_column_sums<float>, add<float>},
+      {fold<double>, gradient<double>, add_column_sums<double>, add<double>},
+      widen_bf16,
+      round_bf16,
+  };
+  return &kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace logitless::rows
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace logitless::rows {
+
+HWY_EXPORT(table);
+
+// Highway's own dispatch is one choice for the process. A Context chooses for itself, so the table is read directly.
+std::vector<const RowKernels*> simd_kernels() {
+  std::vector<const RowKernels*> out;
+  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  while (targets != 0) {
+    const int64_t best = targets & -targets;  // A lower bit is a better target.
+    hwy::ChosenTarget chosen;
+    chosen.Update(best);
+    out.push_back(HWY_DISPATCH_TABLE(table)[chosen.GetIndex()]());
+    targets &= targets - 1;
+  }
+  return out;
+}
+
+const RowKernels* find_kernels(std::string_view name) {
+  if (name == "plain") return &plain_kernels();
+  for (const RowKernels* kernels : simd_kernels()) {
+    if (name == "auto" || name == kernels->name) return kernels;
+  }
+  return name == "auto" ? &plain_kernels() : nullptr;
+}
+
+}  // namespace logitless::rows
+#endif  // HWY_ONCE
