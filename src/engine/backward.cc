@@ -52,16 +52,17 @@ class BackwardTasks {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
     const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
+    const int weight_blocks = static_cast<int>(grid_.weight_blocks());
     const auto slots = static_cast<int64_t>(pass_.chunk ? row_blocks * vocab_tiles : buffers_.slots.size());
     std::vector<char> tile_tokens(static_cast<size_t>(slots));
     std::vector<char> hidden_tokens(static_cast<size_t>(row_blocks * hidden_blocks));
-    std::vector<char> weight_tokens(static_cast<size_t>(vocab_tiles * hidden_blocks));
+    std::vector<char> weight_tokens(static_cast<size_t>(vocab_tiles * weight_blocks));
     std::vector<char> word_tokens(static_cast<size_t>(vocab_tiles));
     [[maybe_unused]] char finish_token = 0;
     int64_t slot = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
-      [[maybe_unused]] char* weight_token = &weight_tokens[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * hidden_blocks)];
+      [[maybe_unused]] char* weight_token = &weight_tokens[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
       [[maybe_unused]] char* word_token = &word_tokens[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % slots) {
         [[maybe_unused]] char* tile_token = &tile_tokens[static_cast<size_t>(slot)];
@@ -72,7 +73,7 @@ class BackwardTasks {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
           guarded([&] { add_d_hidden(j, b, slot, h); });
         }
-        for (int h = 0; wants_weight_ && h < hidden_blocks; ++h) {
+        for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0]) depend(inout : weight_token[h])
           guarded([&] { add_d_weight(j, b, slot, h); });
         }
@@ -83,7 +84,7 @@ class BackwardTasks {
         }
       }
       if (weight_tiles_) {
-#pragma omp task firstprivate(j) depend(iterator(h = 0 : hidden_blocks), inout : weight_token[h]) \
+#pragma omp task firstprivate(j) depend(iterator(h = 0 : weight_blocks), inout : weight_token[h]) \
     depend(inout : finish_token, word_token[0])
         guarded([&] { finish_weight_tile(j); });
       }
@@ -160,8 +161,8 @@ class BackwardTasks {
   void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
     const RowBlock& rows = block(b);
     auto& mine = scratch();
-    const int64_t component = grid_.first_hidden(h);
-    const int64_t columns = grid_.hidden_columns(h);
+    const int64_t component = h * grid_.hidden_block;
+    const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
     const Matrix& out = outputs_.d_hidden;
     const bool scattered = !narrow_hidden_ && !rows.contiguous;
     gemm::Product<T> product;
@@ -208,7 +209,8 @@ class BackwardTasks {
   // d_weight (+)= tileᵀ · hidden, or its transpose
   void add_d_weight(int64_t j, int64_t b, int64_t slot, int64_t h) {
     const RowBlock& rows = block(b);
-    const int64_t component = grid_.first_hidden(h);
+    const int64_t component = h * grid_.weight_block;
+    const int64_t components = std::min(grid_.weight_block, grid_.hidden_size - component);
     gemm::Operand logits{tile(j, b, slot), DTypeOf<T>::value, grid_.tile_stride, false};
     gemm::Operand states = hidden(b, slot);
     states.data = core::element(states.data, states.dtype, component);
@@ -216,14 +218,14 @@ class BackwardTasks {
     product.k = rows.count;
     if (pass_.problem.head.layout == HeadLayout::kHiddenVocab) {
       states.transposed = true;
-      product.m = grid_.hidden_columns(h);
+      product.m = components;
       product.n = grid_.words(j);
       product.a = states;
       product.b = logits;
     } else {
       logits.transposed = true;
       product.m = grid_.words(j);
-      product.n = grid_.hidden_columns(h);
+      product.n = components;
       product.a = logits;
       product.b = states;
     }

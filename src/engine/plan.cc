@@ -32,11 +32,11 @@ namespace engine {
 namespace {
 
 // The one table of block sizes.
-constexpr int64_t kRowTile = 256;          // deep enough for d_weight's GEMM to run at the GEMM rate
-constexpr int64_t kTileElements = 256 * 1024;  // 1 MiB of float32: half of a Zen 4 or Sapphire Rapids core's L2
+constexpr int64_t kRowTile = 512;          // each element of the head that a GEMM packs then serves 512 multiply-adds
+constexpr int64_t kTileElements = 512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
 constexpr int64_t kMostVocabTile = 4096;   // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
 constexpr int64_t kHiddenBlock = 256;      // narrowest d_hidden and d_weight GEMM: below, packing costs too much
-constexpr int64_t kGradientTasks = 16;     // row blocks × hidden blocks: enough chains for the threads of one socket
+constexpr int64_t kGradientTasks = 4;      // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
 constexpr int64_t kForwardTasks = 128;     // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
 constexpr int64_t kMinChunkRows = 128;     // below, one pass writes d_weight so often that two pass is faster
 constexpr int64_t kSlotsPerThread = 2;     // one tile is made while another one is used
@@ -65,8 +65,12 @@ void set_grid(const ContextOptions& options, const Problem& problem, int64_t row
 void set_splits(int64_t row_blocks, TileGrid& grid) {
   row_blocks = std::max<int64_t>(row_blocks, 1);
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
-  const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, row_blocks), 1, most_blocks);
-  grid.hidden_block = std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
+  const auto split = [&](int64_t chains) {
+    const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
+    return std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
+  };
+  grid.hidden_block = split(row_blocks);
+  grid.weight_block = split(grid.vocab_tiles());
   grid.segments = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
 }
 
@@ -133,7 +137,7 @@ struct Planner {
     const TileGrid& grid = run.grid;
     plan.blas_bytes = static_cast<size_t>(plan.threads) *
                       std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size),
-                               context.gemm->packing_bytes(grid.vocab_tile, grid.hidden_block, grid.row_tile));
+                               context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile));
   }
 
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget(); }

@@ -30,15 +30,15 @@ struct TileGrid {
   int64_t row_tile = 0;      // most rows of a tile
   int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
   int64_t tile_stride = 0;   // elements from one row of a tile to the next
-  int64_t hidden_block = 0;  // columns of hidden that one gradient GEMM writes
+  int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
+  int64_t weight_block = 0;  // components of d_weight that one GEMM writes
   int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
 
   int64_t vocab_tiles() const { return (vocab_size + vocab_tile - 1) / vocab_tile; }
-  int64_t hidden_blocks() const { return (hidden_size + hidden_block - 1) / hidden_block; }
   int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
   int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
-  int64_t first_hidden(int64_t block) const { return block * hidden_block; }
-  int64_t hidden_columns(int64_t block) const { return std::min(hidden_block, hidden_size - first_hidden(block)); }
+  int64_t hidden_blocks() const { return (hidden_size + hidden_block - 1) / hidden_block; }
+  int64_t weight_blocks() const { return (hidden_size + weight_block - 1) / weight_block; }
   /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
   int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };
