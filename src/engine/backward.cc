@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
 
 #include "core/views.h"
@@ -99,7 +100,7 @@ class BackwardTasks {
     try {
       work();
     } catch (...) {
-#pragma omp critical(logitless_backward_error)
+      const std::lock_guard<std::mutex> lock(error_mutex_);
       if (!error_) error_ = std::current_exception();
       failed_.store(true, std::memory_order_release);
     }
@@ -258,6 +259,7 @@ class BackwardTasks {
   bool entropy_ = false;
   bool prior_ = false;
   std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
   std::exception_ptr error_;
 };
 

@@ -71,11 +71,11 @@ void check_token_options(const Problem& problem) {
   }
   if (options.prior.empty()) return;
   if (static_cast<int64_t>(options.prior.size()) != problem.vocab_size) {
-    fail("prior has ", options.prior.size(), " entries but the vocabulary has ", problem.vocab_size);
+    fail(problem.prior_name, " has ", options.prior.size(), " entries but the vocabulary has ", problem.vocab_size);
   }
   for (size_t v = 0; v < options.prior.size(); ++v) {
     if (!(options.prior[v] >= 0) || !std::isfinite(options.prior[v])) {
-      fail("prior[", v, "] = ", options.prior[v], " must be finite and not negative");
+      fail(problem.prior_name, "[", v, "] = ", options.prior[v], " must be finite and not negative");
     }
   }
 }
@@ -130,12 +130,13 @@ void check_output_shape(std::string_view name, const Matrix& out, const ConstMat
 }  // namespace
 
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                     const TokenOptions& options, StatsRequest request) {
+                     const TokenOptions& options, StatsRequest request, std::string_view prior_name) {
   Problem problem;
   problem.hidden = hidden.states;
   problem.head = head;
   problem.options = options;
   problem.request = request;
+  problem.prior_name = prior_name;
   core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
                      hidden.states.stride);
   check_head(head, hidden.states);
@@ -176,7 +177,7 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
       targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
                      : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
       core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
-      core::range_of("prior", problem.options.prior.data(), problem.options.prior.size_bytes())};
+      core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
   core::check_overlaps(writes, reads);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "logitless/tensors.h"
@@ -21,6 +22,7 @@ struct Problem {
   std::vector<int64_t> active;   // rows that take part, increasing
   std::vector<int64_t> targets;  // [tokens], -1 where a row takes no part
   double prior_mass = 1;         // Σ q
+  std::string_view prior_name;   // in messages
 
   /// Sums in float64 for float64 tensors, in float32 for all others.
   bool in_double() const { return hidden.dtype == DType::kFloat64; }
@@ -39,9 +41,10 @@ struct Problem {
   }
 };
 
-/// Throws InvalidInput for anything that breaks the contracts of tensors.h and token_stats.h.
+/// Throws InvalidInput for anything that breaks the contracts of tensors.h and token_stats.h. `prior_name` is what the
+/// caller knows options.prior as.
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                     const TokenOptions& options, StatsRequest request);
+                     const TokenOptions& options, StatsRequest request, std::string_view prior_name = "prior");
 
 /// Shapes, dtypes, strides and overlaps of the outputs. `targets` is an input as well.
 void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs);

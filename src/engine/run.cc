@@ -109,14 +109,13 @@ auto with_pass(const Context& context, const Problem& problem, const RunPlan& ru
   return problem.in_double() ? call(0.0) : call(0.0f);
 }
 
-void check_size(std::string_view name, const std::vector<double>& values, const Problem& problem, bool may_be_empty) {
-  if (may_be_empty && values.empty()) return;
+}  // namespace
+
+void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem) {
   if (static_cast<int64_t>(values.size()) != problem.tokens) {
     core::fail(name, " has ", values.size(), " entries but hidden has ", problem.tokens, " rows");
   }
 }
-
-}  // namespace
 
 TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
   const auto n = static_cast<size_t>(problem.tokens);
@@ -151,14 +150,15 @@ TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& l
 
 void run_gradients(const Context& context, const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
                    const Gradients& outputs, Plan* plan) {
-  check_size("stats.logp", stats.logp, problem, false);
-  check_size("stats.max_logit", stats.max_logit, problem, false);
-  check_size("stats.log_sum", stats.log_sum, problem, false);
-  check_size("stats.entropy", stats.entropy, problem, grads.entropy.empty());
-  check_size("grads.logp", grads.logp, problem, true);
-  check_size("grads.lse", grads.lse, problem, true);
-  check_size("grads.entropy", grads.entropy, problem, true);
-  check_size("grads.prior", grads.prior, problem, true);
+  check_entries("stats.logp", stats.logp, problem);
+  check_entries("stats.lse", stats.lse, problem);
+  check_entries("stats.max_logit", stats.max_logit, problem);
+  check_entries("stats.log_sum", stats.log_sum, problem);
+  if (!grads.entropy.empty()) check_entries("stats.entropy", stats.entropy, problem);
+  for (const auto& [name, values] : {std::pair{"grads.logp", &grads.logp}, std::pair{"grads.lse", &grads.lse},
+                                     std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
+    if (!values->empty()) check_entries(name, *values, problem);
+  }
   std::vector<int64_t> rows;
   for (const int64_t row : problem.active) {
     if (has_gradient(grads, row)) rows.push_back(row);

@@ -2,6 +2,9 @@
 // One call from its checked problem to its outputs.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "engine/problem.h"
 #include "logitless/context.h"
 #include "logitless/plan.h"
@@ -22,6 +25,9 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
 
 /// The plan of run_loss().
 Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs);
+
+/// Throws InvalidInput unless `values` has an entry a token.
+void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem);
 
 /// Token gradients with an entry a row for each term that `loss` fills.
 TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss);

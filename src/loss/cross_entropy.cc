@@ -32,7 +32,7 @@ StatsRequest stats_request(const CrossEntropyOptions& options) {
   return {.entropy = options.want_entropy, .prior = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
 
-void check_options(const CrossEntropyOptions& options, int64_t vocab_size) {
+void check_options(const CrossEntropyOptions& options) {
   using core::fail;
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
     fail("label_smoothing = ", options.label_smoothing, " must be in [0, 1]");
@@ -44,15 +44,6 @@ void check_options(const CrossEntropyOptions& options, int64_t vocab_size) {
   if (options.normaliser) {
     core::check_positive_finite("normaliser", *options.normaliser);
     if (options.reduction != Reduction::kMean) fail("normaliser = ", *options.normaliser, " needs reduction mean");
-  }
-  const auto& weights = options.class_weights;
-  if (!weights.empty() && static_cast<int64_t>(weights.size()) != vocab_size) {
-    fail("class_weights has ", weights.size(), " entries but the vocabulary has ", vocab_size);
-  }
-  for (size_t v = 0; v < weights.size(); ++v) {
-    if (!(weights[v] >= 0) || !std::isfinite(weights[v])) {
-      fail("class_weights[", v, "] = ", weights[v], " must be finite and not negative");
-    }
   }
 }
 
@@ -134,10 +125,9 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
 
 engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                                 const CrossEntropyOptions& options, const Gradients& gradients) {
-  // The weights are checked under their own name first: the engine would call them the prior.
-  loss::check_options(options, head.vocab_size());
+  check_options(options);
   engine::Problem problem =
-      engine::make_problem(hidden, head, targets, loss::token_options(options), loss::stats_request(options));
+      engine::make_problem(hidden, head, targets, token_options(options), stats_request(options), "class_weights");
   engine::check_gradients(problem, targets, gradients);
   return problem;
 }
@@ -175,15 +165,12 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
     core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
                options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
   }
-  if (static_cast<int64_t>(forward.stats.logp.size()) != problem.tokens) {
-    core::fail("forward.stats has ", forward.stats.logp.size(), " tokens but hidden has ", problem.tokens, " rows");
-  }
+  engine::check_entries("forward.stats.logp", forward.stats.logp, problem);
+  if (options.z_loss > 0) engine::check_entries("forward.stats.lse", forward.stats.lse, problem);
+  if (options.label_smoothing > 0) engine::check_entries("forward.stats.prior", forward.stats.prior, problem);
   loss::CrossEntropyLoss loss(options, problem);
   loss.set_upstream(upstream);
   TokenGrads grads = engine::empty_grads(problem, loss);
-  if (options.label_smoothing > 0 && forward.stats.prior.empty()) {
-    core::fail("forward.stats has no prior: it was computed with other options");
-  }
   loss.evaluate(problem.active, forward.stats, grads);
   Plan plan;
   engine::run_gradients(context, problem, forward.stats, grads, gradients, &plan);

@@ -16,7 +16,7 @@ TokenOptions token_options(const CrossEntropyOptions& options);
 StatsRequest stats_request(const CrossEntropyOptions& options);
 
 /// Throws InvalidInput for an option out of its range.
-void check_options(const CrossEntropyOptions& options, int64_t vocab_size);
+void check_options(const CrossEntropyOptions& options);
 
 /// Everything that can be wrong with a call is thrown here.
 engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,

@@ -1,0 +1,23 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cli/compare.h"
+
+namespace logitless::cli {
+
+/// The table for people.
+std::string table_of(const ComparisonReport& report);
+
+/// One JSON object to `path` ("-": standard output). A figure that is NaN, infinite or was not measured is null. Throws
+/// io::Error where the file cannot be written.
+void write_json(const ComparisonReport& report, const std::string& path);
+
+/// Throws io::Error at once where write_json() would only find out after the work. Empty and "-" always pass.
+void check_json_path(const std::string& path);
+
+/// "512 B", "9.3 MiB", "1.16 GiB"
+std::string human_bytes(int64_t bytes);
+
+}  // namespace logitless::cli

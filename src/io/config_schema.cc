@@ -1,0 +1,244 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "io/config_schema.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "logitless/context.h"
+
+namespace logitless::io {
+namespace {
+
+constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
+constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any real tensor; keeps products of sizes countable.
+
+const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
+const Interval kNotNegative{.low = 0, .text = "a finite number of at least 0"};
+const Interval kShare{.low = 0, .high = 1, .text = "a number from 0 to 1"};
+const Interval kFinite{.text = "a finite number"};
+
+// A rule that stores what `read` makes of the value in the member that `member` points out.
+template <class Member, class Read>
+KeyRule rule(std::string key, Member member, Read read) {
+  return {std::move(key), [=](Config& config, const ConfigValue& value) { member(config) = read(value); }};
+}
+
+auto integer(int64_t low, int64_t high = kAnyHigh) {
+  return [=](const ConfigValue& value) { return read_integer(value, low, high); };
+}
+
+auto number(const Interval& interval) {
+  return [=](const ConfigValue& value) { return read_number(value, interval); };
+}
+
+template <class T>
+auto choice(std::vector<std::pair<std::string, T>> choices) {
+  return [=](const ConfigValue& value) { return read_choice<T>(value, choices); };
+}
+
+template <class Read>
+auto auto_or(Read read) {
+  return [=](const ConfigValue& value) -> int64_t { return is_auto(value) ? 0 : read(value); };
+}
+
+// A name the library offers at run time, or auto.
+std::string read_offered(const ConfigValue& value, const std::vector<std::string>& offered) {
+  std::vector<std::pair<std::string, std::string>> choices = {{"auto", "auto"}};
+  for (const std::string& name : offered) choices.emplace_back(name, name);
+  return read_choice(value, choices);
+}
+
+Task read_task(const ConfigValue& value) {
+  if (value.node.IsScalar() && value.node.Scalar() == "cross_entropy") return Task::kCrossEntropy;
+  value.reject("a task this build has (" + join_choices(task_names()) + ")");
+}
+
+TemperatureConfig read_temperature(const ConfigValue& value) {
+  Interval positive = kPositive;
+  positive.text = "a finite number above 0, or a list [low, high] of two";
+  if (!value.node.IsSequence()) {
+    const double scalar = read_number(value, positive);
+    return {scalar, scalar};
+  }
+  if (value.node.size() != 2) value.reject(positive.text);
+  const TemperatureConfig range{read_number({value.key, value.place, value.node[0]}, positive),
+                                read_number({value.key, value.place, value.node[1]}, positive)};
+  if (!(range.low < range.high)) value.reject("a list [low, high] with low below high");
+  return range;
+}
+
+void add_model_rules(std::vector<KeyRule>& rules) {
+  rules.push_back(rule(
+      "model.name", [](Config & c) -> auto& { return c.model.name; }, read_text));
+  rules.push_back(rule(
+      "model.hidden_size", [](Config & c) -> auto& { return c.model.hidden_size; }, integer(1, kMaxSize)));
+  rules.push_back(rule(
+      "model.vocab_size", [](Config & c) -> auto& { return c.model.vocab_size; }, integer(1, kMaxSize)));
+  rules.push_back(rule(
+      "model.layout", [](Config & c) -> auto& { return c.model.layout; },
+      choice<HeadLayout>({{"hidden_vocab", HeadLayout::kHiddenVocab}, {"vocab_hidden", HeadLayout::kVocabHidden}})));
+  rules.push_back(rule(
+      "model.dtype", [](Config & c) -> auto& { return c.model.dtype; },
+      choice<DType>({{"float32", DType::kFloat32}, {"bfloat16", DType::kBFloat16}, {"float64", DType::kFloat64}})));
+  rules.push_back(rule(
+      "model.softcap", [](Config & c) -> auto& { return c.model.softcap; },
+      number({.low = 0, .text = "a finite number above 0, or 0 for none"})));
+  rules.push_back(rule(
+      "model.bias", [](Config & c) -> auto& { return c.model.bias; }, read_bool));
+}
+
+void add_loss_rules(std::vector<KeyRule>& rules) {
+  rules.push_back(rule(
+      "ignore_index", [](Config & c) -> auto& { return c.ignore_index; }, integer(kAnyLow)));
+  rules.push_back(rule(
+      "ignored_fraction", [](Config & c) -> auto& { return c.ignored_fraction; }, number(kShare)));
+  rules.push_back(rule(
+      "temperature", [](Config & c) -> auto& { return c.temperature; }, read_temperature));
+  rules.push_back(rule(
+      "temperature_meaning", [](Config & c) -> auto& { return c.temperature_meaning; },
+      choice<TemperatureMeaning>(
+          {{"scale_logits", TemperatureMeaning::kScaleLogits}, {"scale_logp", TemperatureMeaning::kScaleLogp}})));
+  rules.push_back(rule(
+      "reduction", [](Config & c) -> auto& { return c.reduction; },
+      choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})));
+  rules.push_back(rule(
+      "label_smoothing", [](Config & c) -> auto& { return c.label_smoothing; }, number(kShare)));
+  rules.push_back(rule(
+      "z_loss", [](Config & c) -> auto& { return c.z_loss; }, number(kNotNegative)));
+  rules.push_back(rule(
+      "class_weights", [](Config & c) -> auto& { return c.class_weights; }, read_bool));
+  rules.push_back(rule(
+      "loss_scale", [](Config & c) -> auto& { return c.loss_scale; }, number(kFinite)));
+  rules.push_back(rule(
+      "normaliser", [](Config & c) -> auto& { return c.normaliser; }, number(kPositive)));
+  rules.push_back(rule(
+      "shift", [](Config & c) -> auto& { return c.shift; }, read_bool));
+  rules.push_back(rule(
+      "metrics.accuracy", [](Config & c) -> auto& { return c.accuracy; }, read_bool));
+  rules.push_back(rule(
+      "metrics.entropy", [](Config & c) -> auto& { return c.entropy; }, read_bool));
+}
+
+void add_kernel_rules(std::vector<KeyRule>& rules) {
+  rules.push_back(rule(
+      "kernel.block_size", [](Config & c) -> auto& { return c.kernel.block_size; }, auto_or(integer(1, kMaxSize))));
+  rules.push_back(rule(
+      "kernel.time_block", [](Config & c) -> auto& { return c.kernel.time_block; }, auto_or(integer(1, kMaxSize))));
+  rules.push_back(rule(
+      "kernel.bwd_impl", [](Config & c) -> auto& { return c.kernel.dense_backward; },
+      choice<bool>({{"fused", false}, {"dense", true}})));
+  rules.push_back(rule(
+      "kernel.plan", [](Config & c) -> auto& { return c.kernel.plan; },
+      choice<PlanKind>(
+          {{"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}})));
+  rules.push_back(rule(
+      "kernel.workspace", [](Config & c) -> auto& { return c.kernel.workspace_bytes; },
+      [](const ConfigValue& value) -> std::optional<size_t> {
+        if (is_auto(value)) return std::nullopt;
+        return read_bytes(value);
+      }));
+  rules.push_back(rule(
+      "kernel.gemm_backend", [](Config & c) -> auto& { return c.kernel.gemm_backend; },
+      [](const ConfigValue& value) { return read_offered(value, gemm_backends()); }));
+  rules.push_back(rule(
+      "kernel.simd_target", [](Config & c) -> auto& { return c.kernel.simd_target; },
+      [](const ConfigValue& value) { return read_offered(value, simd_targets()); }));
+  rules.push_back(rule(
+      "gradients.d_hidden", [](Config & c) -> auto& { return c.gradients.d_hidden; }, read_bool));
+  rules.push_back(rule(
+      "gradients.d_weight", [](Config & c) -> auto& { return c.gradients.d_weight; }, read_bool));
+  rules.push_back(rule(
+      "gradients.d_bias", [](Config & c) -> auto& { return c.gradients.d_bias; }, read_bool));
+  rules.push_back(rule(
+      "gradients.dtype", [](Config & c) -> auto& { return c.gradients.float32; },
+      choice<bool>({{"same", false}, {"float32", true}})));
+}
+
+void add_tolerance_rules(std::vector<KeyRule>& rules) {
+  const std::pair<const char*, std::optional<double> ToleranceConfig::*> members[] = {
+      {"loss_atol", &ToleranceConfig::loss_atol},
+      {"losses_rel_l2", &ToleranceConfig::losses_rel_l2},
+      {"d_hidden_rel_l2", &ToleranceConfig::d_hidden_rel_l2},
+      {"d_weight_rel_l2", &ToleranceConfig::d_weight_rel_l2},
+      {"d_bias_rel_l2", &ToleranceConfig::d_bias_rel_l2},
+      {"dlogits_max_abs", &ToleranceConfig::dlogits_max_abs},
+      {"dlogits_max_rel", &ToleranceConfig::dlogits_max_rel}};
+  for (const auto& [name, member] : members) {
+    rules.push_back(rule(
+        std::string("tolerances.") + name, [member = member](Config & c) -> auto& { return c.tolerances.*member; },
+        number(kNotNegative)));
+  }
+}
+
+std::vector<KeyRule> build_schema() {
+  std::vector<KeyRule> rules;
+  rules.push_back(rule(
+      "task", [](Config & c) -> auto& { return c.task; }, read_task));
+  add_model_rules(rules);
+  rules.push_back(rule(
+      "batch_size", [](Config & c) -> auto& { return c.batch_size; }, integer(1, kMaxSize)));
+  rules.push_back(rule(
+      "seq_len", [](Config & c) -> auto& { return c.seq_len; }, integer(0, kMaxSize)));
+  rules.push_back(rule(
+      "seed", [](Config & c) -> auto& { return c.seed; }, integer(0)));
+  rules.push_back(rule(
+      "threads", [](Config & c) -> auto& { return c.threads; },
+      [](const ConfigValue& value) { return is_auto(value) ? 0 : static_cast<int>(read_integer(value, 1, 4096)); }));
+  add_loss_rules(rules);
+  add_kernel_rules(rules);
+  add_tolerance_rules(rules);
+  return rules;
+}
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+}  // namespace
+
+std::vector<std::string> task_names() { return {"cross_entropy"}; }
+
+const std::vector<KeyRule>& config_schema() {
+  static const std::vector<KeyRule> schema = build_schema();
+  return schema;
+}
+
+bool is_section(const std::string& name) {
+  return std::any_of(config_schema().begin(), config_schema().end(),
+                     [&](const KeyRule& r) { return r.key.starts_with(name + "."); });
+}
+
+std::string suggestion_for(const std::string& key) {
+  std::string best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  const auto consider = [&](const std::string& known) {
+    // The right word in the wrong section is as good as a small slip.
+    const size_t distance = last_part(known) == last_part(key) ? 1 : edit_distance(key, known);
+    if (distance < best_distance) {
+      best = known;
+      best_distance = distance;
+    }
+  };
+  for (const KeyRule& r : config_schema()) {
+    consider(r.key);
+    if (r.key.find('.') != std::string::npos) consider(r.key.substr(0, r.key.find('.')));
+  }
+  return best_distance <= std::max<size_t>(2, key.size() / 4) ? "; did you mean " + best + "?" : "";
+}
+
+}  // namespace logitless::io

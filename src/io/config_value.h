@@ -1,0 +1,54 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// One key's value as the YAML holds it, and strict readers for it. Each throws Error that names place, key and rule.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace logitless::io {
+
+struct ConfigValue {
+  std::string key;    ///< dotted: "model.dtype"
+  std::string place;  ///< "qwen.yaml:7", or "--set model.dtype"
+  YAML::Node node;
+
+  /// Throws Error: "<place>: <key> must be <rule>, not <value>".
+  [[noreturn]] void reject(const std::string& rule) const;
+};
+
+/// An interval of numbers; its bounds are finite unless they are left out.
+struct Interval {
+  double low = -std::numeric_limits<double>::max();
+  double high = std::numeric_limits<double>::max();
+  bool open_low = false;  ///< low itself is out
+  std::string text;       ///< "a number above 0"
+};
+
+std::string read_text(const ConfigValue& value);
+bool read_bool(const ConfigValue& value);
+int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high);
+double read_number(const ConfigValue& value, const Interval& interval);
+/// "256MiB", "1.5 GiB", "1000000": bytes.
+size_t read_bytes(const ConfigValue& value);
+/// Whether the value is the bare word `auto`.
+bool is_auto(const ConfigValue& value);
+
+/// "a", "a or b", "a, b or c"
+std::string join_choices(const std::vector<std::string>& names);
+
+template <class T>
+T read_choice(const ConfigValue& value, const std::vector<std::pair<std::string, T>>& choices) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) {
+    if (value.node.IsScalar() && value.node.Scalar() == name) return choice;
+    names.push_back(name);
+  }
+  value.reject(join_choices(names));
+}
+
+}  // namespace logitless::io

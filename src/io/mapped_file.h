@@ -1,0 +1,31 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace logitless::io {
+
+/// A regular file, mapped read-only as long as the object lives. Moving keeps the address.
+class MappedFile {
+ public:
+  /// Throws Error that names the path: absent, unreadable, a directory, or not mappable.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  /// Stays open, so that a child process can map the same pages.
+  int descriptor() const { return descriptor_; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+}  // namespace logitless::io

@@ -1,0 +1,163 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "io/safetensors.h"
+
+namespace logitless::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+using nlohmann::json;
+
+constexpr size_t kLengthBytes = 8;
+constexpr size_t kMaxHeaderBytes = 100'000'000;  // The limit of the format's reference implementation.
+
+[[noreturn]] void fail(const std::string& path, const std::string& reason) { throw Error(path + ": " + reason); }
+
+// nlohmann's own message, without its "[json.exception...]" prefix and as one line.
+std::string tidy(std::string message) {
+  if (const size_t end = message.find("] "); message.starts_with("[json.") && end != std::string::npos) {
+    message.erase(0, end + 2);
+  }
+  std::replace_if(
+      message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return message;
+}
+
+[[noreturn]] void fail(const std::string& path, const std::string& tensor, const std::string& reason) {
+  throw Error(path + ": tensor " + tidy(tensor) + ": " + reason);
+}
+
+json parse_header(const std::string& path, std::string_view text) {
+  std::set<std::string> names;
+  const auto reject_twins = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth == 1 && event == json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second) {
+      fail(path, parsed.get<std::string>(), "is in the header twice");
+    }
+    return true;
+  };
+  json header;
+  try {
+    header = json::parse(text.begin(), text.end(), reject_twins);
+  } catch (const json::exception& e) {
+    fail(path, "the header is not JSON: " + tidy(e.what()));
+  }
+  if (!header.is_object()) fail(path, "the header must be a JSON object");
+  return header;
+}
+
+// An integer that JSON may spell as signed, unsigned or (wrongly) as something else.
+bool read_count(const json& value, int64_t& out) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
+  out = value.get<int64_t>();
+  return out >= 0;
+}
+
+Tensor read_entry(const std::string& path, const std::string& name, const json& entry, const std::byte* base,
+                  size_t data_start, size_t data_bytes) {
+  Tensor tensor;
+  tensor.name = name;
+  if (!entry.is_object()) fail(path, name, "its header entry must be an object");
+  for (const char* key : {"dtype", "shape", "data_offsets"}) {
+    if (!entry.contains(key)) fail(path, name, std::string("its header entry has no ") + key);
+  }
+  if (!entry["dtype"].is_string()) fail(path, name, "dtype must be a string");
+  tensor.dtype = entry["dtype"].get<std::string>();
+
+  const json& shape = entry["shape"];
+  if (!shape.is_array()) fail(path, name, "shape must be an array");
+  int64_t elements = 1;
+  for (const json& size : shape) {
+    int64_t value = 0;
+    if (!read_count(size, value)) fail(path, name, "shape holds " + tidy(size.dump()) + ", not an integer >= 0");
+    if (__builtin_mul_overflow(elements, value, &elements)) fail(path, name, "shape has more than 2^63 elements");
+    tensor.shape.push_back(value);
+  }
+
+  const json& offsets = entry["data_offsets"];
+  int64_t begin = 0, end = 0;
+  if (!offsets.is_array() || offsets.size() != 2 || !read_count(offsets[0], begin) || !read_count(offsets[1], end)) {
+    fail(path, name, "data_offsets must be two integers >= 0, not " + tidy(offsets.dump()));
+  }
+  const std::string range = "data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
+  if (begin > end) fail(path, name, range + " end before they begin");
+  if (static_cast<uint64_t>(end) > data_bytes) {
+    fail(path, name,
+         range + " reach outside the file, which holds " + std::to_string(data_bytes) +
+             " bytes of data (is it truncated?)");
+  }
+  if (const size_t element_bytes = safetensors_element_bytes(tensor.dtype); element_bytes != 0) {
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes), &bytes) || bytes != end - begin) {
+      fail(path, name, range + " do not hold shape " + tensor.shape_text() + " of " + tensor.dtype);
+    }
+  }
+  tensor.bytes = static_cast<size_t>(end - begin);
+  tensor.file_offset = data_start + static_cast<size_t>(begin);
+  tensor.data = base + tensor.file_offset;
+  return tensor;
+}
+
+// The format wants the data section indexed whole: an overlap or a gap means that header and data do not belong
+// together.
+void check_coverage(const std::string& path, std::vector<Tensor>& tensors, size_t data_start, size_t file_bytes) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
+    return std::pair(a.file_offset, a.bytes) < std::pair(b.file_offset, b.bytes);
+  });
+  size_t covered = data_start;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.file_offset < covered) fail(path, tensor.name, "its data_offsets overlap those of another tensor");
+    if (tensor.file_offset > covered) {
+      fail(path, tensor.name,
+           "there are " + std::to_string(tensor.file_offset - covered) + " bytes before it that belong to no tensor");
+    }
+    covered += tensor.bytes;
+  }
+  if (covered != file_bytes) {
+    fail(path, "the last " + std::to_string(file_bytes - covered) + " bytes belong to no tensor");
+  }
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(std::string file_path) : file_(std::move(file_path)) {
+  const size_t size = file_.size();
+  if (size < kLengthBytes) {
+    fail(path(),
+         "is not a safetensors file: it has " + std::to_string(size) + " bytes, fewer than the 8 of the header length");
+  }
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file_.data(), kLengthBytes);
+  if (header_bytes > size - kLengthBytes) {
+    fail(path(), "is not a whole safetensors file: the header length " + std::to_string(header_bytes) +
+                     " is beyond the file's " + std::to_string(size) + " bytes");
+  }
+  if (header_bytes > kMaxHeaderBytes) {
+    fail(path(), "the header length " + std::to_string(header_bytes) + " is above the format's 100000000");
+  }
+  const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, header_bytes);
+  const size_t data_start = kLengthBytes + header_bytes;
+  const json header = parse_header(path(), text);
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (!entry.is_object()) fail(path(), "__metadata__ must be an object");
+      continue;
+    }
+    tensors_.push_back(read_entry(path(), name, entry, file_.data(), data_start, size - data_start));
+  }
+  check_coverage(path(), tensors_, data_start, size);
+}
+
+const Tensor* SafetensorsFile::find(std::string_view name) const {
+  const auto it = std::find_if(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.name == name; });
+  return it == tensors_.end() ? nullptr : &*it;
+}
+
+}  // namespace logitless::io

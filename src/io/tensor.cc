@@ -1,0 +1,193 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a tensor of a file is, how a command finds it, and how its elements become the library's types.
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+
+#include "io/safetensors.h"
+
+namespace logitless::io {
+namespace {
+
+const char* description_of(TensorClass tensor_class) {
+  return tensor_class == TensorClass::kFloat ? "F32, F16, BF16 or F64" : "I32 or I64";
+}
+
+bool belongs_to(const Tensor& tensor, TensorClass tensor_class) {
+  return tensor_class == TensorClass::kFloat ? tensor.is_float() : tensor.is_integer();
+}
+
+std::string names_in(const SafetensorsFile& file) {
+  if (file.tensors().empty()) return "no tensor";
+  std::string text;
+  for (const Tensor& tensor : file.tensors()) {
+    if (!text.empty()) text += ", ";
+    text += tensor.name + " " + tensor.dtype + tensor.shape_text();
+  }
+  return text;
+}
+
+void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorWish& wish) {
+  const std::string place = file.path() + ": tensor " + tensor.name + ": ";
+  if (!belongs_to(tensor, wish.tensor_class)) {
+    throw Error(place + "dtype is " + tensor.dtype + "; " + wish.conventional_name + " must be " +
+                description_of(wish.tensor_class));
+  }
+  if (static_cast<int>(tensor.shape.size()) != wish.rank) {
+    throw Error(place + "shape is " + tensor.shape_text() + "; " + wish.conventional_name + " must have " +
+                std::to_string(wish.rank) + (wish.rank == 1 ? " dimension" : " dimensions"));
+  }
+}
+
+// IEEE binary16 to float32, exact.
+float widen_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1fu;
+  const uint32_t mantissa = half & 0x3ffu;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // Zero and subnormals.
+    return sign ? -magnitude : magnitude;
+  }
+  const uint32_t wide = exponent == 0x1f ? 0x7f800000u : (exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | mantissa << 13);
+}
+
+// A float64 must not reach bfloat16 through float32 rounded to nearest: two roundings can miss the nearest value.
+// Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
+float narrow_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || value != value) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  const bool rounded_away = std::abs(static_cast<double>(nearest)) > std::abs(value);
+  if (rounded_away) bits -= 1;  // Truncated now, also where the rounding went to infinity.
+  return std::bit_cast<float>(bits | 1u);
+}
+
+template <class Source, class Read>
+void convert(const Tensor& tensor, DType dtype, void* out, Read read) {
+  const int64_t n = tensor.elements();
+  const auto load = [&](int64_t i) {
+    Source value;
+    std::memcpy(&value, tensor.data + static_cast<size_t>(i) * sizeof(Source), sizeof(Source));
+    return read(value);
+  };
+  constexpr bool kWide = std::is_same_v<std::invoke_result_t<Read, Source>, double>;
+  if (dtype == DType::kFloat64) {
+    auto* to = static_cast<double*>(out);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(load(i));
+  } else if (dtype == DType::kFloat32) {
+    auto* to = static_cast<float*>(out);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(load(i));
+  } else {
+    auto* to = static_cast<bfloat16*>(out);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (kWide) {
+        to[i] = to_bfloat16(narrow_to_odd(load(i)));
+      } else {
+        to[i] = to_bfloat16(load(i));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t Tensor::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+bool Tensor::is_float() const { return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
+
+bool Tensor::is_integer() const { return dtype == "I32" || dtype == "I64"; }
+
+std::string Tensor::shape_text() const {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string TensorHandle::place() const { return file->path() + ": tensor " + tensor->name; }
+
+TensorHandle find_tensor(const std::string& spec, const TensorWish& wish) {
+  std::string path = spec, name;
+  const size_t colon = spec.rfind(':');
+  // A path may hold a colon itself, so a file of the whole name comes first.
+  if (colon != std::string::npos && !std::filesystem::exists(spec)) {
+    path = spec.substr(0, colon);
+    name = spec.substr(colon + 1);
+    if (name.empty()) throw Error(spec + ": there is no tensor name after the colon");
+  }
+  auto file = std::make_shared<const SafetensorsFile>(path);
+  const Tensor* chosen = file->find(name.empty() ? wish.conventional_name : name);
+  if (!chosen && !name.empty()) {
+    throw Error(path + ": has no tensor " + name + "; it has " + names_in(*file));
+  }
+  if (!chosen) {
+    int candidates = 0;
+    for (const Tensor& tensor : file->tensors()) {
+      if (!belongs_to(tensor, wish.tensor_class) || static_cast<int>(tensor.shape.size()) != wish.rank) continue;
+      chosen = &tensor;
+      ++candidates;
+    }
+    if (candidates != 1) {
+      throw Error(path + ": has no tensor " + wish.conventional_name + " and " +
+                  (candidates == 0 ? "none" : "more than one") + " of " + description_of(wish.tensor_class) + " with " +
+                  std::to_string(wish.rank) + (wish.rank == 1 ? " dimension" : " dimensions") + "; it has " +
+                  names_in(*file) + "; name one with FILE:tensor");
+    }
+  }
+  check_wish(*file, *chosen, wish);
+  return {std::move(file), chosen};
+}
+
+DType natural_dtype(const Tensor& tensor) {
+  if (tensor.dtype == "F64") return DType::kFloat64;
+  return tensor.dtype == "BF16" ? DType::kBFloat16 : DType::kFloat32;
+}
+
+bool usable_in_place(const Tensor& tensor, DType dtype) {
+  return tensor.dtype != "F16" && natural_dtype(tensor) == dtype &&
+         reinterpret_cast<uintptr_t>(tensor.data) % size_of(dtype) == 0;
+}
+
+void convert_floats(const Tensor& tensor, DType dtype, void* out) {
+  if (tensor.dtype == "F64") {
+    convert<double>(tensor, dtype, out, [](double value) { return value; });
+  } else if (tensor.dtype == "F32") {
+    convert<float>(tensor, dtype, out, [](float value) { return value; });
+  } else if (tensor.dtype == "BF16") {
+    convert<bfloat16>(tensor, dtype, out, [](bfloat16 value) { return to_float(value); });
+  } else {
+    convert<uint16_t>(tensor, dtype, out, widen_half);
+  }
+}
+
+std::vector<int64_t> read_integers(const Tensor& tensor) {
+  std::vector<int64_t> values(static_cast<size_t>(tensor.elements()));
+  if (values.empty()) return values;
+  if (tensor.dtype == "I64") {
+    std::memcpy(values.data(), tensor.data, tensor.bytes);
+    return values;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    int32_t value;
+    std::memcpy(&value, tensor.data + i * sizeof(value), sizeof(value));
+    values[i] = value;
+  }
+  return values;
+}
+
+bfloat16 to_bfloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (value != value) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // Quiet, so that truncation keeps it a NaN.
+  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+}
+
+float to_float(bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+
+}  // namespace logitless::io
