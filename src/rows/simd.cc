@@ -87,14 +87,14 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   // Four chains hide the latency of Max.
   auto m0 = hn::Set(d, out.max);
   auto m1 = m0, m2 = m0, m3 = m0;
-  auto nan = hn::Ne(m0, m0);  // All false: -inf equals itself.
+  auto nan = hn::IsNaN(m0);  // None yet. Not Ne(x, x): Highway 1.0.3 compares ordered on AVX, false for a NaN.
   int64_t v = 0;
   for (; v + 4 * lanes <= cols; v += 4 * lanes) {
     const auto x0 = hn::LoadU(d, logits + v);
     const auto x1 = hn::LoadU(d, logits + v + lanes);
     const auto x2 = hn::LoadU(d, logits + v + 2 * lanes);
     const auto x3 = hn::LoadU(d, logits + v + 3 * lanes);
-    nan = hn::Or(nan, hn::Or(hn::Or(hn::Ne(x0, x0), hn::Ne(x1, x1)), hn::Or(hn::Ne(x2, x2), hn::Ne(x3, x3))));
+    nan = hn::Or(nan, hn::Or(hn::Or(hn::IsNaN(x0), hn::IsNaN(x1)), hn::Or(hn::IsNaN(x2), hn::IsNaN(x3))));
     m0 = hn::Max(m0, x0);
     m1 = hn::Max(m1, x1);
     m2 = hn::Max(m2, x2);
@@ -117,7 +117,7 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
   const T scale = shape.softcap > 0 ? 1 / shape.softcap : 0;
   for_each_vector<T>(shape.cols, [&](auto d, int64_t v) HWY_ATTR {
     const auto raw = raw_logit(d, shape, logits, v);
-    nan |= !hn::AllTrue(d, hn::Eq(raw, raw));
+    nan |= !hn::AllFalse(d, hn::IsNaN(raw));
     if (!(shape.softcap > 0)) {
       hn::StoreU(raw, d, capped + v);
       return;
@@ -376,7 +376,7 @@ void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to)
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
     const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
     const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40u));
-    const auto is_nan = hn::RebindMask(d32, hn::Ne(value, value));
+    const auto is_nan = hn::RebindMask(d32, hn::IsNaN(value));
     const auto out = hn::IfThenElse(is_nan, quiet, rounded);
     // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, out)), d16, stored + i);
