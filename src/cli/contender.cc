@@ -145,7 +145,7 @@ void run(const Job& job, Outcome& outcome) {
 
   mapped.touch();
   warm_up(job);
-  const bool was_reset = true;
+  const bool was_reset = reset_peak();
   const ResidentMemory before = resident_memory();
   const auto start = std::chrono::steady_clock::now();
   const CrossEntropyResult result = call(job.contender, context, hidden, head, targets, options, gradients);

@@ -1,0 +1,213 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "compare.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+json to_json(const TrainSummary& s) {
+  return {{"text_tokens", s.text_tokens},
+          {"vocabulary", s.vocabulary},
+          {"unigram_entropy", s.unigram_entropy},
+          {"final_loss", s.final_loss},
+          {"tokens_per_second", s.tokens_per_second},
+          {"head_milliseconds", s.head_milliseconds},
+          {"peak_bytes", s.peak_bytes},
+          {"head_extra_peak_bytes", s.head_extra_bytes},
+          {"workspace_bytes", s.workspace_bytes},
+          {"threads", s.threads},
+          {"plan", s.plan}};
+}
+
+/// JSON has no NaN: it arrives as null.
+double number(const json& value) {
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+TrainSummary summary_from(const json& j) {
+  TrainSummary s;
+  s.text_tokens = j.at("text_tokens");
+  s.vocabulary = j.at("vocabulary");
+  s.unigram_entropy = number(j.at("unigram_entropy"));
+  s.final_loss = number(j.at("final_loss"));
+  s.tokens_per_second = number(j.at("tokens_per_second"));
+  s.head_milliseconds = number(j.at("head_milliseconds"));
+  s.peak_bytes = j.at("peak_bytes");
+  s.head_extra_bytes = j.at("head_extra_peak_bytes");
+  s.workspace_bytes = j.at("workspace_bytes");
+  s.threads = j.at("threads");
+  s.plan = j.at("plan");
+  return s;
+}
+
+void take_line(const std::string& line, RunRecord& record, const std::function<void(const StepReport&)>& on_step) {
+  const json j = json::parse(line);
+  if (j.contains("summary")) {
+    record.summary = summary_from(j.at("summary"));
+    record.complete = true;
+    return;
+  }
+  const StepReport report{j.at("step"), number(j.at("loss")), j.at("seconds"), j.at("head_seconds")};
+  record.losses.push_back(report.loss);
+  on_step(report);
+}
+
+[[noreturn]] void become_child(std::vector<std::string> arguments, int descriptor) {
+  arguments.push_back("--record-fd");
+  arguments.push_back(std::to_string(descriptor));
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv("/proc/self/exe", argv.data());
+  std::perror("cannot start /proc/self/exe");
+  _exit(127);
+}
+
+json base_json(const TrainOptions& options) {
+  return {{"text", options.text},
+          {"steps", options.steps},
+          {"batch_tokens", options.batch_tokens},
+          {"context", options.context},
+          {"embedding", options.embedding},
+          {"hidden", options.hidden},
+          {"learning_rate", options.learning_rate},
+          {"seed", options.seed}};
+}
+
+void write_file(const std::string& path, const json& j) {
+  const std::string text = j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  if (path == "-") {
+    std::cout << text;
+    return;
+  }
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+}  // namespace
+
+void train_and_record(const TrainOptions& options, int descriptor) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(fdopen(descriptor, "w"), &std::fclose);
+  if (!pipe) throw std::runtime_error("--record-fd is not an open file");
+  const auto send = [&](const json& j) {
+    std::fprintf(pipe.get(), "%s\n", j.dump().c_str());
+    std::fflush(pipe.get());
+  };
+  const TrainSummary summary = train(options, [&](const StepReport& r) {
+    send({{"step", r.step}, {"loss", r.loss}, {"seconds", r.seconds}, {"head_seconds", r.head_seconds}});
+  });
+  send({{"summary", to_json(summary)}});
+}
+
+RunRecord run_in_child(const std::vector<std::string>& arguments,
+                       const std::function<void(const StepReport&)>& on_step) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("cannot create a pipe");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("cannot start a child process");
+  if (child == 0) {
+    close(ends[0]);
+    become_child(arguments, ends[1]);
+  }
+  close(ends[1]);
+
+  RunRecord record;
+  std::string buffer;
+  char chunk[4096];
+  for (ssize_t count; (count = read(ends[0], chunk, sizeof chunk)) > 0;) {
+    buffer.append(chunk, static_cast<size_t>(count));
+    for (size_t end; (end = buffer.find('\n')) != std::string::npos; buffer.erase(0, end + 1)) {
+      take_line(buffer.substr(0, end), record, on_step);
+    }
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!(WIFEXITED(status) && WEXITSTATUS(status) == 0 && record.complete)) {
+    throw std::runtime_error("a training run in a child process failed");
+  }
+  return record;
+}
+
+Verdict judge(const RunRecord& dense, const RunRecord& fused) {
+  Verdict verdict;
+  const size_t steps = std::min(dense.losses.size(), fused.losses.size());
+  for (size_t i = 0; i < steps; ++i) {
+    const double difference = std::abs(dense.losses[i] - fused.losses[i]);
+    if (!(difference <= verdict.max_difference)) verdict.max_difference = difference;  // a NaN gets in, and stays
+    if (std::isnan(difference)) break;
+  }
+  verdict.agrees = dense.losses.size() == fused.losses.size() && verdict.max_difference <= Verdict::kLossTolerance;
+  verdict.learns = learns(dense.summary, static_cast<int>(dense.losses.size())) &&
+                   learns(fused.summary, static_cast<int>(fused.losses.size()));
+  return verdict;
+}
+
+bool learns(const TrainSummary& summary, int steps) {
+  return steps < Verdict::kJudgedSteps || summary.final_loss < summary.unigram_entropy;
+}
+
+void print_summary(const RunRecord& dense, const RunRecord& fused, const Verdict& verdict) {
+  const TrainSummary &d = dense.summary, &f = fused.summary;
+  std::printf("\n%-34s %12s %12s\n", "", "dense", "fused");
+  std::printf("%-34s %12.6f %12.6f\n", "final loss (mean of last 20 steps)", d.final_loss, f.final_loss);
+  std::printf("%-34s %12.0f %12.0f\n", "tokens/s", d.tokens_per_second, f.tokens_per_second);
+  std::printf("%-34s %12.1f %12.1f\n", "head and loss, ms a step", d.head_milliseconds, f.head_milliseconds);
+  std::printf("%-34s %12.1f %12.1f\n", "peak memory, MiB", d.peak_bytes / kMiB, f.peak_bytes / kMiB);
+  std::printf("%-34s %12.1f %12.1f\n", "head's extra peak, MiB", d.head_extra_bytes / kMiB, f.head_extra_bytes / kMiB);
+  std::printf("plan: %s\n", f.plan.c_str());
+  std::printf("text: %lld tokens, vocabulary %lld, unigram entropy %.6f nats a token\n",
+              static_cast<long long>(f.text_tokens), static_cast<long long>(f.vocabulary), f.unigram_entropy);
+  std::printf("largest |loss difference| over %zu steps: %.3e (tolerance %.0e): %s\n", fused.losses.size(),
+              verdict.max_difference, Verdict::kLossTolerance, verdict.agrees ? "the curves agree" : "THEY DIFFER");
+  if (!verdict.learns) std::printf("THE FINAL LOSS IS NOT BELOW THE UNIGRAM ENTROPY\n");
+}
+
+void print_summary(const TrainSummary& s, HeadKind head) {
+  std::printf("\n%s head: final loss %.6f (mean of last 20 steps), unigram entropy %.6f nats a token\n",
+              head == HeadKind::kDense ? "dense" : "fused", s.final_loss, s.unigram_entropy);
+  std::printf("%.0f tokens/s, head and loss %.1f ms a step, peak memory %.1f MiB, head's extra peak %.1f MiB\n",
+              s.tokens_per_second, s.head_milliseconds, s.peak_bytes / kMiB, s.head_extra_bytes / kMiB);
+  std::printf("plan: %s\n", s.plan.c_str());
+}
+
+void write_json(const std::string& path, const TrainOptions& options, const RunRecord& dense, const RunRecord& fused,
+                const Verdict& verdict) {
+  json j = base_json(options);
+  j["dense"] = to_json(dense.summary);
+  j["fused"] = to_json(fused.summary);
+  j["unigram_entropy"] = fused.summary.unigram_entropy;
+  j["max_loss_difference"] = verdict.max_difference;
+  j["loss_tolerance"] = Verdict::kLossTolerance;
+  j["agrees"] = verdict.agrees;
+  j["learns"] = verdict.learns;
+  j["dense"]["losses"] = dense.losses;
+  j["fused"]["losses"] = fused.losses;
+  write_file(path, j);
+}
+
+void write_json(const std::string& path, const TrainOptions& options, const RunRecord& run) {
+  json j = base_json(options);
+  const char* head = options.head == HeadKind::kDense ? "dense" : "fused";
+  j[head] = to_json(run.summary);
+  j[head]["losses"] = run.losses;
+  j["unigram_entropy"] = run.summary.unigram_entropy;
+  j["learns"] = learns(run.summary, static_cast<int>(run.losses.size()));
+  write_file(path, j);
+}

@@ -1,0 +1,45 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Runs in child processes, so that each head's memory figures are its own, and what they report through a pipe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "train.h"
+
+/// One run as its process reported it.
+struct RunRecord {
+  std::vector<double> losses;
+  TrainSummary summary;
+  bool complete = false;  ///< the summary arrived
+};
+
+/// What a child does: trains, and writes each step and the summary to `descriptor`, one JSON object a line.
+void train_and_record(const TrainOptions& options, int descriptor);
+
+/// Starts this program again with `arguments` and "--record-fd N" added, and collects what it writes to N. `on_step` is
+/// called for each step that arrives. Throws std::runtime_error when the child fails.
+RunRecord run_in_child(const std::vector<std::string>& arguments,
+                       const std::function<void(const StepReport&)>& on_step);
+
+struct Verdict {
+  double max_difference = 0;  ///< of the losses over all steps; NaN when one is
+  bool agrees = false;        ///< max_difference <= kLossTolerance at equal numbers of steps
+  bool learns = false;  ///< both final losses are below the unigram entropy; true by itself below kJudgedSteps steps
+  static constexpr double kLossTolerance = 1e-4;
+  static constexpr int kJudgedSteps = 200;
+};
+
+Verdict judge(const RunRecord& dense, const RunRecord& fused);
+
+/// Whether a single run learned; true by itself below Verdict::kJudgedSteps steps.
+bool learns(const TrainSummary& summary, int steps);
+
+void print_summary(const RunRecord& dense, const RunRecord& fused, const Verdict& verdict);
+void print_summary(const TrainSummary& summary, HeadKind head);
+
+/// JSON files for scripts.
+void write_json(const std::string& path, const TrainOptions& options, const RunRecord& dense, const RunRecord& fused,
+                const Verdict& verdict);
+void write_json(const std::string& path, const TrainOptions& options, const RunRecord& run);

@@ -1,0 +1,150 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Trains a small causal language model on a text file with the dense head, the fused head, or both side by side.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "train.h"
+
+namespace {
+
+struct CommandLine {
+  std::string head = "both";
+  std::string plan = "auto";
+  TrainOptions train;
+  bool quiet = false;
+  std::string json;
+  int record_fd = -1;  // only in a child of --head both
+};
+
+void declare(CLI::App& app, CommandLine& line) {
+  // A child gets its parent's arguments with its own --head after them: the last one counts.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.get_formatter()->column_width(30);
+
+  TrainOptions& train = line.train;
+  train.text = TRAIN_LM_DEFAULT_TEXT;
+  const auto above_zero = [](const std::string& text) {
+    return std::strtod(text.c_str(), nullptr) > 0 ? std::string() : "must be above 0, not " + text;
+  };
+  const auto not_negative = [](const std::string& text) {
+    return std::strtod(text.c_str(), nullptr) >= 0 ? std::string() : "must not be negative, not " + text;
+  };
+  const auto add_number = [&](const char* name, auto& value, const char* help, const auto& check) {
+    app.add_option(name, value, help)->check(check)->type_name("N")->capture_default_str();
+  };
+  const auto add_choice = [&](const char* name, std::string& value, const std::vector<std::string>& choices,
+                              const char* help) {
+    app.add_option(name, value, help)
+        ->check(CLI::IsMember(choices).description(""))
+        ->type_name("NAME")
+        ->capture_default_str();
+  };
+  add_choice("--head", line.head, {"dense", "fused", "both"}, "dense, fused, or both in two processes and compared");
+  app.add_option("--text", train.text, "Text to train on")->check(CLI::ExistingFile.description(""))->type_name("FILE");
+  add_number("--vocab-size", train.max_vocabulary, "Keep the most frequent words, others become <unk>; 0 keeps all",
+             not_negative);
+  add_number("--steps", train.steps, "Optimizer steps", above_zero);
+  add_number("--batch-tokens", train.batch_tokens, "Tokens a step", above_zero);
+  add_number("--context", train.context, "Words that predict the next one", above_zero);
+  add_number("--embedding", train.embedding, "Size of a word's embedding", above_zero);
+  add_number("--hidden", train.hidden, "Size of a hidden state", above_zero);
+  add_number("--lr", train.learning_rate, "Peak learning rate", above_zero);
+  add_number("--seed", train.seed, "Of parameters and batches", not_negative);
+  add_number("--threads", train.threads, "0 takes as many as OpenMP offers", not_negative);
+  add_number("--workspace", train.workspace_mib, "MiB the fused head may allocate", above_zero);
+  add_choice("--plan", line.plan, {"auto", "one_pass", "two_pass"}, "How the fused head runs");
+  app.add_flag("--fused-adam", train.fused_adam, "Fused head: Adam takes its gradient tile by tile, no buffer");
+  app.add_flag("--quiet", line.quiet, "No line a step");
+  app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");
+  app.add_option("--record-fd", line.record_fd)->group("");  // hidden
+}
+
+/// Every step at first, then every tenth.
+bool is_shown(int step, int steps) { return step <= 5 || step % 10 == 0 || step == steps; }
+
+int run_one(const CommandLine& line, bool print) {
+  RunRecord run;
+  if (print && !line.quiet) std::printf("%6s %12s %10s\n", "step", "loss", "tokens/s");
+  run.summary = train(line.train, [&](const StepReport& report) {
+    run.losses.push_back(report.loss);
+    if (!print || line.quiet || !is_shown(report.step, line.train.steps)) return;
+    std::printf("%6d %12.6f %10.0f\n", report.step, report.loss, line.train.batch_tokens / report.seconds);
+    std::fflush(stdout);
+  });
+  if (print) print_summary(run.summary, line.train.head);
+  if (!line.json.empty()) write_json(line.json, line.train, run);
+  return learns(run.summary, line.train.steps) && std::isfinite(run.summary.final_loss) ? 0 : 1;
+}
+
+int run_both(const CommandLine& line, const std::vector<std::string>& arguments, bool print) {
+  const int steps = line.train.steps;
+  const bool progress = !line.quiet && isatty(STDERR_FILENO);
+  const auto with_head = [&](const char* head) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--head", head});
+    return all;
+  };
+
+  // The fused run comes first, because a workspace that is too small shows there at once.
+  std::vector<StepReport> fused_steps;
+  const RunRecord fused = run_in_child(with_head("fused"), [&](const StepReport& report) {
+    fused_steps.push_back(report);
+    if (progress) std::fprintf(stderr, "\rfused head: step %d of %d, loss %.4f ", report.step, steps, report.loss);
+  });
+  if (progress) std::fprintf(stderr, "\r%60s\r", "");
+
+  if (print && !line.quiet) {
+    std::printf("%6s %12s %12s %12s %15s %15s\n", "step", "dense loss", "fused loss", "|difference|", "dense tokens/s",
+                "fused tokens/s");
+  }
+  const RunRecord dense = run_in_child(with_head("dense"), [&](const StepReport& report) {
+    if (!print || line.quiet || !is_shown(report.step, steps)) return;
+    const StepReport& other = fused_steps.at(static_cast<size_t>(report.step - 1));
+    std::printf("%6d %12.6f %12.6f %12.2e %15.0f %15.0f\n", report.step, report.loss, other.loss,
+                std::abs(report.loss - other.loss), line.train.batch_tokens / report.seconds,
+                line.train.batch_tokens / other.seconds);
+    std::fflush(stdout);
+  });
+
+  const Verdict verdict = judge(dense, fused);
+  if (print) print_summary(dense, fused, verdict);
+  if (!line.json.empty()) write_json(line.json, line.train, dense, fused, verdict);
+  return verdict.agrees && verdict.learns ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a small causal language model with the dense or the fused LM head of logitless.", "train_lm");
+  CommandLine line;
+  declare(app, line);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    line.train.head = line.head == "dense" ? HeadKind::kDense : HeadKind::kFused;
+    if (line.plan == "one_pass") line.train.plan = logitless::PlanKind::kOnePass;
+    if (line.plan == "two_pass") line.train.plan = logitless::PlanKind::kTwoPass;
+    if (line.train.head == HeadKind::kDense && line.train.fused_adam) {
+      if (line.record_fd < 0) throw std::runtime_error("--fused-adam needs the fused head");
+      line.train.fused_adam = false;  // the dense half of --head both
+    }
+    if (line.record_fd >= 0) {
+      train_and_record(line.train, line.record_fd);
+      return 0;
+    }
+    const bool print = line.json != "-";  // else the JSON object is all that stdout gets
+    if (line.head == "both") return run_both(line, std::vector<std::string>(argv, argv + argc), print);
+    return run_one(line, print);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_lm: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,160 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "train.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "memory.h"
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double mean_of_last(const std::vector<double>& values, size_t count) {
+  count = std::min(count, values.size());
+  double sum = 0;
+  for (size_t i = values.size() - count; i < values.size(); ++i) sum += values[i];
+  return count > 0 ? sum / static_cast<double>(count) : 0;
+}
+
+logitless::ContextOptions context_options(const TrainOptions& options) {
+  logitless::ContextOptions result;
+  result.threads = options.threads;
+  result.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
+  if (options.head == HeadKind::kFused) result.plan = options.plan;  // the dense head has only one
+  return result;
+}
+
+}  // namespace
+
+double learning_rate_at(int step, const TrainOptions& options) {
+  constexpr int kWarmUp = 20;
+  constexpr double kFloor = 0.1;
+  if (step <= kWarmUp) return options.learning_rate * step / kWarmUp;
+  const double progress = static_cast<double>(step - kWarmUp) / std::max(1, options.steps - kWarmUp);
+  return options.learning_rate * std::max(kFloor, 1.0 - (1.0 - kFloor) * progress);
+}
+
+Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
+    : options_(options),
+      parameters_(initial_parameters(shape, options.seed)),
+      gradients_(zero_gradients(shape, !options.fused_adam)),
+      adam_(parameters_.tensors()),
+      trunk_(shape),
+      context_(context_options(options)) {
+  for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
+}
+
+/// The part to copy: the LM head, its loss and all their gradients in one call.
+double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
+  using CrossEntropy = decltype(&logitless::cross_entropy);
+  const CrossEntropy cross_entropy =
+      options_.head == HeadKind::kDense ? &logitless::dense_cross_entropy : &logitless::cross_entropy;
+
+  RowMatrix& weight = parameters_.head_weight;
+  logitless::LmHead head({weight.data(), weight.rows(), weight.cols()}, logitless::HeadLayout::kVocabHidden);
+  head.bias = {parameters_.head_bias.data(), parameters_.head_bias.size()};
+
+  logitless::Gradients out;
+  out.d_hidden = {d_hidden_.data(), d_hidden_.rows(), d_hidden_.cols()};
+  out.d_bias = {gradients_.head_bias.data(), gradients_.head_bias.size()};
+  if (options_.fused_adam) {
+    out.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
+      const float* rows = static_cast<const float*>(tile.data);
+      for (int64_t r = 0; r < count; ++r) {
+        adam_.update(Parameters::kHeadWeight, (first + r) * weight.cols(),
+                     {rows + r * tile.stride, static_cast<size_t>(tile.cols)});
+      }
+    };
+  } else {
+    out.d_weight = {gradients_.head_weight.data(), weight.rows(), weight.cols()};
+  }
+
+  const logitless::CrossEntropyResult result =
+      cross_entropy(context_, logitless::HiddenStates({hidden.data(), hidden.rows(), hidden.cols()}), head,
+                    {batch.targets.data(), batch.tokens()}, {}, out);
+  plan_ = result.plan;
+  return result.loss;
+}
+
+StepReport Trainer::step(const Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  StepReport report;
+  report.step = ++step_;
+  adam_.begin_step(learning_rate_at(step_, options_));
+
+  const RowMatrix& hidden = trunk_.forward(parameters_, batch);
+  d_hidden_.resize(hidden.rows(), hidden.cols());
+  {
+    std::optional<PeakMeter> meter;
+    if (step_ == 1) {
+      make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});  // the output is not the head's memory
+      meter.emplace();
+    }
+    const auto head_start = std::chrono::steady_clock::now();
+    report.loss = run_head(hidden, batch);
+    report.head_seconds = seconds_since(head_start);
+    if (meter) {
+      head_extra_bytes_ = meter->extra_peak();
+      earlier_peak_bytes_ = meter->peak_before();
+    }
+  }
+
+  trunk_.backward(parameters_, batch, d_hidden_, gradients_);
+  const auto gradients = gradients_.tensors();
+  for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
+    if (tensor == Parameters::kHeadWeight && options_.fused_adam) continue;  // the sink has done it
+    adam_.update_all(tensor, gradients[tensor]);
+  }
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+int64_t Trainer::peak_bytes() const { return std::max(earlier_peak_bytes_, memory_bytes("VmHWM")); }
+
+TrainSummary train(const TrainOptions& options, const std::function<void(const StepReport&)>& on_step) {
+  if (options.threads > 0) omp_set_num_threads(options.threads);
+  const Corpus corpus = load_corpus(options.text, options.max_vocabulary);
+  ModelShape shape;
+  shape.vocabulary = corpus.vocabulary.size();
+  shape.context = options.context;
+  shape.embedding = options.embedding;
+  shape.hidden = options.hidden;
+
+  BatchSampler sampler(corpus.ids, options.batch_tokens, options.context, options.seed);
+  Trainer trainer(shape, options);
+  std::vector<double> losses, seconds, head_seconds;
+  for (int step = 1; step <= options.steps; ++step) {
+    const StepReport report = trainer.step(sampler.next());
+    losses.push_back(report.loss);
+    seconds.push_back(report.seconds);
+    head_seconds.push_back(report.head_seconds);
+    on_step(report);
+  }
+
+  TrainSummary summary;
+  summary.text_tokens = static_cast<int64_t>(corpus.ids.size());
+  summary.vocabulary = shape.vocabulary;
+  summary.unigram_entropy = unigram_entropy(corpus.ids, shape.vocabulary);
+  summary.final_loss = mean_of_last(losses, 20);
+  summary.tokens_per_second = static_cast<double>(options.batch_tokens) / median(seconds);
+  summary.head_milliseconds = 1e3 * median(head_seconds);
+  summary.peak_bytes = trainer.peak_bytes();
+  summary.head_extra_bytes = trainer.head_extra_bytes();
+  summary.workspace_bytes = static_cast<int64_t>(trainer.plan().workspace_bytes);
+  summary.threads = omp_get_max_threads();
+  summary.plan = trainer.plan().describe();
+  return summary;
+}

@@ -1,0 +1,90 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The training loop, with either LM head: dense (all logits in memory) or fused (never).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "adam.h"
+#include "logitless/logitless.h"
+#include "model.h"
+
+enum class HeadKind { kDense, kFused };
+
+struct TrainOptions {
+  std::string text;
+  int64_t max_vocabulary = 0;  ///< 0 keeps every word
+  HeadKind head = HeadKind::kFused;
+  bool fused_adam = false;  ///< fused head only: Adam takes the head's gradient tile by tile; no [V, H] gradient exists
+  int steps = 300;
+  int64_t batch_tokens = 1024;
+  int64_t context = 8;
+  int64_t embedding = 64;
+  int64_t hidden = 256;
+  double learning_rate = 3e-3;
+  uint64_t seed = 1;
+  int threads = 0;             ///< 0: all that OpenMP offers
+  int64_t workspace_mib = 16;  ///< the fused head's budget
+  logitless::PlanKind plan = logitless::PlanKind::kAuto;
+};
+
+struct StepReport {
+  int step = 0;  ///< from 1
+  double loss = 0;
+  double seconds = 0;       ///< of the whole step
+  double head_seconds = 0;  ///< of the head and its loss, forward and backward
+};
+
+struct TrainSummary {
+  int64_t text_tokens = 0;
+  int64_t vocabulary = 0;
+  double unigram_entropy = 0;    ///< nats a token
+  double final_loss = 0;         ///< mean of the last 20 steps
+  double tokens_per_second = 0;  ///< from the median step
+  double head_milliseconds = 0;  ///< median
+  int64_t peak_bytes = 0;        ///< of the process
+  int64_t head_extra_bytes = 0;  ///< peak of the first head call above the resident set right before it
+  int64_t workspace_bytes = 0;   ///< as the plan states it
+  int threads = 0;
+  std::string plan;
+};
+
+/// Linear warm-up over the first 20 steps, then a linear fall to a tenth at the last one.
+double learning_rate_at(int step, const TrainOptions& options);
+
+/// One model, its gradients and its optimizer. Public so that a test can take single steps.
+class Trainer {
+ public:
+  Trainer(const ModelShape& shape, const TrainOptions& options);
+
+  /// Forward, backward and Adam's update on one batch; the loss is the one before the update.
+  StepReport step(const Batch& batch);
+
+  Parameters& parameters() { return parameters_; }
+  const Parameters& gradients() const { return gradients_; }
+  const logitless::Plan& plan() const { return plan_; }
+  /// Of the first step's head call.
+  int64_t head_extra_bytes() const { return head_extra_bytes_; }
+  /// The largest resident set so far.
+  int64_t peak_bytes() const;
+
+ private:
+  double run_head(const RowMatrix& hidden, const Batch& batch);
+
+  TrainOptions options_;
+  Parameters parameters_;
+  Parameters gradients_;
+  Adam adam_;
+  Trunk trunk_;
+  RowMatrix d_hidden_;
+  logitless::Context context_;
+  logitless::Plan plan_;
+  int step_ = 0;
+  int64_t head_extra_bytes_ = 0;
+  int64_t earlier_peak_bytes_ = 0;
+};
+
+/// Trains from scratch; `on_step` is called after every step.
+TrainSummary train(const TrainOptions& options, const std::function<void(const StepReport&)>& on_step);

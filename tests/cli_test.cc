@@ -1,0 +1,508 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/safetensors.h"
+
+extern char** environ;
+
+namespace {
+
+using logitless::io::TensorToWrite;
+using nlohmann::json;
+
+const std::string kTiny =
+    (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / "tiny.yaml").string();
+
+struct Finished {
+  int status;  // As waitpid() gives it.
+  std::string out;
+  std::string err;
+
+  int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
+};
+
+::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
+}
+
+bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
+
+class CliTest : public ::testing::Test {
+ protected:
+  CliTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-cli-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~CliTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name)).rdbuf();
+    return text.str();
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+
+  pid_t start(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> words = {"logitless"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, path("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, path("err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    pid_t child = -1;
+    EXPECT_EQ(posix_spawn(&child, LOGITLESS_CLI_PATH, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return child;
+  }
+  Finished finish(pid_t child) const {
+    Finished run{};
+    EXPECT_EQ(waitpid(child, &run.status, 0), child);
+    run.out = read("out");
+    run.err = read("err");
+    return run;
+  }
+  Finished run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
+  Finished compare(const std::vector<std::string>& settings, std::vector<std::string> rest = {}) const {
+    std::vector<std::string> arguments = {"compare", kTiny};
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return run(arguments);
+  }
+  json report(const std::vector<std::string>& settings) const {
+    const Finished result = compare(settings, {"--json", "-"});
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return json::parse(result.out, nullptr, false);
+  }
+  // The descriptors of seeded real tensors: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
+  std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
+
+  std::filesystem::path folder_;
+};
+
+std::vector<std::string> CliTest::write_tensors(bool tall, float poison) const {
+  std::vector<float> hidden(30), head(35);
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = std::sin(static_cast<float>(i));
+  for (size_t v = 0; v < 7; ++v) {
+    for (size_t h = 0; h < 5; ++h) head[tall ? v * 5 + h : h * 7 + v] = std::cos(static_cast<float>(v * 5 + h));
+  }
+  hidden[8] += poison;
+  const std::vector<int32_t> targets = {0, 1, 6, -100, 3, 2};
+  const std::vector<int64_t> lengths = {2, 4}, short_lengths = {2, 3};
+  const std::vector<float> bias = {0, 1, 2, 3, 4, 5, 6};
+  const std::vector<TensorToWrite> states = {{"hidden", "F32", {6, 5}, hidden.data()},
+                                             {"targets", "I32", {6}, targets.data()},
+                                             {"lengths", "I64", {2}, lengths.data()},
+                                             {"short", "I64", {2}, short_lengths.data()},
+                                             {"bias", "F32", {7}, bias.data()}};
+  const std::vector<int64_t> shape = tall ? std::vector<int64_t>{7, 5} : std::vector<int64_t>{5, 7};
+  const std::vector<TensorToWrite> weights = {{"lm_head", "F32", shape, head.data()}};
+  logitless::io::write_safetensors(path("states"), states);
+  logitless::io::write_safetensors(path("head"), weights);
+  return {"--hidden", path("states"), "--lm-head", path("head"), "--targets", path("states")};
+}
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+bool is_alive(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t after_name = line.rfind(") ");
+  return after_name != std::string::npos && line[after_name + 2] != 'Z' && line[after_name + 2] != 'X';
+}
+
+// Whether a contender has mapped its outputs, or is gone.
+bool is_at_work(pid_t contender) {
+  std::ostringstream maps;
+  maps << std::ifstream("/proc/" + std::to_string(contender) + "/maps").rdbuf();
+  return maps.str().find("memfd:logitless-d_hidden") != std::string::npos || !is_alive(contender);
+}
+
+// The processes whose parent is `parent`.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (!std::isdigit(static_cast<unsigned char>(name[0]))) continue;
+    std::ifstream in(entry.path() / "stat");
+    std::string line;
+    std::getline(in, line);
+    const size_t after_name = line.rfind(") ");
+    if (after_name == std::string::npos) continue;
+    char state = 0;
+    pid_t of = 0;
+    std::istringstream(line.substr(after_name + 2)) >> state >> of;
+    if (of == parent && state != 'Z') children.push_back(static_cast<pid_t>(std::stoi(name)));
+  }
+  return children;
+}
+
+// The first contender that `command` starts; 0 when it ends without one.
+pid_t wait_for_child(pid_t command) {
+  siginfo_t ended{};
+  while (waitid(P_PID, static_cast<id_t>(command), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0) {
+    const std::vector<pid_t> children = children_of(command);
+    if (!children.empty()) return children.front();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return 0;
+}
+
+TEST_F(CliTest, CompareOnTheTinyConfigAgreesAndPrintsATable) {
+  const Finished result = compare({});
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_EQ(result.err, "");
+  for (const char* part :
+       {"tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab", "\ndense ", "\nfused ", "loss_atol",
+        "d_hidden_rel_l2", "d_weight_rel_l2", "pass", "dense / fused: time ", "dense and fused agree\n"}) {
+    EXPECT_TRUE(has(result.out, part));
+  }
+  EXPECT_FALSE(has(result.out, "FAIL"));
+  EXPECT_FALSE(has(result.out, "\033"));
+}
+
+TEST_F(CliTest, JsonOnStandardOutputIsOneObjectWithTheDocumentedKeys) {
+  const json r = report({});
+  ASSERT_TRUE(r.is_object());
+  EXPECT_EQ(r["shape"],
+            json({{"tokens", 134}, {"hidden", 96}, {"vocab", 2049}, {"dtype", "float32"}, {"layout", "hidden_vocab"}}));
+  for (const char* contender : {"dense", "fused"}) {
+    EXPECT_GT(r[contender]["time_s"].get<double>(), 0);
+    EXPECT_TRUE(r[contender]["extra_peak_bytes"].is_number_integer());
+    EXPECT_GT(r[contender]["loss"].get<double>(), 1);
+  }
+  EXPECT_GT(r["fused"]["workspace_bytes"].get<int64_t>(), 0);
+  EXPECT_TRUE(r["fused"]["plan"] == "one_pass" || r["fused"]["plan"] == "two_pass") << r["fused"]["plan"];
+  for (const char* key : {"loss_abs", "d_hidden_max_abs", "d_hidden_rel_l2", "d_weight_rel_l2"}) {
+    EXPECT_TRUE(r["diff"][key].is_number()) << key;
+  }
+  EXPECT_FALSE(r["diff"].contains("d_bias_rel_l2"));
+  EXPECT_NEAR(r["ratio"]["time"].get<double>(), r["dense"]["time_s"].get<double>() / r["fused"]["time_s"].get<double>(),
+              1e-9);
+  EXPECT_TRUE(r["ratio"].contains("extra_peak"));
+  EXPECT_EQ(r["environment"]["version"], "0.1.0");
+  EXPECT_GT(r["environment"]["threads"].get<int>(), 0);
+  ASSERT_EQ(r["gates"].size(), 3u);
+  for (const json& gate : r["gates"]) {
+    EXPECT_TRUE(gate["pass"].get<bool>());
+    EXPECT_LE(gate["value"].get<double>(), gate["limit"].get<double>());
+  }
+}
+
+TEST_F(CliTest, JsonGoesToAFileBesideTheTable) {
+  const Finished result = compare({}, {"--json", path("report.json"), "--repeat", "3"});
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_TRUE(has(result.out, "medians of 3 runs each"));
+  const json r = json::parse(read("report.json"));
+  EXPECT_EQ(r["details"]["dense_times_s"].size(), 3u);
+  std::vector<double> times = r["details"]["fused_times_s"];
+  std::sort(times.begin(), times.end());
+  EXPECT_EQ(r["fused"]["time_s"].get<double>(), times[1]);
+
+  EXPECT_EQ(compare({}, {"--json", folder_.string()}).exit_code(), 2);
+  EXPECT_EQ(compare({}, {"--json", path("no/such/folder.json")}).exit_code(), 2);
+  EXPECT_EQ(compare({}, {"--quiet"}).out, "");
+}
+
+TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
+  for (const char* setting : {"model.dtype=bfloat16",
+                              "model.dtype=float64",
+                              "model={layout: vocab_hidden, bias: true, softcap: 5}",
+                              "reduction=sum",
+                              "reduction=none",
+                              "kernel.plan=one_pass",
+                              "kernel.plan=two_pass",
+                              "label_smoothing=0.1",
+                              "temperature=[0.5, 2]",
+                              "temperature_meaning=scale_logp",
+                              "shift=true",
+                              "ignored_fraction=0.5",
+                              "ignored_fraction=1",
+                              "class_weights=true",
+                              "z_loss=1e-4",
+                              "loss_scale=-2",
+                              "normaliser=10",
+                              "threads=1",
+                              "seq_len=0",
+                              "gradients={d_hidden: false}",
+                              "gradients={d_weight: false}",
+                              "gradients={d_hidden: false, d_weight: false}",
+                              "metrics={accuracy: true, entropy: true}",
+                              "kernel.simd_target=plain"}) {
+    const Finished result = compare({setting}, {"--quiet"});
+    EXPECT_EQ(result.exit_code(), 0) << setting << ": " << result.err;
+  }
+  EXPECT_EQ(compare({"model.dtype=bfloat16", "gradients.dtype=float32"}).exit_code(), 0);
+  EXPECT_EQ(compare({"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"}).exit_code(), 0);
+}
+
+TEST_F(CliTest, OptionsReachTheComputation) {
+  const double base = report({})["dense"]["loss"];
+  for (const char* setting :
+       {"seed=1", "seq_len=60", "temperature=2", "label_smoothing=0.5", "z_loss=0.1", "reduction=sum", "loss_scale=2",
+        "normaliser=10", "shift=true", "ignored_fraction=0.5", "class_weights=true", "model.softcap=3",
+        "model.bias=true", "model.dtype=bfloat16", "temperature=[0.5, 2]"}) {
+    const json r = report({setting});
+    EXPECT_GT(std::abs(r["dense"]["loss"].get<double>() - base), 1e-5) << setting;
+    EXPECT_GT(std::abs(r["fused"]["loss"].get<double>() - base), 1e-5) << setting;
+  }
+  const double scaled = report({"temperature=2"})["fused"]["loss"];
+  EXPECT_GT(
+      std::abs(report({"temperature=2", "temperature_meaning=scale_logp"})["fused"]["loss"].get<double>() - scaled),
+      1e-3);
+  EXPECT_EQ(report({"kernel.plan=two_pass"})["fused"]["plan"], "two_pass");
+  EXPECT_EQ(report({"kernel.plan=one_pass"})["fused"]["plan"], "one_pass");
+  EXPECT_EQ(report({"threads=1"})["environment"]["threads"], 1);
+  EXPECT_EQ(report({"kernel.simd_target=plain"})["environment"]["simd_target"], "plain");
+  EXPECT_EQ(report({"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"})["fused"]["plan"], "dense");
+  EXPECT_TRUE(report({"metrics={accuracy: true}"})["details"]["fused_metrics"]["accuracy"].is_number());
+  EXPECT_TRUE(report({})["details"]["fused_metrics"]["accuracy"].is_null());
+  EXPECT_TRUE(report({"model.bias=true"})["diff"]["d_bias_rel_l2"].is_number());
+  EXPECT_TRUE(report({"gradients.d_hidden=false"})["diff"]["d_hidden_rel_l2"].is_null());
+}
+
+TEST_F(CliTest, TheFusedPathHoldsNoLogits) {
+  // 600 x 20000 float32 logits are 45.8 MiB; ten of 256 x 1024 tiles would be 10 MiB.
+  const json r = report({"batch_size=1", "seq_len=600", "model={hidden_size: 16, vocab_size: 20000}",
+                         "kernel={plan: two_pass, block_size: auto}"});
+  EXPECT_GT(r["dense"]["extra_peak_bytes"].get<int64_t>(), int64_t{45} << 20);
+  EXPECT_LT(r["fused"]["extra_peak_bytes"].get<int64_t>(), int64_t{40} << 20);
+}
+
+TEST_F(CliTest, AnImpossibleToleranceExitsWithOne) {
+  const Finished result = compare({"tolerances.d_hidden_rel_l2=1e-30"});
+  EXPECT_EQ(result.exit_code(), 1);
+  EXPECT_TRUE(has(result.out, "FAIL"));
+  EXPECT_TRUE(has(result.out, "dense and fused DISAGREE"));
+  const Finished machine = compare({"tolerances.d_hidden_rel_l2=1e-30"}, {"--json", "-"});
+  EXPECT_EQ(machine.exit_code(), 1);
+  EXPECT_FALSE(json::parse(machine.out)["pass"].get<bool>());
+}
+
+TEST_F(CliTest, TolerancesOfOtherCommandsAreListedAsNotApplied) {
+  const json r = report({"tolerances={dlogits_max_abs: 1e-6, dlogits_max_rel: 1e-2}"});
+  EXPECT_EQ(r["gates_not_applied"], json({"dlogits_max_abs", "dlogits_max_rel"}));
+  EXPECT_EQ(report({})["gates_not_applied"], json::array());
+}
+
+TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
+  const std::string typo = write("typo.yaml", "model:\n  hidden_size: 4\n  vocab_sise: 8\n");
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{}, "A subcommand is required"},
+      {{kTiny}, "A subcommand is required"},
+      {{"compare", "--bogus"}, "--bogus"},
+      {{"compare", kTiny, "--repeat", "0"}, "--repeat"},
+      {{"compare", kTiny, "--repeat", "x"}, "--repeat"},
+      {{"compare", kTiny, "--config", kTiny}, "--config"},
+      {{"compare", kTiny, "extra"}, "extra"},
+      {{"compare", "--hidden", "a"}, "--hidden requires --lm-head"},
+      {{"compare", "--targets", "a"}, "--targets requires --hidden"},
+      {{"compare", "--lengths", "a", kTiny}, "--lengths requires --hidden"},
+      {{"compare"}, "model.hidden_size is not given"},
+      {{"compare", typo}, typo + ":3: model.vocab_sise is not a known key; did you mean model.vocab_size?"},
+      {{"compare", "--config", typo}, typo + ":3: model.vocab_sise"},
+      {{"compare", path("absent.yaml")}, "absent.yaml: cannot be opened"},
+      {{"compare", kTiny, "--set", "task=grpo"}, "a task this build has (cross_entropy), not grpo"},
+      {{"compare", kTiny, "--set", "gradients.d_bias=true"}, "--set gradients.d_bias needs a bias"},
+      {{"compare", kTiny, "--set", "tolerances.d_bias_rel_l2=1"}, "--set tolerances.d_bias_rel_l2 needs a bias"},
+      {{"compare", kTiny, "--set", "kernel.workspace=1"}, "workspace"},
+      {{"compare", kTiny, "--set", "model.hidden_size=1000000000000"}, "choose a smaller shape"},
+      {{"compare", kTiny, "--set", "model={hidden_size: 1000000000000, vocab_size: 1000000000000}"},
+       "more than 2^63 bytes"},
+      {{"info", "--set", "threads=0"}, "--set threads must be an integer from 1"},
+  };
+  for (const Case& c : cases) {
+    const Finished result = run(c.arguments);
+    EXPECT_EQ(result.exit_code(), 2) << c.message;
+    EXPECT_EQ(result.out, "") << c.message;
+    EXPECT_TRUE(has(result.err, c.message));
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+  }
+}
+
+TEST_F(CliTest, RealTensorsInEitherLayoutGiveTheSameLoss) {
+  const std::vector<std::string> tall = write_tensors(true);
+  const Finished first = run(std::vector<std::string>{"compare", "--json", "-"} + tall);
+  ASSERT_EQ(first.exit_code(), 0) << first.err;
+  const json a = json::parse(first.out);
+  EXPECT_EQ(a["shape"],
+            json({{"tokens", 6}, {"hidden", 5}, {"vocab", 7}, {"dtype", "float32"}, {"layout", "vocab_hidden"}}));
+  EXPECT_EQ(a["details"]["dense_metrics"]["tokens"], 5);
+
+  const Finished second = run(std::vector<std::string>{"compare", "--json", "-"} + write_tensors(false));
+  ASSERT_EQ(second.exit_code(), 0) << second.err;
+  const json b = json::parse(second.out);
+  EXPECT_EQ(b["shape"]["layout"], "hidden_vocab");
+  EXPECT_NEAR(b["dense"]["loss"].get<double>(), a["dense"]["loss"].get<double>(), 1e-6);
+
+  const Finished rounded =
+      run(std::vector<std::string>{"compare", "--json", "-", "--set", "model.dtype=bfloat16"} + tall);
+  ASSERT_EQ(rounded.exit_code(), 0) << rounded.err;
+  const json c = json::parse(rounded.out);
+  EXPECT_EQ(c["shape"]["dtype"], "bfloat16");
+  EXPECT_NEAR(c["dense"]["loss"].get<double>(), a["dense"]["loss"].get<double>(), 0.05);
+  EXPECT_NE(c["dense"]["loss"], a["dense"]["loss"]);
+}
+
+TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
+  const std::vector<std::string> base = std::vector<std::string>{"compare", "--json", "-"} + write_tensors(true);
+  const auto loss = [&](const std::vector<std::string>& more) {
+    const Finished result = run(base + more);
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+    return json::parse(result.out)["fused"];
+  };
+  const auto tokens = [&](const std::vector<std::string>& more) {
+    return json::parse(run(base + more).out)["details"]["fused_metrics"]["tokens"].get<int>();
+  };
+  EXPECT_NE(loss({"--bias", path("states")})["loss"], loss({})["loss"]);
+  // Of the targets 0 1 6 -100 3 2 a shift drops the first of each sequence, and the fourth is ignored in any case.
+  EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
+  EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
+  EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2
+}
+
+TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
+  const std::vector<std::string> base = std::vector<std::string>{"compare"} + write_tensors(true);
+  const auto error = [&](const std::vector<std::string>& more) {
+    const Finished result = run(base + more);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    return result.err;
+  };
+  EXPECT_TRUE(has(error({"--set", "model.vocab_size=8"}), "--set model.vocab_size is 8, but the tensors have 7 words"));
+  EXPECT_TRUE(has(error({"--set", "seq_len=7"}), "--set seq_len is 7, but the tensors have 6 tokens a sequence"));
+  EXPECT_TRUE(has(error({"--set", "batch_size=4"}), "6 tokens are no multiple of it"));
+  EXPECT_TRUE(has(error({"--set", "model.layout=hidden_vocab"}), "--set model.layout is hidden_vocab, so "));
+  EXPECT_TRUE(has(error({"--set", "model.bias=true"}), "need --bias FILE"));
+  EXPECT_TRUE(has(error({"--set", "model.bias=false", "--bias", path("states")}), "is false, but --bias was given"));
+  EXPECT_TRUE(has(error({"--set", "ignored_fraction=0.1"}), "is for seeded targets"));
+  EXPECT_TRUE(has(error({"--lengths", path("states") + ":short"}),
+                  "tensor short: the lengths sum to 5, but hidden has 6 rows"));
+  EXPECT_TRUE(has(error({"--lengths", path("states") + ":targets"}), "tensor targets: lengths[2] = 6"));
+  EXPECT_TRUE(has(error({"--bias", path("head")}), "has no tensor bias and none of"));
+  // What only the library can see comes back from the contender's process as bad input too.
+  EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
+}
+
+TEST_F(CliTest, ANaNInRealTensorsFailsTheGates) {
+  const auto base =
+      std::vector<std::string>{"compare", "--json", "-"} + write_tensors(true, std::numeric_limits<float>::quiet_NaN());
+  const Finished result = run(base);
+  EXPECT_EQ(result.exit_code(), 1) << result.err;
+  const json r = json::parse(result.out);
+  EXPECT_TRUE(r["dense"]["loss"].is_null());
+  EXPECT_TRUE(r["diff"]["d_weight_rel_l2"].is_null());
+  EXPECT_TRUE(r["diff"]["d_hidden_max_abs"].is_null());
+  for (const json& gate : r["gates"]) EXPECT_FALSE(gate["pass"].get<bool>()) << gate;
+}
+
+TEST_F(CliTest, AContenderThatIsKilledExitsWithThree) {
+  const pid_t command = start({"compare", kTiny, "--repeat", "1000000", "--json", path("report.json")});
+  const pid_t contender = wait_for_child(command);
+  ASSERT_GT(contender, 0);
+  ASSERT_EQ(kill(contender, SIGKILL), 0);
+  const Finished result = finish(command);
+  EXPECT_EQ(result.exit_code(), 3);
+  EXPECT_TRUE(has(result.err, "process was killed by signal 9 (Killed)")) << result.err;
+  EXPECT_TRUE(is_one_line(result.err)) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_FALSE(std::filesystem::exists(path("report.json")));
+}
+
+TEST_F(CliTest, AnInterruptEndsTheContenderAndLeavesNothing) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const pid_t command = start({"compare", kTiny, "--set", "seq_len=20000", "--json", path("report.json")});
+    const pid_t contender = wait_for_child(command);
+    ASSERT_GT(contender, 0);
+    ASSERT_EQ(kill(command, signal), 0);
+    const Finished result = finish(command);
+    ASSERT_TRUE(WIFSIGNALED(result.status)) << result.status;
+    EXPECT_EQ(WTERMSIG(result.status), signal);
+    EXPECT_NE(kill(contender, 0), 0);
+    EXPECT_EQ(result.out, "");
+    EXPECT_FALSE(std::filesystem::exists(path("report.json")));
+  }
+}
+
+TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
+  const pid_t command = start({"compare", kTiny, "--set", "seq_len=20000"});
+  const pid_t contender = wait_for_child(command);
+  ASSERT_GT(contender, 0);
+  // Stopped in the middle of its work it cannot end by itself: only the death of the command ends it.
+  while (!is_at_work(contender)) std::this_thread::yield();
+  ASSERT_EQ(kill(contender, SIGSTOP), 0);
+  ASSERT_EQ(kill(command, SIGKILL), 0);
+  finish(command);
+  // Whoever adopted it may take a moment to bury it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (is_alive(contender) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(is_alive(contender));
+  kill(contender, SIGKILL);
+}
+
+TEST_F(CliTest, InfoNamesWhatRuns) {
+  const Finished text = run({"info"});
+  EXPECT_EQ(text.exit_code(), 0);
+  EXPECT_TRUE(has(text.out, "logitless    0.1.0\n"));
+  EXPECT_TRUE(has(text.out, "\nsimd "));
+  const Finished machine = run({"info", "--json", "--set", "kernel.simd_target=plain", "--set", "threads=1"});
+  EXPECT_EQ(machine.exit_code(), 0);
+  const json e = json::parse(machine.out);
+  EXPECT_EQ(e["simd_target"], "plain");
+  EXPECT_EQ(e["threads"], 1);
+  EXPECT_EQ(e["simd_targets"].back(), "plain");
+  EXPECT_FALSE(e["gemm_backends"].empty());
+  EXPECT_TRUE(e["warnings"].is_array());
+}
+
+TEST_F(CliTest, HelpAndVersionExitWithZero) {
+  EXPECT_EQ(run({"--version"}).out, "logitless 0.1.0\n");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"compare", "--help"}, {"info", "--help"}}) {
+    const Finished result = run(arguments);
+    EXPECT_EQ(result.exit_code(), 0);
+    EXPECT_TRUE(has(result.out, "Example"));
+    EXPECT_FALSE(has(result.out, "run-contender"));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,296 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Configs: what they mean, and the exact line that a wrong one earns.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "io/config.h"
+
+namespace logitless::io {
+namespace {
+
+const std::filesystem::path kConfigs = std::filesystem::path(__FILE__).parent_path().parent_path() / "configs";
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  ConfigTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-config-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    file_ = (folder_ / "c.yaml").string();
+  }
+  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
+
+  Config load(const std::string& text, const std::vector<std::string>& assignments = {}) const {
+    std::ofstream(file_, std::ios::binary) << text;
+    return load_config(file_, assignments);
+  }
+  // The message without the folder: "c.yaml:3: ...".
+  std::string error(const std::string& text, const std::vector<std::string>& assignments = {}) const {
+    try {
+      load(text, assignments);
+    } catch (const Error& e) {
+      const std::string message = e.what(), prefix = folder_.string() + "/";
+      return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+    }
+    return "no error";
+  }
+  static std::string set_error(const std::string& assignment) {
+    try {
+      load_config(std::nullopt, std::vector<std::string>{assignment});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  static Config set(const std::vector<std::string>& assignments) { return load_config(std::nullopt, assignments); }
+
+  std::filesystem::path folder_;
+  std::string file_;
+};
+
+TEST_F(ConfigTest, TheDesignsExampleMeansWhatItSays) {
+  const Config c = load(R"(task: cross_entropy
+model: {name: Qwen2.5-1.5B, hidden_size: 1536, vocab_size: 151936, layout: vocab_hidden, dtype: bfloat16}
+batch_size: 3
+seq_len: 40
+seed: 7
+ignore_index: -1
+temperature: 0.5
+kernel: {block_size: 2048, time_block: 256, bwd_impl: fused, plan: two_pass, workspace: 256MiB}
+tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2, d_hidden_rel_l2: 2.0e-5,
+             d_weight_rel_l2: 1.0e-5}
+)");
+  EXPECT_EQ(c.model.name, "Qwen2.5-1.5B");
+  EXPECT_EQ(c.model.hidden_size, 1536);
+  EXPECT_EQ(c.model.vocab_size, 151936);
+  EXPECT_EQ(c.model.layout, HeadLayout::kVocabHidden);
+  EXPECT_EQ(c.model.dtype, DType::kBFloat16);
+  EXPECT_EQ(c.batch_size, 3);
+  EXPECT_EQ(c.seq_len, 40);
+  EXPECT_EQ(c.seed, 7u);
+  EXPECT_EQ(c.ignore_index, -1);
+  EXPECT_EQ(c.temperature.low, 0.5);
+  EXPECT_FALSE(c.temperature.per_token());
+  EXPECT_EQ(c.kernel.block_size, 2048);
+  EXPECT_EQ(c.kernel.time_block, 256);
+  EXPECT_FALSE(c.kernel.dense_backward);
+  EXPECT_EQ(c.kernel.plan, PlanKind::kTwoPass);
+  EXPECT_EQ(c.kernel.workspace_bytes, size_t{256} << 20);
+  EXPECT_EQ(c.tolerances.d_hidden_rel_l2, 2e-5);
+  EXPECT_TRUE(c.is_set("model.dtype"));
+  EXPECT_FALSE(c.is_set("model.bias"));
+  EXPECT_EQ(c.place_of("model.dtype"), file_ + ":2: model.dtype");
+}
+
+TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
+  const Config c = set({"model.softcap=30", "model.bias=true", "reduction=sum", "label_smoothing=0.1", "z_loss=1e-4",
+                        "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
+                        "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}",
+                        "class_weights=true", "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}",
+                        "temperature=[0.5, 2]", "kernel.bwd_impl=dense", "kernel.simd_target=plain",
+                        "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
+  EXPECT_EQ(c.model.softcap, 30);
+  EXPECT_TRUE(c.model.bias);
+  EXPECT_EQ(c.reduction, Reduction::kSum);
+  EXPECT_EQ(c.label_smoothing, 0.1);
+  EXPECT_EQ(c.z_loss, 1e-4);
+  EXPECT_EQ(c.temperature_meaning, TemperatureMeaning::kScaleLogp);
+  EXPECT_TRUE(c.shift);
+  EXPECT_EQ(c.ignored_fraction, 0.5);
+  EXPECT_EQ(c.threads, 3);
+  EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
+  EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kFloat32);
+  EXPECT_TRUE(c.class_weights);
+  EXPECT_EQ(c.loss_scale, -2.5);
+  EXPECT_TRUE(c.accuracy && c.entropy);
+  EXPECT_TRUE(c.temperature.per_token());
+  EXPECT_EQ(c.temperature.high, 2);
+  EXPECT_TRUE(c.kernel.dense_backward);
+  EXPECT_EQ(c.kernel.simd_target, "plain");
+  EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
+  EXPECT_EQ(set({"normaliser=12.5"}).normaliser, 12.5);
+  EXPECT_EQ(set({"reduction=none", "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
+}
+
+TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
+  const Config c = set({});
+  EXPECT_EQ(c.batch_size, 1);
+  EXPECT_EQ(c.ignore_index, -100);
+  EXPECT_EQ(c.temperature.low, 1.0);
+  EXPECT_EQ(c.model.layout, HeadLayout::kHiddenVocab);
+  EXPECT_EQ(c.reduction, Reduction::kMean);
+  EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
+  EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
+  EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
+  const Config autos =
+      set({"kernel={block_size: auto, time_block: auto, plan: auto, workspace: auto}", "threads=auto"});
+  EXPECT_EQ(autos.kernel.block_size, 0);
+  EXPECT_EQ(autos.threads, 0);
+}
+
+TEST_F(ConfigTest, ALaterSettingWins) {
+  const Config c = load("seed: 1\nmodel:\n  dtype: float64\n", {"seed=2", "model.dtype=bfloat16", "seed=3"});
+  EXPECT_EQ(c.seed, 3u);
+  EXPECT_EQ(c.model.dtype, DType::kBFloat16);
+  EXPECT_EQ(c.place_of("seed"), "--set seed");
+}
+
+TEST_F(ConfigTest, SizesKnowTheirUnits) {
+  EXPECT_EQ(set({"kernel.workspace=1000"}).kernel.workspace_bytes, 1000u);
+  EXPECT_EQ(set({"kernel.workspace=1.5GiB"}).kernel.workspace_bytes, size_t{3} << 29);
+  EXPECT_EQ(set({"kernel.workspace=2 KiB"}).kernel.workspace_bytes, 2048u);
+  EXPECT_EQ(set({"kernel.workspace=3MB"}).kernel.workspace_bytes, 3000000u);
+  for (const char* bad : {"0", "-1", "256Mib", "MiB", "1e30GiB", "nan", "[1]", "'256MiB'"}) {
+    EXPECT_TRUE(
+        set_error(std::string("kernel.workspace=") + bad)
+            .starts_with("--set kernel.workspace must be auto or a size above 0 such as 256MiB or 1.5GiB, not "))
+        << bad;
+  }
+}
+
+TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
+  EXPECT_EQ(error("seed: 1\nmodel:\n  hiden_size: 3\n"),
+            "c.yaml:3: model.hiden_size is not a known key; did you mean model.hidden_size?");
+  EXPECT_EQ(error("\n\nhidden_size: 3\n"), "c.yaml:3: hidden_size is not a known key; did you mean model.hidden_size?");
+  EXPECT_EQ(error("modle: {dtype: float32}\n"), "c.yaml:1: modle is not a known key; did you mean model?");
+  EXPECT_EQ(error("completely_different: 1\n"), "c.yaml:1: completely_different is not a known key");
+  EXPECT_EQ(error("model: {dtype: float16}"),
+            "c.yaml:1: model.dtype must be float32, bfloat16 or float64, not float16");
+  EXPECT_EQ(error("seed: 1\nseq_len: many\n"),
+            "c.yaml:2: seq_len must be an integer from 0 to 1099511627776, not many");
+  EXPECT_EQ(error("batch_size: 0"), "c.yaml:1: batch_size must be an integer from 1 to 1099511627776, not 0");
+  EXPECT_EQ(error("batch_size: 1.5"), "c.yaml:1: batch_size must be an integer from 1 to 1099511627776, not 1.5");
+  EXPECT_EQ(error("seed: '1'"), "c.yaml:1: seed must be an integer of at least 0, not the text \"1\"");
+  EXPECT_EQ(error("seed: 99999999999999999999"),
+            "c.yaml:1: seed must be an integer of at least 0, not 99999999999999999999");
+  EXPECT_EQ(error("ignore_index: x"), "c.yaml:1: ignore_index must be an integer, not x");
+  EXPECT_EQ(error("shift: yes"), "c.yaml:1: shift must be true or false, not yes");
+  EXPECT_EQ(error("model: 3"), "c.yaml:1: model must be a section of keys, not 3");
+  EXPECT_EQ(error("seed: 0\nmodel:\nseq_len: 3"), "c.yaml:2: model must be a section of keys, not nothing");
+  EXPECT_EQ(error("seed: {a: 1}"), "c.yaml:1: seed must be an integer of at least 0, not a section of keys");
+  EXPECT_EQ(error("seed: [1]"), "c.yaml:1: seed must be an integer of at least 0, not a list");
+  EXPECT_EQ(error("model: {name: [1]}"), "c.yaml:1: model.name must be a text, not a list");
+  EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
+  EXPECT_EQ(error("task: grpo"), "c.yaml:1: task must be a task this build has (cross_entropy), not grpo");
+  EXPECT_EQ(error("kernel:\n  plan: dense\n"), "c.yaml:2: kernel.plan must be auto, one_pass or two_pass, not dense");
+}
+
+TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
+  EXPECT_EQ(error("temperature: 0"),
+            "c.yaml:1: temperature must be a finite number above 0, or a list [low, high] of two, not 0");
+  EXPECT_EQ(error("temperature: [2, 1]"),
+            "c.yaml:1: temperature must be a list [low, high] with low below high, not a list");
+  EXPECT_EQ(error("label_smoothing: 1.1"), "c.yaml:1: label_smoothing must be a number from 0 to 1, not 1.1");
+  EXPECT_EQ(error("ignored_fraction: -0.1"), "c.yaml:1: ignored_fraction must be a number from 0 to 1, not -0.1");
+  EXPECT_EQ(error("z_loss: -1"), "c.yaml:1: z_loss must be a finite number of at least 0, not -1");
+  EXPECT_EQ(error("model: {softcap: -30}"),
+            "c.yaml:1: model.softcap must be a finite number above 0, or 0 for none, not -30");
+  EXPECT_EQ(error("normaliser: 0"), "c.yaml:1: normaliser must be a finite number above 0, not 0");
+  for (const char* bad : {"nan", ".nan", "inf", ".inf", "-.inf", "1e999", "0x10", "1,5"}) {
+    EXPECT_EQ(error(std::string("loss_scale: ") + bad),
+              std::string("c.yaml:1: loss_scale must be a finite number, not ") + bad);
+  }
+  EXPECT_EQ(error("tolerances: {loss_atol: -1e-5}"),
+            "c.yaml:1: tolerances.loss_atol must be a finite number of at least 0, not -1e-5");
+}
+
+TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
+  EXPECT_EQ(error("reduction: sum\nnormaliser: 3\n"), "c.yaml:2: normaliser needs reduction mean");
+  EXPECT_EQ(
+      error("kernel: {bwd_impl: dense, plan: two_pass}"),
+      "c.yaml:1: kernel.plan has no meaning with kernel.bwd_impl dense, which has no tiles: leave it out or auto");
+  EXPECT_EQ(
+      error("tolerances: {losses_rel_l2: 1}"),
+      "c.yaml:1: tolerances.losses_rel_l2 needs reduction none: otherwise there is one loss, which loss_atol bounds");
+}
+
+TEST_F(ConfigTest, SetGoesThroughTheSameValidation) {
+  EXPECT_EQ(set_error("model.dtyp=float32"), "--set model.dtyp is not a known key; did you mean model.dtype?");
+  EXPECT_EQ(set_error("model.dtype=float16"), "--set model.dtype must be float32, bfloat16 or float64, not float16");
+  EXPECT_EQ(set_error("model={dtype: float16}"),
+            "--set model: model.dtype must be float32, bfloat16 or float64, not float16");
+  EXPECT_EQ(set_error("seed="), "--set seed must be an integer of at least 0, not nothing");
+  EXPECT_EQ(set_error("seed"), "--set seed: must have the form key=value, for example model.dtype=bfloat16");
+  EXPECT_EQ(set_error("=3"), "--set =3: must have the form key=value, for example model.dtype=bfloat16");
+  EXPECT_TRUE(set_error("seed=[1").starts_with("--set seed: the value is not YAML: "));
+  EXPECT_EQ(error("reduction: sum\n", {"normaliser=3"}), "--set normaliser needs reduction mean");
+}
+
+TEST_F(ConfigTest, FilesThatAreNoConfigsAreOneClearLine) {
+  EXPECT_EQ(error(""), "c.yaml: is empty; a config needs keys");
+  EXPECT_EQ(error(" \n\n"), "c.yaml: is empty; a config needs keys");
+  EXPECT_EQ(error("# only a comment\n"), "c.yaml: is empty; a config needs keys");
+  EXPECT_EQ(error(std::string("\x7f"
+                              "ELF\0\1",
+                              6)),
+            "c.yaml: is not a text file; a config is YAML");
+  EXPECT_EQ(error("- a\n- b\n"), "c.yaml:1: a config is a list of `key: value` lines, and this is not");
+  EXPECT_EQ(error("just words\n"), "c.yaml:1: a config is a list of `key: value` lines, and this is not");
+  EXPECT_TRUE(error("seed: 1\nmodel: {name: x\n").starts_with("c.yaml:3: is not YAML: "));
+  EXPECT_EQ(error("seed: 1\n---\nseed: 2\n"), "c.yaml: holds 2 YAML documents, not one");
+  try {
+    load_config(folder_.string(), {});
+    FAIL() << "a directory was read as a config";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.what(), folder_.string() + ": is a directory, not a file");
+  }
+  EXPECT_THROW(load_config((folder_ / "absent.yaml").string(), {}), Error);
+}
+
+TEST_F(ConfigTest, TheShippedConfigsLoad) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Config config = load_config(entry.path().string(), {});
+    EXPECT_GT(config.model.hidden_size, 0) << entry.path();
+    EXPECT_GT(config.model.vocab_size, 0) << entry.path();
+    EXPECT_FALSE(config.model.name.empty()) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 6);
+  EXPECT_EQ(load_config((kConfigs / "qwen2.5-1.5b-v151643.yaml").string(), {}).model.vocab_size, 151643);
+  EXPECT_EQ(load_config((kConfigs / "gemma-2-2b.yaml").string(), {}).model.softcap, 30);
+}
+
+TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
+  const Tolerances single = resolve({}, DType::kFloat32, DType::kFloat32);
+  EXPECT_EQ(single.loss_atol, 1e-5);
+  EXPECT_EQ(single.dlogits_max_abs, 1e-6);
+  EXPECT_EQ(single.dlogits_max_rel, 1e-2);
+  EXPECT_EQ(single.d_hidden_rel_l2, 1e-5);
+  EXPECT_EQ(single.d_weight_rel_l2, 1e-5);
+
+  const Tolerances widened = resolve({}, DType::kBFloat16, DType::kFloat32);
+  EXPECT_EQ(widened.d_weight_rel_l2, 1e-5);
+  const Tolerances rounded = resolve({}, DType::kBFloat16, DType::kBFloat16);
+  EXPECT_EQ(rounded.loss_atol, 1e-5);
+  EXPECT_NEAR(rounded.d_weight_rel_l2, std::sqrt(1e-5 / 128), 1e-6);
+
+  const Tolerances wide = resolve({}, DType::kFloat64, DType::kFloat64);
+  EXPECT_LT(wide.loss_atol, single.loss_atol / 1e6);
+  EXPECT_LT(wide.d_hidden_rel_l2, single.d_hidden_rel_l2 / 1e6);
+
+  ToleranceConfig config;
+  config.d_weight_rel_l2 = 0.25;
+  EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
+}
+
+TEST(Tolerances, ADifferenceOfNaNFailsItsGate) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(make_gate("g", 1, 1).pass);
+  EXPECT_TRUE(make_gate("g", 0, 0).pass);
+  EXPECT_FALSE(make_gate("g", 1.0000001, 1).pass);
+  EXPECT_FALSE(make_gate("g", nan, 1).pass);
+  EXPECT_FALSE(make_gate("g", nan, infinity).pass);
+  EXPECT_FALSE(make_gate("g", 0, nan).pass);
+  EXPECT_FALSE(make_gate("g", infinity, 1).pass);
+}
+
+}  // namespace
+}  // namespace logitless::io

@@ -1,0 +1,111 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "host_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+
+namespace logitless::testing {
+namespace {
+
+// Quiet NaNs with a payload of their own: a NaN that arithmetic made does not look like untouched memory.
+constexpr uint16_t kUntouched16 = 0x7fd5;
+constexpr uint32_t kUntouched32 = 0x7fd5a5a5;
+constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
+
+void set_untouched(std::byte* at, DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16: std::memcpy(at, &kUntouched16, sizeof kUntouched16); break;
+    case DType::kFloat32: std::memcpy(at, &kUntouched32, sizeof kUntouched32); break;
+    case DType::kFloat64: std::memcpy(at, &kUntouched64, sizeof kUntouched64); break;
+  }
+}
+
+bool is_untouched(const std::byte* at, DType dtype) {
+  std::byte expected[8];
+  set_untouched(expected, dtype);
+  return std::memcmp(at, expected, size_of(dtype)) == 0;
+}
+
+}  // namespace
+
+std::shared_ptr<void> heap_memory(size_t bytes) {
+  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
+}
+
+bfloat16 to_bfloat16(double value) {
+  if (std::isnan(value)) return {0x7fc0};
+  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero with its lower
+  // half cleared, and the next one; double arithmetic on them is exact, so rounding happens once.
+  float truncated = static_cast<float>(value);
+  if (std::abs(static_cast<double>(truncated)) > std::abs(value)) truncated = std::nextafter(truncated, 0.0f);
+  uint32_t bits;
+  std::memcpy(&bits, &truncated, sizeof bits);
+  const bfloat16 low{static_cast<uint16_t>(bits >> 16)};
+  if (std::isinf(value)) return low;
+  const bfloat16 high{static_cast<uint16_t>(low.bits + 1)};
+  const double to_low = std::abs(value - to_double(low));
+  const double to_high = std::abs(to_double(high) - value);
+  if (to_low == to_high) return low.bits % 2 == 0 ? low : high;
+  return to_low < to_high ? low : high;
+}
+
+double to_double(bfloat16 value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+double half_ulp(double value, DType dtype) {
+  const int digits = dtype == DType::kFloat64 ? 53 : dtype == DType::kFloat32 ? 24 : 8;
+  const int lowest = dtype == DType::kFloat64 ? -1022 : -126;
+  const int exponent = value == 0 ? lowest : std::max(std::ilogb(value), lowest);
+  return std::ldexp(1.0, exponent - digits);
+}
+
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, const Allocate& allocate)
+    : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
+  data_ = allocate(static_cast<size_t>(rows == 0 ? 0 : (rows - 1) * stride_ + cols) * size_of(dtype));
+  for (size_t at = 0; at < bytes().size(); at += size_of(dtype)) {
+    set_untouched(static_cast<std::byte*>(data_.get()) + at, dtype);
+  }
+}
+
+double HostTensor::get(int64_t row, int64_t col) const {
+  const int64_t at = row * stride_ + col;
+  switch (dtype_) {
+    case DType::kBFloat16: return to_double(static_cast<const bfloat16*>(data_.get())[at]);
+    case DType::kFloat32: return static_cast<const float*>(data_.get())[at];
+    case DType::kFloat64: return static_cast<const double*>(data_.get())[at];
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+void HostTensor::set(int64_t row, int64_t col, double value) {
+  const int64_t at = row * stride_ + col;
+  switch (dtype_) {
+    case DType::kBFloat16: static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value); break;
+    case DType::kFloat32: static_cast<float*>(data_.get())[at] = static_cast<float>(value); break;
+    case DType::kFloat64: static_cast<double*>(data_.get())[at] = value; break;
+  }
+}
+
+std::span<const std::byte> HostTensor::bytes() const {
+  const int64_t elements = rows_ == 0 ? 0 : (rows_ - 1) * stride_ + cols_;
+  return {static_cast<const std::byte*>(data_.get()), static_cast<size_t>(elements) * size_of(dtype_)};
+}
+
+bool HostTensor::padding_is_intact() const {
+  const auto* base = static_cast<const std::byte*>(data_.get());
+  for (int64_t row = 0; row + 1 < rows_; ++row) {
+    for (int64_t at = row * stride_ + cols_; at < (row + 1) * stride_; ++at) {
+      if (!is_untouched(base + static_cast<size_t>(at) * size_of(dtype_), dtype_)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace logitless::testing

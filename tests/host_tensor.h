@@ -1,0 +1,81 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Tensors that own their memory, for tests: any element type, padded rows, memory from wherever a test wants it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "logitless/dtype.h"
+#include "logitless/tensors.h"
+
+namespace logitless::testing {
+
+/// Returns `bytes` bytes, aligned for a double where the element size allows it. Never null, not even for 0 bytes.
+using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
+
+/// Exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond them.
+std::shared_ptr<void> heap_memory(size_t bytes);
+
+/// The nearest bfloat16, ties to even. Written apart from the library's own rounding.
+bfloat16 to_bfloat16(double value);
+double to_double(bfloat16 value);
+
+/// Half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
+double half_ulp(double value, DType dtype);
+
+/// A row-major matrix with `padding` extra elements between the rows (none after the last one). Everything is NaN at
+/// first, the padding for ever: an element that is read by mistake shows, and one that is written by mistake is found by
+/// padding_is_intact().
+class HostTensor {
+ public:
+  HostTensor() = default;
+  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0, const Allocate& allocate = heap_memory);
+
+  DType dtype() const { return dtype_; }
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+  double get(int64_t row, int64_t col) const;
+  /// Stores the nearest value of the element type.
+  void set(int64_t row, int64_t col, double value);
+
+  ConstMatrix view() const { return {data_.get(), dtype_, rows_, cols_, stride_}; }
+  Matrix output() { return {data_.get(), dtype_, rows_, cols_, stride_}; }
+  ConstVector vector_view() const { return {data_.get(), dtype_, cols_}; }
+  Vector vector_output() { return {data_.get(), dtype_, cols_}; }
+
+  std::span<const std::byte> bytes() const;
+  bool padding_is_intact() const;
+
+ private:
+  DType dtype_ = DType::kFloat32;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  int64_t stride_ = 0;
+  std::shared_ptr<void> data_;
+};
+
+/// A plain array in memory of the test's choice.
+template <class T>
+class HostArray {
+ public:
+  HostArray() = default;
+  HostArray(const std::vector<T>& values, const Allocate& allocate)
+      : size_(values.size()), data_(allocate(values.size() * sizeof(T))) {
+    for (size_t i = 0; i < size_; ++i) data()[i] = values[i];
+  }
+
+  T* data() const { return static_cast<T*>(data_.get()); }
+  int64_t size() const { return static_cast<int64_t>(size_); }
+  std::span<const T> span() const { return {data(), size_}; }
+
+ private:
+  size_t size_ = 0;
+  std::shared_ptr<void> data_;
+};
+
+}  // namespace logitless::testing

@@ -1,0 +1,368 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// safetensors files, good and bad, and the seeded inputs.
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "io/seeded_inputs.h"
+
+namespace logitless::io {
+namespace {
+
+::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
+}
+
+class SafetensorsTest : public ::testing::Test {
+ protected:
+  SafetensorsTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-io-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~SafetensorsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string write_bytes(const std::string& bytes) const {
+    std::ofstream(path("file.safetensors"), std::ios::binary) << bytes;
+    return path("file.safetensors");
+  }
+  // A file with this header and this many bytes of data.
+  std::string write_file(const std::string& header, size_t data_bytes) const {
+    return write_bytes(with_length(header.size()) + header + std::string(data_bytes, '\1'));
+  }
+  static std::string with_length(uint64_t length) {
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    return bytes;
+  }
+  static std::string error_of(const std::string& file) {
+    try {
+      const SafetensorsFile opened(file);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  static std::string find_error(const std::string& spec, const TensorWish& wish) {
+    try {
+      find_tensor(spec, wish);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+
+  std::filesystem::path folder_;
+};
+
+const TensorWish kHidden{"hidden", TensorClass::kFloat, 2};
+const TensorWish kTargets{"targets", TensorClass::kInteger, 1};
+
+template <class T>
+std::vector<T> converted(const Tensor& tensor, DType dtype) {
+  std::vector<T> out(static_cast<size_t>(tensor.elements()));
+  convert_floats(tensor, dtype, out.data());
+  return out;
+}
+
+TEST_F(SafetensorsTest, EveryDtypeSurvivesARoundTrip) {
+  const std::vector<float> f32 = {1.5f, -0.0f, 3e38f, 1e-40f, std::numeric_limits<float>::infinity(), 0.1f};
+  const std::vector<double> f64 = {0.1, -2e300};
+  const std::vector<bfloat16> bf16 = {{0x3fc0}, {0x8001}, {0x7f80}};
+  const std::vector<uint16_t> f16 = {0x3c00, 0xc000, 0x7bff, 0x0001};
+  const std::vector<int32_t> i32 = {-100, 151935};
+  const std::vector<int64_t> i64 = {-100, int64_t{1} << 40};
+  const std::vector<TensorToWrite> tensors = {{"f32", "F32", {2, 3}, f32.data()},    {"f64", "F64", {2}, f64.data()},
+                                              {"bf16", "BF16", {3, 1}, bf16.data()}, {"f16", "F16", {4}, f16.data()},
+                                              {"i32", "I32", {2}, i32.data()},       {"i64", "I64", {2}, i64.data()},
+                                              {"empty", "F32", {0, 7}, nullptr}};
+  write_safetensors(path("all.safetensors"), tensors, {{"format", "test"}});
+
+  const SafetensorsFile file(path("all.safetensors"));
+  ASSERT_EQ(file.tensors().size(), tensors.size());
+  EXPECT_EQ(file.find("f32")->shape_text(), "[2, 3]");
+  EXPECT_EQ(std::memcmp(file.find("f32")->data, f32.data(), 24), 0);
+  EXPECT_TRUE(usable_in_place(*file.find("f32"), DType::kFloat32));
+  EXPECT_FALSE(usable_in_place(*file.find("f32"), DType::kBFloat16));
+  EXPECT_EQ(natural_dtype(*file.find("f64")), DType::kFloat64);
+  EXPECT_EQ(converted<double>(*file.find("f64"), DType::kFloat64), f64);
+  EXPECT_EQ(natural_dtype(*file.find("bf16")), DType::kBFloat16);
+  const auto bits = converted<bfloat16>(*file.find("bf16"), DType::kBFloat16);
+  for (size_t i = 0; i < bf16.size(); ++i) EXPECT_EQ(bits[i].bits, bf16[i].bits);
+  EXPECT_EQ(converted<float>(*file.find("f16"), DType::kFloat32),
+            (std::vector<float>{1.0f, -2.0f, 65504.0f, 0x1p-24f}));
+  EXPECT_EQ(read_integers(*file.find("i32")), (std::vector<int64_t>{-100, 151935}));
+  EXPECT_EQ(read_integers(*file.find("i64")), i64);
+  EXPECT_EQ(file.find("empty")->elements(), 0);
+  EXPECT_EQ(file.find("absent"), nullptr);
+}
+
+TEST_F(SafetensorsTest, EveryHalfWidensToItsExactFloat) {
+  std::vector<uint16_t> halves(0x10000);
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+  const std::vector<TensorToWrite> tensors = {{"h", "F16", {0x10000}, halves.data()}};
+  write_safetensors(path("half.safetensors"), tensors);
+  const SafetensorsFile file(path("half.safetensors"));
+  EXPECT_EQ(natural_dtype(*file.find("h")), DType::kFloat32);
+  EXPECT_FALSE(usable_in_place(*file.find("h"), DType::kFloat32));
+  const std::vector<float> wide = converted<float>(*file.find("h"), DType::kFloat32);
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const int exponent = static_cast<int>(i >> 10 & 0x1f), mantissa = static_cast<int>(i & 0x3ff);
+    if (exponent == 0x1f && mantissa != 0) {
+      EXPECT_TRUE(std::isnan(wide[i])) << i;
+      continue;
+    }
+    const double magnitude = exponent == 0x1f ? std::numeric_limits<double>::infinity()
+                             : exponent == 0  ? std::ldexp(mantissa, -24)
+                                              : std::ldexp(1024 + mantissa, exponent - 25);
+    EXPECT_EQ(wide[i], i & 0x8000 ? -magnitude : magnitude) << i;
+    EXPECT_EQ(std::signbit(wide[i]), (i & 0x8000) != 0) << i;
+  }
+}
+
+TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
+  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f).bits, 0x3f80);            // A tie goes to the even neighbour below,
+  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-7f + 0x1p-8f).bits, 0x3f82);  // or above.
+  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f + 0x1p-23f).bits, 0x3f81);
+  EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);  // Above the largest: infinity.
+  EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::nanf("")))));
+
+  // By way of float32, rounded to nearest, the first would become a tie and then 1.
+  const std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 1e300,
+                                      0x1p-200};
+  const std::vector<TensorToWrite> tensors = {{"d", "F64", {5}, values.data()}};
+  write_safetensors(path("double.safetensors"), tensors);
+  const SafetensorsFile file(path("double.safetensors"));
+  const auto narrow = converted<bfloat16>(*file.find("d"), DType::kBFloat16);
+  EXPECT_EQ(narrow[0].bits, 0x3f81);
+  EXPECT_EQ(narrow[1].bits, 0x3f80);
+  EXPECT_EQ(narrow[2].bits, 0xbf81);
+  EXPECT_EQ(narrow[3].bits, 0x7f80);
+  EXPECT_EQ(narrow[4].bits, 0x0000);
+}
+
+TEST_F(SafetensorsTest, AMisalignedTensorIsCopiedNotMapped) {
+  const float value = 2.5f;
+  std::string header = R"({"x":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}})";
+  header.append(header.size() % 4 == 1 ? 0 : (5 - header.size() % 4) % 4, ' ');  // 8 + length is odd then.
+  ASSERT_EQ(header.size() % 4, 1u);
+  std::string bytes = with_length(header.size()) + header + std::string(4, '\0');
+  std::memcpy(bytes.data() + bytes.size() - 4, &value, 4);
+  const TensorHandle handle = find_tensor(write_bytes(bytes), kHidden);
+  EXPECT_FALSE(usable_in_place(*handle.tensor, DType::kFloat32));
+  EXPECT_EQ(converted<float>(*handle.tensor, DType::kFloat32), std::vector<float>{2.5f});
+}
+
+TEST_F(SafetensorsTest, MalformedFilesAreErrorsThatNameFileAndTensor) {
+  struct Case {
+    const char* header;
+    size_t data_bytes;
+    const char* message;
+  };
+  const Case cases[] = {
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4,
+       "tensor x: data_offsets [0, 8] reach outside the file"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 12, "the last 4 bytes belong to no tensor"},
+      {R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8,
+       "tensor x: data_offsets [0, 8] do not hold shape [3] of F32"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8,
+       "tensor x: data_offsets [8, 0] end before they begin"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}})", 8,
+       "tensor x: data_offsets must be two integers >= 0, not [-8,0]"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, "tensor x: data_offsets must be two integers"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8.5]}})", 8, "tensor x: data_offsets must be two integers"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]}})", 8,
+       "tensor x: data_offsets must be"},
+      {R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "tensor x: shape holds -2"},
+      {R"({"x":{"dtype":"F32","shape":["2"],"data_offsets":[0,8]}})", 8, "tensor x: shape holds \"2\""},
+      {R"({"x":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", 8, "tensor x: shape must be an array"},
+      {R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", 8,
+       "tensor x: shape has more than 2^63"},
+      {R"({"x":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", 0,
+       "tensor x: data_offsets [0, 0] do not hold"},
+      {R"({"x":{"dtype":7,"shape":[2],"data_offsets":[0,8]}})", 8, "tensor x: dtype must be a string"},
+      {R"({"x":{"shape":[2],"data_offsets":[0,8]}})", 8, "tensor x: its header entry has no dtype"},
+      {R"({"x":3})", 8, "tensor x: its header entry must be an object"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[8],"data_offsets":[4,12]}})",
+       12, "tensor y: its data_offsets overlap"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[4],"data_offsets":[12,16]}})",
+       16, "tensor y: there are 4 bytes before it"},
+      {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       4, "tensor x: is in the header twice"},
+      {R"({"x":)", 8, "the header is not JSON"},
+      {"[]", 0, "the header must be a JSON object"},
+      {R"({"__metadata__":3})", 0, "__metadata__ must be an object"},
+  };
+  for (const Case& c : cases) {
+    const std::string file = write_file(c.header, c.data_bytes);
+    const std::string message = error_of(file);
+    EXPECT_TRUE(message.starts_with(file + ": ")) << message;
+    EXPECT_TRUE(has(message, c.message)) << c.header;
+    EXPECT_FALSE(has(message, "\n")) << c.header;
+  }
+}
+
+TEST_F(SafetensorsTest, FilesThatAreNoneAreErrors) {
+  EXPECT_TRUE(has(error_of(write_bytes("")), "has 0 bytes, fewer than the 8"));
+  EXPECT_TRUE(has(error_of(write_bytes("1234567")), "has 7 bytes, fewer than the 8"));
+  EXPECT_TRUE(
+      has(error_of(write_bytes(with_length(1000) + "{}")), "the header length 1000 is beyond the file's 10 bytes"));
+  EXPECT_TRUE(has(error_of(write_bytes(with_length(UINT64_MAX) + "{}")), "is beyond the file's 10 bytes"));
+  EXPECT_TRUE(has(error_of(write_bytes(with_length(2) + std::string("\0\1", 2))), "the header is not JSON"));
+  EXPECT_TRUE(has(error_of(path("absent")), "cannot be opened: No such file"));
+  EXPECT_TRUE(has(error_of(folder_.string()), "is a directory"));
+}
+
+TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
+  const float f[4] = {1, 2, 3, 4};
+  const int32_t i[4] = {};
+  const std::vector<TensorToWrite> several = {
+      {"hidden", "F32", {2, 2}, f}, {"other", "F32", {4, 1}, f}, {"ids", "I32", {4}, i}};
+  const std::string file = path("a.safetensors");
+  write_safetensors(file, several);
+  EXPECT_EQ(find_tensor(file, kHidden).tensor->name, "hidden");
+  EXPECT_EQ(find_tensor(file + ":other", kHidden).tensor->name, "other");
+  EXPECT_EQ(find_tensor(file, kTargets).tensor->name, "ids");
+
+  EXPECT_TRUE(has(find_error(file + ":nope", kHidden), file + ": has no tensor nope; it has hidden F32[2, 2], other"));
+  EXPECT_TRUE(has(find_error(file + ":", kHidden), "no tensor name after the colon"));
+  EXPECT_TRUE(has(find_error(file + ":ids", kHidden),
+                  file + ": tensor ids: dtype is I32; hidden must be F32, F16, BF16 or F64"));
+  EXPECT_TRUE(has(find_error(file + ":hidden", kTargets), "tensor hidden: dtype is F32; targets must be I32 or I64"));
+  EXPECT_TRUE(has(find_error(file + ":hidden", {"bias", TensorClass::kFloat, 1}),
+                  "tensor hidden: shape is [2, 2]; bias must have 1 dimension"));
+  EXPECT_TRUE(has(find_error(file, {"lm_head", TensorClass::kFloat, 2}), "has no tensor lm_head and more than one of"));
+  EXPECT_TRUE(has(find_error(file, {"bias", TensorClass::kFloat, 1}), "has no tensor bias and none of"));
+
+  // A file whose own name holds a colon is that file.
+  write_safetensors(path("b:c"), several);
+  EXPECT_EQ(find_tensor(path("b:c"), kHidden).tensor->name, "hidden");
+  EXPECT_EQ(find_tensor(path("b:c") + ":other", kHidden).tensor->name, "other");
+}
+
+TEST_F(SafetensorsTest, AnUnknownDtypeIsAnErrorOnlyForTheTensorThatIsAskedFor) {
+  const std::string file = write_file(R"({"hidden":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
+                                      R"("q":{"dtype":"F4","shape":[1,2],"data_offsets":[4,5]}})",
+                                      5);
+  EXPECT_EQ(find_tensor(file, kHidden).tensor->name, "hidden");
+  EXPECT_TRUE(has(find_error(file + ":q", kHidden), "tensor q: dtype is F4"));
+}
+
+TEST_F(SafetensorsTest, TheWriterRejectsWhatItCannotWrite) {
+  const float value = 1;
+  const std::vector<TensorToWrite> unknown = {{"x", "F5", {1}, &value}},
+                                   twins = {{"x", "F32", {1}, &value}, {"x", "F32", {1}, &value}};
+  EXPECT_THROW(write_safetensors(path("x"), unknown), Error);
+  EXPECT_THROW(write_safetensors(path("x"), twins), Error);
+  EXPECT_THROW(write_safetensors(path("no/such/folder"), {}), Error);
+  EXPECT_FALSE(std::filesystem::exists(path("x")));
+}
+
+std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {
+  std::vector<float> head(static_cast<size_t>(hidden * vocab));
+  fill_seeded_head(seed, DType::kFloat32, layout, hidden, vocab, head.data());
+  return head;
+}
+
+TEST(SeededInputs, AreTheSameForEveryNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const std::vector<float> tall = seeded_head(HeadLayout::kVocabHidden, 33, 257);
+  const std::vector<float> wide = seeded_head(HeadLayout::kHiddenVocab, 33, 257);
+  for (const int threads : {2, 3, 7}) {
+    omp_set_num_threads(threads);
+    EXPECT_EQ(seeded_head(HeadLayout::kVocabHidden, 33, 257), tall) << threads;
+    EXPECT_EQ(seeded_head(HeadLayout::kHiddenVocab, 33, 257), wide) << threads;
+  }
+  omp_set_num_threads(before);
+}
+
+TEST(SeededInputs, AWordHasTheSameValuesInBothLayouts) {
+  for (const int64_t hidden : {1, 2, 33}) {
+    const auto tall = seeded_head(HeadLayout::kVocabHidden, hidden, 57),
+               wide = seeded_head(HeadLayout::kHiddenVocab, hidden, 57);
+    for (int64_t v = 0; v < 57; ++v) {
+      for (int64_t h = 0; h < hidden; ++h) {
+        ASSERT_EQ(tall[static_cast<size_t>(v * hidden + h)], wide[static_cast<size_t>(h * 57 + v)]) << v << " " << h;
+      }
+    }
+  }
+}
+
+TEST(SeededInputs, DependOnTheSeedAndRoundToTheirType) {
+  EXPECT_NE(seeded_head(HeadLayout::kVocabHidden, 8, 8, 1), seeded_head(HeadLayout::kVocabHidden, 8, 8, 2));
+  std::vector<float> narrow(64);
+  std::vector<bfloat16> rounded(64);
+  std::vector<double> wide(64);
+  fill_seeded_hidden(1, DType::kFloat32, 8, 8, narrow.data());
+  fill_seeded_hidden(1, DType::kBFloat16, 8, 8, rounded.data());
+  fill_seeded_hidden(1, DType::kFloat64, 8, 8, wide.data());
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    EXPECT_EQ(rounded[i].bits, to_bfloat16(narrow[i]).bits);
+    EXPECT_EQ(wide[i], narrow[i]);
+  }
+}
+
+TEST(SeededInputs, HaveTheMomentsTheyPromise) {
+  // Of n independent draws the mean has deviation 1/sqrt(n), the variance sqrt(2/n): five of each are allowed.
+  constexpr int64_t kTokens = 500, kSize = 1000;
+  std::vector<float> hidden(kTokens * kSize);
+  fill_seeded_hidden(0, DType::kFloat32, kTokens, kSize, hidden.data());
+  double sum = 0, squares = 0;
+  for (const float x : hidden) {
+    sum += x;
+    squares += static_cast<double>(x) * x;
+  }
+  const auto n = static_cast<double>(hidden.size());
+  EXPECT_LT(std::abs(sum / n), 5 / std::sqrt(n));
+  EXPECT_LT(std::abs(squares / n - 1), 5 * std::sqrt(2 / n));
+}
+
+TEST(SeededInputs, TargetsCoverTheVocabularyAndTheShareIsIgnored) {
+  std::vector<int64_t> targets(40000);
+  fill_seeded_targets(3, 7, 0.25, -100, targets);
+  std::vector<int> counts(7);
+  int ignored = 0;
+  for (const int64_t target : targets) {
+    if (target == -100) {
+      ++ignored;
+    } else {
+      ASSERT_GE(target, 0);
+      ASSERT_LT(target, 7);
+      ++counts[static_cast<size_t>(target)];
+    }
+  }
+  // Binomial counts of mean 10000 and 4286 have deviations of at most 87 and 62: five of each are allowed.
+  EXPECT_NEAR(ignored, 10000, 435);
+  for (const int count : counts) EXPECT_NEAR(count, 30000 / 7.0, 310);
+
+  fill_seeded_targets(3, 7, 1, -100, targets);
+  EXPECT_EQ(targets, std::vector<int64_t>(targets.size(), -100));
+  fill_seeded_targets(3, 7, 0, -100, targets);
+  for (const int64_t target : targets) ASSERT_GE(target, 0);
+}
+
+TEST(SeededInputs, WeightsAndTemperaturesStayInTheirIntervals) {
+  std::vector<float> weights(1000);
+  std::vector<double> temperatures(1000);
+  fill_seeded_class_weights(1, weights);
+  fill_seeded_temperatures(1, 0.5, 2, temperatures);
+  for (const float weight : weights) ASSERT_TRUE(weight >= 0.5f && weight <= 1.5f) << weight;
+  for (const double value : temperatures) ASSERT_TRUE(value >= 0.5 && value < 2.0) << value;
+  EXPECT_NE(weights[0], weights[1]);
+  EXPECT_NE(temperatures[0], temperatures[1]);
+}
+
+}  // namespace
+}  // namespace logitless::io

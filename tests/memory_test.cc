@@ -1,0 +1,256 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// No access outside of any buffer, no allocation beyond the plan's figure, no leak.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "allocation_counter.h"
+#include "guard_pages.h"
+#include "testers.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
+
+// Calls `test` with testers whose every input and output lies against a forbidden page, at its end and at its beginning.
+template <class TesterType, class Test>
+void on_guard_pages(const Test& test) {
+  for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
+    SCOPED_TRACE(flush == Flush::kEnd ? "flush with the end" : "flush with the beginning");
+    TesterType tester;
+    tester.memory([flush](size_t bytes) { return guarded_memory(bytes, flush); });
+    test(tester.tiles(16, 64).threads(2));
+  }
+}
+
+TEST(GuardPages, EveryTypeLayoutAndPlan) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    tester.ignored(0.25).class_weights().label_smoothing(0.1).temperatures().softcap(9);
+    for (const DType dtype : kDTypes) {
+      for (const HeadLayout layout : kLayouts) {
+        for (const int64_t padding : {0, 3}) {
+          tester.dtype(dtype).layout(layout).padding(padding);
+          for (const PlanKind plan : kPlans) tester.plan(plan).form(Form::kFused).matches_oracle();
+          tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
+        }
+      }
+    }
+  });
+}
+
+TEST(GuardPages, OddShapes) {
+  struct Shape {
+    int64_t tokens, hidden, vocab;
+  };
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    for (const Shape& s : {Shape{1, 1, 1}, {1, 7, 65}, {17, 1, 63}, {16, 16, 64}, {33, 31, 129}, {5, 300, 3}, {0, 4, 9}}) {
+      for (const DType dtype : kDTypes) {
+        for (const HeadLayout layout : kLayouts) {
+          tester.tokens(s.tokens).hidden(s.hidden).vocab(s.vocab).dtype(dtype).layout(layout);
+          for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
+        }
+      }
+    }
+  });
+}
+
+TEST(GuardPages, EveryInstructionSet) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    tester.softcap(5).metrics().label_smoothing(0.2).class_weights();
+    for (const std::string& target : simd_targets()) {
+      for (const DType dtype : kDTypes) tester.dtype(dtype).simd_target(target).matches_oracle();
+    }
+  });
+}
+
+TEST(GuardPages, OutputsInEveryForm) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    for (const HeadLayout layout : kLayouts) {
+      tester.layout(layout).ignored(0.3).shift().targets32().dtype(DType::kFloat32);
+      for (const PlanKind plan : kPlans) {
+        tester.plan(plan).accumulate().matches_oracle();
+        tester.accumulate(false).sink().matches_oracle();
+        tester.sink(false);
+      }
+      tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16);
+      for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
+      tester.gradient_dtype(std::nullopt);
+    }
+  });
+}
+
+TEST(GuardPages, SmallestWorkspace) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    for (const PlanKind plan : kPlans) tester.tokens(70).plan(plan).tightest_workspace().matches_oracle();
+  });
+}
+
+TEST(GuardPages, Dense) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    tester.dense().class_weights().label_smoothing(0.1).temperatures();
+    for (const DType dtype : kDTypes) {
+      for (const HeadLayout layout : kLayouts) tester.dtype(dtype).layout(layout).matches_oracle();
+    }
+  });
+}
+
+TEST(GuardPages, TokenStats) {
+  on_guard_pages<TokenStatsTester>([](TokenStatsTester tester) {
+    tester.prior().temperatures().packed({0, 5, 5, 37}).shift();
+    for (const DType dtype : kDTypes) {
+      tester.dtype(dtype).statistics_match_oracle();
+      tester.backward_matches_oracle();
+    }
+  });
+}
+
+// What a call may hold besides its plan's workspace. Result vectors: 7 statistics, losses and 4 token gradients of 8
+// bytes a token. The resolved problem: rows that take part, their targets, sequence offsets and the loss's own
+// numbers, another 8 of the kind.
+int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
+// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB.
+int64_t task_bytes(const Plan& plan) {
+  const auto blocks = [](int64_t all, int64_t of) { return of > 0 ? (all + of - 1) / of : 0; };
+  const int64_t rows = blocks(plan.active_rows, plan.row_tile);
+  const int64_t words = blocks(plan.vocab_size, plan.vocab_tile);
+  const int64_t hidden = blocks(plan.hidden_size, plan.hidden_block);
+  return 1024 * (rows * words * (1 + 2 * hidden) + words * (1 + hidden) + 64);
+}
+
+struct Shape {
+  int64_t tokens, hidden, vocab, row_tile, vocab_tile;
+  size_t workspace;
+};
+
+void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int threads, bool narrow) {
+  SCOPED_TRACE(::testing::Message() << shape.tokens << " x " << shape.hidden << " x " << shape.vocab << " "
+                                    << name_of(dtype) << " " << name_of(kind) << ", " << threads << " threads");
+  InputSpec spec;
+  spec.tokens = shape.tokens;
+  spec.hidden = shape.hidden;
+  spec.vocab = shape.vocab;
+  spec.dtype = dtype;
+  spec.ignored = 0.2;
+  Inputs inputs(spec);
+  RunSpec run;
+  if (narrow) run.gradient_dtype = dtype;
+  GradientOutputs outputs(inputs, run);
+  const Gradients gradients = outputs.gradients();
+  ContextOptions options;
+  options.plan = kind;
+  options.threads = threads;
+  options.row_tile = shape.row_tile;
+  options.vocab_tile = shape.vocab_tile;
+  options.workspace_bytes = shape.workspace;
+  const Context context(options);
+  CrossEntropyOptions loss;
+  loss.label_smoothing = 0.1;
+  loss.want_entropy = loss.want_accuracy = true;
+  const auto call = [&] {
+    return cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss, gradients);
+  };
+  // The first call starts the team and the BLAS's buffers, which stay.
+  const Plan plan = call().plan;
+  const AllocationCount before = allocation_count();
+  restart_peak();
+  call();
+  const AllocationCount after = allocation_count();
+  EXPECT_LE(plan.workspace_bytes, shape.workspace);
+  EXPECT_LE(after.peak_bytes - before.live_bytes,
+            static_cast<int64_t>(plan.workspace_bytes) + result_bytes(shape.tokens) + task_bytes(plan));
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+  EXPECT_EQ(after.live_blocks, before.live_blocks);
+  // The figure is no fantasy either: a plan that claims memory takes it.
+  EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
+}
+
+TEST(Allocations, StayWithinThePlan) {
+  const Shape shapes[] = {{300, 64, 3000, 64, 512, size_t{64} << 20},
+                          {300, 64, 3000, 64, 512, size_t{3} << 20},
+                          {513, 129, 1001, 0, 0, size_t{64} << 20}};
+  for (const Shape& shape : shapes) {
+    for (const PlanKind kind : kPlans) {
+      for (const int threads : {1, 2, 4}) {
+        expect_within_plan(shape, DType::kFloat32, kind, threads, false);
+        expect_within_plan(shape, DType::kBFloat16, kind, threads, false);
+      }
+      expect_within_plan(shape, DType::kFloat64, kind, 2, false);
+      if (shape.workspace > size_t{4} << 20 || kind == PlanKind::kTwoPass) {
+        expect_within_plan(shape, DType::kBFloat16, kind, 2, true);
+      }
+    }
+  }
+}
+
+TEST(Allocations, NothingLeaksWhenASinkThrows) {
+  InputSpec spec;
+  spec.vocab = 500;
+  Inputs inputs(spec);
+  RunSpec run;
+  run.d_weight = false;
+  GradientOutputs outputs(inputs, run);
+  Gradients gradients = outputs.gradients();
+  gradients.weight_sink = [](int64_t first, int64_t, const ConstMatrix&) {
+    if (first >= 192) throw std::runtime_error("enough");
+  };
+  ContextOptions options;
+  options.threads = 3;
+  options.row_tile = 16;
+  options.vocab_tile = 64;
+  for (const PlanKind kind : kPlans) {
+    options.plan = kind;
+    const Context context(options);
+    const auto call = [&] {
+      try {
+        cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, gradients);
+        return false;
+      } catch (const std::runtime_error&) {
+        return true;
+      }
+    };
+    ASSERT_TRUE(call());
+    const AllocationCount before = allocation_count();
+    bool thrown = true;
+    for (int k = 0; k < 10; ++k) thrown = thrown && call();
+    const AllocationCount after = allocation_count();
+    EXPECT_TRUE(thrown);
+    EXPECT_EQ(after.live_bytes, before.live_bytes);
+    EXPECT_EQ(after.live_blocks, before.live_blocks);
+  }
+}
+
+// Refused calls leave nothing behind either.
+TEST(Allocations, NothingLeaksWhenInputIsBad) {
+  InputSpec spec;
+  spec.targets = {0, 150};
+  Inputs inputs(spec);
+  const Context context;
+  const auto call = [&] {
+    EXPECT_THROW(cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view()), InvalidInput);
+  };
+  call();
+  const AllocationCount before = allocation_count();
+  call();
+  const AllocationCount after = allocation_count();
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+}
+
+TEST(Allocations, TheCounterCounts) {
+  const AllocationCount before = allocation_count();
+  restart_peak();
+  {
+    const std::vector<char> block(1 << 20);
+    EXPECT_GE(allocation_count().live_bytes - before.live_bytes, 1 << 20);
+  }
+  EXPECT_GE(allocation_count().peak_bytes - before.live_bytes, 1 << 20);
+  EXPECT_EQ(allocation_count().live_bytes, before.live_bytes);
+}
+
+}  // namespace
+}  // namespace logitless::testing

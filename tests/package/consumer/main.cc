@@ -1,0 +1,30 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// All logits are 0, so that the loss is log V and d_bias is (softmax - one hot) / N.
+#include <logitless/logitless.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+int main() {
+  constexpr int64_t kTokens = 3, kHidden = 2, kVocab = 5;
+  const std::vector<float> hidden(kTokens * kHidden, 1.0f), weight(kHidden * kVocab, 0.0f), bias(kVocab, 0.0f);
+  const std::vector<int64_t> targets = {1, 1, 1};
+  std::vector<float> d_bias(kVocab);
+
+  logitless::LmHead head(logitless::ConstMatrix(weight.data(), kHidden, kVocab), logitless::HeadLayout::kHiddenVocab);
+  head.bias = {bias.data(), kVocab};
+  logitless::Gradients gradients;
+  gradients.d_bias = {d_bias.data(), kVocab};
+  const auto result = logitless::cross_entropy(logitless::Context(),
+                                               logitless::ConstMatrix(hidden.data(), kTokens, kHidden), head,
+                                               std::span<const int64_t>(targets), {}, gradients);
+  const bool right = std::abs(result.loss - std::log(5.0)) < 1e-6 && std::abs(d_bias[0] - 0.2f) < 1e-6f &&
+                     std::abs(d_bias[1] + 0.8f) < 1e-6f;
+  try {
+    logitless::Context({.threads = -1});
+    return 1;
+  } catch (const logitless::InvalidInput&) {  // its type info crosses the library's border
+  }
+  return right ? 0 : 1;
+}

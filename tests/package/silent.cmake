@@ -1,0 +1,27 @@
+# The library's own objects neither print nor end the program.
+cmake_minimum_required(VERSION 3.25)
+
+execute_process(COMMAND ${NM} -u -C ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE ";" "," symbols "${symbols}")
+string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
+set(forbidden printf fprintf vprintf vfprintf dprintf __printf_chk __fprintf_chk puts fputs putchar putc fputc fwrite
+  write perror stdout stderr std::cout std::cerr std::clog abort exit _exit _Exit quick_exit raise kill __assert_fail
+  std::abort std::exit)
+set(undefined 0)
+foreach(symbol ${symbols})
+  if(NOT symbol MATCHES "^ +U ([^@(]+)")
+    continue()
+  endif()
+  math(EXPR undefined "${undefined} + 1")
+  if("${CMAKE_MATCH_1}" IN_LIST forbidden)
+    list(APPEND found "${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+if(undefined LESS 10)
+  message(FATAL_ERROR "${NM} shows no undefined symbols in ${LIBRARY}: nothing was checked")
+endif()
+if(found)
+  list(REMOVE_DUPLICATES found)
+  list(JOIN found ", " found)
+  message(FATAL_ERROR "the library calls ${found}")
+endif()

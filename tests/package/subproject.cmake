@@ -1,0 +1,32 @@
+# add_subdirectory(logitless) as a shared library, and what that library exports.
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
+
+run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON
+  -DCMAKE_BUILD_TYPE=Release)
+
+file(GLOB_RECURSE libraries ${WORK_DIR}/consumer/liblogitless.so)
+list(GET libraries 0 library)
+execute_process(COMMAND ${NM} -D -C --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE ";" "," symbols "${symbols}")
+string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
+set(exported 0)
+foreach(symbol ${symbols})
+  string(REGEX REPLACE "^[0-9a-f ]+([A-Za-z]) (.*)$" "\\1;\\2" parts "${symbol}")
+  list(GET parts 0 kind)
+  list(GET parts 1 name)
+  if(name MATCHES "^(vtable for |typeinfo for |typeinfo name for |VTT for )?logitless::" AND
+     NOT name MATCHES "logitless::(core|dense|engine|gemm|loss|rows)::|anonymous namespace")
+    math(EXPR exported "${exported} + 1")
+  elseif(kind MATCHES "^[WVu]$" AND name MATCHES "std::|__gnu_cxx::")
+    # libstdc++ gives the templates of namespace std default visibility, whatever the flags say.
+  else()
+    list(APPEND strangers "${name}")
+  endif()
+endforeach()
+if(strangers)
+  list(JOIN strangers "\n  " strangers)
+  message(FATAL_ERROR "the shared library also exports\n  ${strangers}")
+endif()
+if(exported LESS 10)
+  message(FATAL_ERROR "the shared library exports only ${exported} symbols of logitless")
+endif()
