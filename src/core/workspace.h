@@ -31,11 +31,12 @@ class Workspace {
   /// Everything taken after mark() is free again after rewind(mark).
   size_t mark() const { return used_; }
   void rewind(size_t mark) { used_ = mark; }
-  /// The most that was in use at once.
-  size_t peak() const { return peak_; }
+  /// The bytes to allocate for what was in use at most, with what aligning them may take.
+  size_t peak() const { return peak_ + kAlignment; }
 
  private:
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+  void* allocation_ = nullptr;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   size_t used_ = 0;

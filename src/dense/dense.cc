@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "core/checks.h"
 #include "core/views.h"
@@ -185,7 +186,9 @@ class Dense {
       multiply(product);
       return;
     }
-    core::Workspace sums(static_cast<size_t>(product.m * product.n) * sizeof(T) + 64);
+    core::Workspace measure;
+    measure.take<T>(product.m * product.n);
+    core::Workspace sums(measure.peak());
     product.c = sums.take<T>(product.m * product.n);
     product.ldc = product.n;
     multiply(product);
@@ -201,10 +204,9 @@ class Dense {
                                 static_cast<T*>(out.data));
       return;
     }
-    core::Workspace sums(static_cast<size_t>(v_) * sizeof(T) + 64);
-    T* sum = sums.take<T>(v_);
-    kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sum);
-    round_row(sum, v_, outputs.d_bias_mode, out.data);
+    std::vector<T> sum(static_cast<size_t>(v_));
+    kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sum.data());
+    round_row(sum.data(), v_, outputs.d_bias_mode, out.data);
   }
 
   // Only float sums have a narrower output.
