@@ -131,16 +131,18 @@ enum class WriteMode {
 
 /// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order, one
 /// call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden: [count, H], hidden_vocab:
-/// [H, count]), float32 (float64 for a float64 head), and lives until the callback returns. The callback may overwrite
+/// [H, count]; rows may be further apart than they are long: honour its stride), float32 (float64 for a float64 head), and
+/// lives until the callback returns. The callback may overwrite
 /// these words of the weight: nothing reads them afterwards. What it throws reaches the caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// Where the gradients go. Each output is optional by itself; each is float32, or float64 for float64 inputs, or
-/// bfloat16 for bfloat16 inputs (summed in float32, rounded to nearest even once at the end).
+/// Where the gradients go. Each output is optional by itself; each has the type of its sums
+/// (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed in float32
+/// and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
   Matrix d_weight;  ///< the head's shape and layout
-  Vector d_bias;    ///< [V]
+  Vector d_bias;    ///< [V]; only for a head with a bias
   WriteMode d_hidden_mode = WriteMode::kOverwrite;
   WriteMode d_weight_mode = WriteMode::kOverwrite;
   WriteMode d_bias_mode = WriteMode::kOverwrite;

@@ -38,36 +38,51 @@ class BackwardTasks {
         gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), chunk_gathered(rows));
       }
     }
+    Tokens tokens(*this);  // Allocated here: no exception may leave the parallel region.
     const auto alone = pass_.context.gemm->single_threaded_region();
 #pragma omp parallel num_threads(pass_.run.plan.threads)
 #pragma omp single
-    submit();
+    submit(tokens);
     if (error_) std::rethrow_exception(error_);
     if (narrow_hidden_) round_d_hidden();
   }
 
  private:
+  /// Places that stand for what tasks wait for; only their addresses matter.
+  struct Tokens {
+    int64_t slots;              // tiles that are alive: two pass: those of the plan; one pass: all
+    std::vector<char> tile;     // [slots]: a tile is made, used, and free again
+    std::vector<char> hidden;   // [row blocks, hidden blocks]: chains of d_hidden
+    std::vector<char> weight;   // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
+    std::vector<char> words;    // [vocabulary tiles]: the head's part is read no more
+    char finished = 0;          // weight tiles are handed on one at a time, in order
+
+    explicit Tokens(const BackwardTasks& tasks) {
+      const TileGrid& grid = tasks.grid_;
+      const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
+      slots = tasks.pass_.chunk ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
+      tile.resize(static_cast<size_t>(slots));
+      hidden.resize(static_cast<size_t>(row_blocks * grid.hidden_blocks()));
+      weight.resize(static_cast<size_t>(grid.vocab_tiles() * grid.weight_blocks()));
+      words.resize(static_cast<size_t>(grid.vocab_tiles()));
+    }
+  };
+
   // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part of
   // d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the threads.
-  void submit() {
+  void submit([[maybe_unused]] Tokens& tokens) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
     const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
     const int weight_blocks = static_cast<int>(grid_.weight_blocks());
-    const auto slots = static_cast<int64_t>(pass_.chunk ? row_blocks * vocab_tiles : buffers_.slots.size());
-    std::vector<char> tile_tokens(static_cast<size_t>(slots));
-    std::vector<char> hidden_tokens(static_cast<size_t>(row_blocks * hidden_blocks));
-    std::vector<char> weight_tokens(static_cast<size_t>(vocab_tiles * weight_blocks));
-    std::vector<char> word_tokens(static_cast<size_t>(vocab_tiles));
-    [[maybe_unused]] char finish_token = 0;
     int64_t slot = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
-      [[maybe_unused]] char* weight_token = &weight_tokens[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
-      [[maybe_unused]] char* word_token = &word_tokens[static_cast<size_t>(j)];
-      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % slots) {
-        [[maybe_unused]] char* tile_token = &tile_tokens[static_cast<size_t>(slot)];
-        [[maybe_unused]] char* hidden_token = &hidden_tokens[static_cast<size_t>(b * hidden_blocks)];
+      [[maybe_unused]] char* weight_token = &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
+      [[maybe_unused]] char* word_token = &tokens.words[static_cast<size_t>(j)];
+      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
+        [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
+        [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
         guarded([&] { make_tile(j, b, slot); });
         for (int h = 0; outputs_.d_hidden.data && h < hidden_blocks; ++h) {
@@ -86,7 +101,7 @@ class BackwardTasks {
       }
       if (weight_tiles_) {
 #pragma omp task firstprivate(j) depend(iterator(h = 0 : weight_blocks), inout : weight_token[h]) \
-    depend(inout : finish_token, word_token[0])
+    depend(inout : tokens.finished, word_token[0])
         guarded([&] { finish_weight_tile(j); });
       }
     }

@@ -21,6 +21,7 @@ const char* name_of(PlanKind kind) {
 
 std::string Plan::describe() const {
   char text[256];
+  if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
   std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, tiles %lld x %lld, %d alive, %.1f MiB workspace",
                 name_of(kind), static_cast<long long>(active_rows), static_cast<long long>(tokens),
                 static_cast<long long>(chunk_rows), static_cast<long long>(row_tile),
@@ -150,9 +151,10 @@ struct Planner {
     while (!fits(run) && alive > 1) set_threads(--alive, run);
   }
 
-  [[noreturn]] void too_small(const RunPlan& run) const {
+  [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
     core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
-               run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes");
+               run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
+               one_chunk ? " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)" : "");
   }
 
   RunPlan tiled(PlanKind kind) const {
@@ -202,7 +204,7 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Prob
       core::fail("plan = one_pass cannot run: the gradients of a row depend on more than its own statistics");
     }
     RunPlan run = planner.one_pass(1, one_chunk);
-    if (!planner.fits(run)) planner.too_small(run);
+    if (!planner.fits(run)) planner.too_small(run, one_chunk);
     return run;
   }
   if (wanted == PlanKind::kAuto && work.local_loss) {
