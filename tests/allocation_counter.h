@@ -9,9 +9,9 @@
 namespace logitless::testing {
 
 struct AllocationCount {
-  int64_t live_bytes = 0;   ///< allocated and not freed
+  int64_t live_bytes = 0;  ///< allocated and not freed
   int64_t live_blocks = 0;
-  int64_t peak_bytes = 0;   ///< highest live_bytes since restart_peak()
+  int64_t peak_bytes = 0;  ///< highest live_bytes since restart_peak()
 };
 
 AllocationCount allocation_count();

@@ -2,8 +2,6 @@
 // Every kind of bad input: the message names argument, value and rule, and nothing has been written.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
@@ -71,6 +69,14 @@ void expect_refused(const Call& call, const std::vector<std::string>& parts, con
   EXPECT_TRUE(call.outputs.bytes() == call.before) << "an output was written";
 }
 
+std::function<void(Call&)> offsets_of(std::vector<int64_t> offsets) {
+  return [offsets](Call& c) { c.hidden.offsets = c.integers = offsets; };
+}
+
+std::function<void(Call&)> targets_of(std::vector<int64_t> words) {
+  return [words](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = words)); };
+}
+
 void expect_refused_everywhere(const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
     SCOPED_TRACE(bad.name);
@@ -78,9 +84,8 @@ void expect_refused_everywhere(const std::vector<BadCase>& cases) {
     bad.spoil(call);
     const Context context(call.context);
     for (const auto& function : {cross_entropy, dense_cross_entropy}) {
-      expect_refused(call, bad.parts, [&] {
-        function(context, call.hidden, call.head, call.targets, call.options, call.gradients);
-      });
+      expect_refused(call, bad.parts,
+                     [&] { function(context, call.hidden, call.head, call.targets, call.options, call.gradients); });
     }
     expect_refused(call, bad.parts, [&] {
       plan_cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients);
@@ -112,24 +117,35 @@ TEST(BadInput, Shapes) {
     };
   };
   expect_refused_everywhere({
-      {"H of hidden_vocab", head_of(HeadLayout::kHiddenVocab, 3, 5),
+      {"H of hidden_vocab",
+       head_of(HeadLayout::kHiddenVocab, 3, 5),
        {"lm_head has 3 rows but hidden has 4 columns", "hidden_vocab"}},
-      {"H of vocab_hidden", head_of(HeadLayout::kVocabHidden, 5, 3),
+      {"H of vocab_hidden",
+       head_of(HeadLayout::kVocabHidden, 5, 3),
        {"lm_head has 3 columns but hidden has 4 columns", "vocab_hidden"}},
       {"H = 0", [](Call& c) { c.hidden.states.cols = c.head.weight.rows = 0; }, {"hidden", "0", "positive"}},
       {"V = 0", [](Call& c) { c.head.weight.cols = 0; }, {"lm_head", "0", "positive"}},
       {"negative tokens", [](Call& c) { c.hidden.states.rows = c.targets.size = -1; }, {"hidden", "-1", "negative"}},
       {"targets", [](Call& c) { c.targets.size = 5; }, {"targets has 5", "6"}},
       {"bias", [](Call& c) { c.head.bias.size = 4; }, {"bias has 4", "5"}},
-      {"class_weights", [](Call& c) { c.options.class_weights = c.floats = {1, 2}; }, {"class_weights", "2", "5"}},
-      {"temperatures", [](Call& c) { c.options.temperatures = c.doubles = {1, 2, 3}; }, {"temperatures", "3", "6"}},
+      {"class_weights",
+       [](Call& c) {
+         c.options.class_weights = c.floats = {1, 2};
+       },
+       {"class_weights", "2", "5"}},
+      {"temperatures",
+       [](Call& c) {
+         c.options.temperatures = c.doubles = {1, 2, 3};
+       },
+       {"temperatures", "3", "6"}},
       {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
       {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"sequences = 0", "positive"}},
-      {"first offset", [](Call& c) { c.hidden.offsets = c.integers = {1, 6}; }, {"offsets[0] = 1", "0"}},
-      {"falling offset", [](Call& c) { c.hidden.offsets = c.integers = {0, 4, 3, 6}; }, {"offsets[2] = 3", "4"}},
-      {"last offset", [](Call& c) { c.hidden.offsets = c.integers = {0, 4, 7}; }, {"offsets[2] = 7", "6"}},
+      {"first offset", offsets_of({1, 6}), {"offsets[0] = 1", "0"}},
+      {"falling offset", offsets_of({0, 4, 3, 6}), {"offsets[2] = 3", "4"}},
+      {"last offset", offsets_of({0, 4, 7}), {"offsets[2] = 7", "6"}},
       {"d_hidden", [](Call& c) { c.gradients.d_hidden.rows = 5; }, {"d_hidden is [5, 4]", "[6, 4]"}},
-      {"d_weight", [](Call& c) { c.gradients.d_weight = Matrix(c.gradients.d_weight.data, DType::kFloat32, 5, 4); },
+      {"d_weight",
+       [](Call& c) { c.gradients.d_weight = Matrix(c.gradients.d_weight.data, DType::kFloat32, 5, 4); },
        {"d_weight is [5, 4]", "[4, 5]"}},
       {"d_bias", [](Call& c) { c.gradients.d_bias.size = 4; }, {"d_bias has 4", "5"}},
       {"d_bias without a bias", [](Call& c) { c.head.bias = {}; }, {"d_bias", "no bias"}},
@@ -147,10 +163,8 @@ TEST(BadInput, Strides) {
 
 TEST(BadInput, Targets) {
   expect_refused_everywhere({
-      {"V", [](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = {0, 1, 5, 0, 1, 2})); },
-       {"targets[2] = 5", "[0, 5)", "ignore_index (-100)"}},
-      {"negative", [](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = {0, 1, 2, 0, 1, -1})); },
-       {"targets[5] = -1", "[0, 5)", "ignore_index (-100)"}},
+      {"V", targets_of({0, 1, 5, 0, 1, 2}), {"targets[2] = 5", "[0, 5)", "ignore_index (-100)"}},
+      {"negative", targets_of({0, 1, 2, 0, 1, -1}), {"targets[5] = -1", "[0, 5)", "ignore_index (-100)"}},
       {"-100 under another ignore_index",
        [](Call& c) {
          c.options.ignore_index = -1;
@@ -158,7 +172,9 @@ TEST(BadInput, Targets) {
        },
        {"targets[1] = -100", "[0, 5)", "ignore_index (-1)"}},
       {"beyond 32 bits",
-       [](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = {int64_t{1} << 32, 0, 0, 0, 0, 0})); },
+       [](Call& c) {
+         c.targets = Targets(std::span<const int64_t>(c.integers = {int64_t{1} << 32, 0, 0, 0, 0, 0}));
+       },
        {"targets[0] = 4294967296", "[0, 5)"}},
   });
 }
@@ -182,12 +198,12 @@ TEST(BadInput, Numbers) {
   });
   add("loss_scale", {kNaN, kInfinity, -kInfinity}, [](Call& c, double x) { c.options.loss_scale = x; });
   add("normaliser", not_positive, [](Call& c, double x) { c.options.normaliser = x; });
-  cases.push_back({"value of temperature", [](Call& c) { c.options.temperature = -1.5; },
-                   {"temperature = -1.5", "positive and finite"}});
-  cases.push_back({"value of label_smoothing", [](Call& c) { c.options.label_smoothing = 1.25; },
-                   {"label_smoothing = 1.25", "[0, 1]"}});
-  cases.push_back({"value of z_loss", [](Call& c) { c.options.z_loss = -0.5; }, {"z_loss = -0.5", "finite"}});
   expect_refused_everywhere(cases);
+  expect_refused_everywhere({
+      {"temperature", [](Call& c) { c.options.temperature = -1.5; }, {"temperature = -1.5", "positive and finite"}},
+      {"smoothing", [](Call& c) { c.options.label_smoothing = 1.25; }, {"label_smoothing = 1.25", "[0, 1]"}},
+      {"z_loss", [](Call& c) { c.options.z_loss = -0.5; }, {"z_loss = -0.5", "finite"}},
+  });
 }
 
 TEST(BadInput, Types) {
@@ -199,13 +215,17 @@ TEST(BadInput, Types) {
          c.gradients = {};
        },
        {"float64", "float32"}},
-      {"float64 bias", [](Call& c) { c.head.bias = ConstVector(c.hidden.states.data, DType::kFloat64, 5); },
+      {"float64 bias",
+       [](Call& c) { c.head.bias = ConstVector(c.hidden.states.data, DType::kFloat64, 5); },
        {"bias", "float64", "float32"}},
-      {"float64 d_hidden", [](Call& c) { c.gradients.d_hidden.dtype = DType::kFloat64; },
+      {"float64 d_hidden",
+       [](Call& c) { c.gradients.d_hidden.dtype = DType::kFloat64; },
        {"d_hidden", "float64", "float32"}},
-      {"bfloat16 d_weight", [](Call& c) { c.gradients.d_weight.dtype = DType::kBFloat16; },
+      {"bfloat16 d_weight",
+       [](Call& c) { c.gradients.d_weight.dtype = DType::kBFloat16; },
        {"d_weight", "bfloat16", "float32"}},
-      {"bfloat16 d_bias", [](Call& c) { c.gradients.d_bias.dtype = DType::kBFloat16; },
+      {"bfloat16 d_bias",
+       [](Call& c) { c.gradients.d_bias.dtype = DType::kBFloat16; },
        {"d_bias", "bfloat16", "float32"}},
   });
 }
@@ -213,22 +233,28 @@ TEST(BadInput, Types) {
 TEST(BadInput, Overlaps) {
   const auto data_of = [](const ConstMatrix& matrix) { return const_cast<void*>(matrix.data); };
   expect_refused_everywhere({
-      {"d_hidden over hidden", [=](Call& c) { c.gradients.d_hidden.data = data_of(c.hidden.states); },
+      {"d_hidden over hidden",
+       [=](Call& c) { c.gradients.d_hidden.data = data_of(c.hidden.states); },
        {"d_hidden", "overlaps", "hidden"}},
-      {"d_weight over lm_head", [=](Call& c) { c.gradients.d_weight.data = data_of(c.head.weight); },
+      {"d_weight over lm_head",
+       [=](Call& c) { c.gradients.d_weight.data = data_of(c.head.weight); },
        {"d_weight", "overlaps", "lm_head"}},
-      {"d_bias over bias", [](Call& c) { c.gradients.d_bias.data = const_cast<void*>(c.head.bias.data); },
+      {"d_bias over bias",
+       [](Call& c) { c.gradients.d_bias.data = const_cast<void*>(c.head.bias.data); },
        {"d_bias", "overlaps", "bias"}},
       {"d_bias in the last elements of hidden",
        [](Call& c) {
          c.gradients.d_bias.data = static_cast<float*>(const_cast<void*>(c.hidden.states.data)) + 6 * 4 - 5;
        },
        {"d_bias", "overlaps", "hidden"}},
-      {"d_bias in d_hidden", [](Call& c) { c.gradients.d_bias.data = c.gradients.d_hidden.data; },
+      {"d_bias in d_hidden",
+       [](Call& c) { c.gradients.d_bias.data = c.gradients.d_hidden.data; },
        {"d_bias", "overlaps", "d_hidden"}},
-      {"d_weight in d_hidden", [](Call& c) { c.gradients.d_weight.data = c.gradients.d_hidden.data; },
+      {"d_weight in d_hidden",
+       [](Call& c) { c.gradients.d_weight.data = c.gradients.d_hidden.data; },
        {"d_weight", "overlaps", "d_hidden"}},
-      {"d_hidden over targets", [](Call& c) { c.gradients.d_hidden.data = const_cast<int64_t*>(c.targets.data64); },
+      {"d_hidden over targets",
+       [](Call& c) { c.gradients.d_hidden.data = const_cast<int64_t*>(c.targets.data64); },
        {"d_hidden", "overlaps", "targets"}},
       {"d_bias over class_weights",
        [](Call& c) {
@@ -250,9 +276,8 @@ TEST(BadInput, WeightSink) {
   Call call;
   call.gradients.weight_sink = [](int64_t, int64_t, ConstMatrix) { FAIL() << "called"; };
   const Context context;
-  expect_refused(call, {"d_weight", "weight_sink"}, [&] {
-    cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients);
-  });
+  expect_refused(call, {"d_weight", "weight_sink"},
+                 [&] { cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients); });
   call.gradients.d_weight = {};
   expect_refused(call, {"weight_sink", "dense"}, [&] {
     dense_cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients);
@@ -337,9 +362,8 @@ TEST(BadInput, SplitCalls) {
   other.stats.prior.assign(2, -1.0);
   expect_refused(call, {"prior", "2", "6"}, backward(other, std::vector<double>(6, 1.0)));
   call.options.temperature = 0;
-  expect_refused(call, {"temperature = 0"}, [&] {
-    cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options);
-  });
+  expect_refused(call, {"temperature = 0"},
+                 [&] { cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options); });
 }
 
 TEST(BadInput, TokenStatsAndGradients) {

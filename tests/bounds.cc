@@ -183,7 +183,8 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
 
       double error = g_logp * (chosen_error + 4 * u * chosen) + e_logp * chosen;
       error += g_lse * (p_error + 4 * u * p) + token_errors.lse[i] * p;
-      error += g_prior * (prior_sum * p_error + 4 * u * (q + prior_sum * p)) + token_errors.prior[i] * (q + prior_sum * p);
+      error +=
+          g_prior * (prior_sum * p_error + 4 * u * (q + prior_sum * p)) + token_errors.prior[i] * (q + prior_sum * p);
       if (p > 0) {
         const double log_ratio = std::abs(log_p + stats.entropy[i]);
         error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +

@@ -5,8 +5,8 @@
 // The one model behind all of it: a sum of k terms, in any order, in arithmetic with unit roundoff u, errs by at most
 // g(k) · Σ|terms|. Always g(k) <= k u; and when rounding errors are independent with mean 0,
 // g(k) <= s sqrt(k) u but for a probability below 2 exp(-s²/2) (Higham and Mary, "A new approach to probabilistic
-// rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). An element may err by s = 8 (1e-14: never, in
-// a test suite); a root mean square over many elements only by s = 1, which is where loss of digits shows first.
+// rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). An element may err by s = 8 (1e-14: never,
+// in a test suite); a root mean square over many elements only by s = 1, which is where loss of digits shows first.
 #pragma once
 
 #include <string>
@@ -23,10 +23,10 @@ inline constexpr double kMeanSquareSigmas = 1;
 inline constexpr double kFunctionUnits = 8;
 
 struct Arithmetic {
-  double unit = 0x1p-24;          ///< u of products and sums
-  double smallest = 0x1p-126;     ///< below it results may be flushed to 0
-  double gradient_unit = 0;       ///< u of storing dL/dlogits for the gradient GEMMs: bf16 there in a bf16 GEMM
-  bool exact_logits = false;      ///< the test's inputs are small integers: r has no error at all
+  double unit = 0x1p-24;       ///< u of products and sums
+  double smallest = 0x1p-126;  ///< below it results may be flushed to 0
+  double gradient_unit = 0;    ///< u of storing dL/dlogits for the gradient GEMMs: bf16 there in a bf16 GEMM
+  bool exact_logits = false;   ///< the test's inputs are small integers: r has no error at all
   double sigmas = kElementSigmas;
 
   double sum(double terms) const;
@@ -64,8 +64,7 @@ oracle::MatrixXd bound_logit_gradients(const oracle::Problem& problem, const ora
 /// Bounds of the sums, before the rounding to the output's type and without what an accumulating output held.
 oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& problem,
                                                      const oracle::ParameterGradients& abs_gradients,
-                                                     const oracle::MatrixXd& d_raw_bound,
-                                                     const Arithmetic& arithmetic);
+                                                     const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
 /// Bounds of Loss: loss, losses and grads (metrics but for z_loss follow from the statistics; mean_nll and mean_entropy
 /// hold their bounds).

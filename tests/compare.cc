@@ -20,7 +20,8 @@ std::string element_name(const std::string& what, int64_t row, int64_t col) {
   return what + "[" + std::to_string(row) + ", " + std::to_string(col) + "]";
 }
 
-// One gradient output. want, element and mean_square are [words or tokens, H]; `transposed` says that the tensor is not.
+// One gradient output. want, element and mean_square are [words or tokens, H]; `transposed` says that the tensor is
+// not.
 struct OutputCheck {
   std::string what;
   const HostTensor& got;
@@ -92,15 +93,16 @@ Expected expect_statistics(oracle::Problem problem, const Arithmetic& arithmetic
   return expected;
 }
 
-void add_gradients(Expected& expected, const oracle::TokenGradients& grads, const oracle::TokenGradients& token_errors) {
+void add_gradients(Expected& expected, const oracle::TokenGradients& grads,
+                   const oracle::TokenGradients& token_errors) {
   const oracle::Problem& problem = expected.problem;
   expected.grads = grads;
   const auto logit_gradients = oracle::compute_logit_gradients(problem, expected.stats, grads);
   expected.gradients = oracle::compute_parameter_gradients(problem, logit_gradients.d_raw);
   const oracle::ParameterGradients abs_gradients = absolute_gradients(problem, logit_gradients.d_raw);
   const auto bound = [&](const StatisticBounds& stat_bounds, const Arithmetic& arithmetic, MatrixXd& d_raw_bound) {
-    d_raw_bound = bound_logit_gradients(problem, expected.stats, stat_bounds, grads, token_errors, logit_gradients,
-                                        arithmetic);
+    d_raw_bound =
+        bound_logit_gradients(problem, expected.stats, stat_bounds, grads, token_errors, logit_gradients, arithmetic);
     return bound_parameter_gradients(problem, abs_gradients, d_raw_bound, arithmetic);
   };
   MatrixXd d_raw_bound;
@@ -129,7 +131,8 @@ void expect_near(const std::string& what, double got, double want, double tolera
 void expect_column_near(const std::string& what, const std::vector<double>& got, const VectorXd& want,
                         const VectorXd& tolerance) {
   ASSERT_EQ(static_cast<int64_t>(got.size()), want.size()) << what;
-  for (size_t i = 0; i < got.size(); ++i) expect_near(what + "[" + std::to_string(i) + "]", got[i], want[i], tolerance[i]);
+  for (size_t i = 0; i < got.size(); ++i)
+    expect_near(what + "[" + std::to_string(i) + "]", got[i], want[i], tolerance[i]);
 }
 
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
@@ -150,8 +153,8 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
   }
   if (outputs.d_bias().cols() > 0) {
     const MatrixXd bias = want.d_bias, bias_element = element.d_bias, bias_mean_square = mean_square.d_bias;
-    expect_output_near(
-        {"d_bias", outputs.d_bias(), true, bias, bias_element, bias_mean_square, held, sum_over_tokens}, expected);
+    expect_output_near({"d_bias", outputs.d_bias(), true, bias, bias_element, bias_mean_square, held, sum_over_tokens},
+                       expected);
   }
   if (run.sink && run.d_weight) {
     EXPECT_EQ(outputs.words_received(), expected.problem.vocab()) << "words that reached the sink";

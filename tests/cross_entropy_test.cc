@@ -84,10 +84,16 @@ const std::vector<Option>& options() {
       {"shift", [](auto& t) { t.shift(); }},
       {"shift in a batch", [](auto& t) { t.tokens(36).batch(4).shift().ignored(0.2); }},
       {"batch without shift", [](auto& t) { t.tokens(36).batch(4); }},
-      {"shift in packed sequences", [](auto& t) { t.packed({0, 1, 1, 14, 31, 33, 37}).shift().ignored(0.1); }},
+      {"shift in packed sequences",
+       [](auto& t) {
+         t.packed({0, 1, 1, 14, 31, 33, 37}).shift().ignored(0.1);
+       }},
       {"half ignored", [](auto& t) { t.ignored(0.5); }},
       {"nearly all ignored", [](auto& t) { t.ignored(0.95); }},
-      {"an ignore_index that is a word", [](auto& t) { t.ignore_index(3).targets({3, 1, 149, 3, 0}); }},
+      {"an ignore_index that is a word",
+       [](auto& t) {
+         t.ignore_index(3).targets({3, 1, 149, 3, 0});
+       }},
       {"int32 targets", [](auto& t) { t.targets32().ignored(0.2); }},
       {"everything",
        [](auto& t) {
@@ -166,7 +172,8 @@ TEST(CrossEntropy, TokensAroundRowTileEdges) {
 }
 
 TEST(CrossEntropy, TilesOfOddSizes) {
-  for (const auto& [rows, words] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 150}, {5, 37}, {37, 7}, {3, 149}}) {
+  for (const auto& [rows, words] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 150}, {5, 37}, {37, 7}, {3, 149}}) {
     matches_oracle_in_every_plan(small().tiles(rows, words).hidden(5));
   }
 }

@@ -44,7 +44,9 @@ TEST(DenseCrossEntropy, EveryOption) {
       [](auto& t) { t.normaliser(123.5); },
       [](auto& t) { t.shift(); },
       [](auto& t) { t.tokens(36).batch(4).shift().ignored(0.2); },
-      [](auto& t) { t.packed({0, 1, 1, 14, 31, 33, 37}).shift(); },
+      [](auto& t) {
+        t.packed({0, 1, 1, 14, 31, 33, 37}).shift();
+      },
       [](auto& t) { t.targets32().ignored(0.5); },
   };
   for (size_t k = 0; k < options.size(); ++k) {

@@ -17,9 +17,15 @@ constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
 
 void set_untouched(std::byte* at, DType dtype) {
   switch (dtype) {
-    case DType::kBFloat16: std::memcpy(at, &kUntouched16, sizeof kUntouched16); break;
-    case DType::kFloat32: std::memcpy(at, &kUntouched32, sizeof kUntouched32); break;
-    case DType::kFloat64: std::memcpy(at, &kUntouched64, sizeof kUntouched64); break;
+    case DType::kBFloat16:
+      std::memcpy(at, &kUntouched16, sizeof kUntouched16);
+      break;
+    case DType::kFloat32:
+      std::memcpy(at, &kUntouched32, sizeof kUntouched32);
+      break;
+    case DType::kFloat64:
+      std::memcpy(at, &kUntouched64, sizeof kUntouched64);
+      break;
   }
 }
 
@@ -37,8 +43,8 @@ std::shared_ptr<void> heap_memory(size_t bytes) {
 
 bfloat16 to_bfloat16(double value) {
   if (std::isnan(value)) return {0x7fc0};
-  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero with its lower
-  // half cleared, and the next one; double arithmetic on them is exact, so rounding happens once.
+  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero with its
+  // lower half cleared, and the next one; double arithmetic on them is exact, so rounding happens once.
   float truncated = static_cast<float>(value);
   if (std::abs(static_cast<double>(truncated)) > std::abs(value)) truncated = std::nextafter(truncated, 0.0f);
   uint32_t bits;
@@ -77,9 +83,12 @@ HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding,
 double HostTensor::get(int64_t row, int64_t col) const {
   const int64_t at = row * stride_ + col;
   switch (dtype_) {
-    case DType::kBFloat16: return to_double(static_cast<const bfloat16*>(data_.get())[at]);
-    case DType::kFloat32: return static_cast<const float*>(data_.get())[at];
-    case DType::kFloat64: return static_cast<const double*>(data_.get())[at];
+    case DType::kBFloat16:
+      return to_double(static_cast<const bfloat16*>(data_.get())[at]);
+    case DType::kFloat32:
+      return static_cast<const float*>(data_.get())[at];
+    case DType::kFloat64:
+      return static_cast<const double*>(data_.get())[at];
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -87,9 +96,15 @@ double HostTensor::get(int64_t row, int64_t col) const {
 void HostTensor::set(int64_t row, int64_t col, double value) {
   const int64_t at = row * stride_ + col;
   switch (dtype_) {
-    case DType::kBFloat16: static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value); break;
-    case DType::kFloat32: static_cast<float*>(data_.get())[at] = static_cast<float>(value); break;
-    case DType::kFloat64: static_cast<double*>(data_.get())[at] = value; break;
+    case DType::kBFloat16:
+      static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value);
+      break;
+    case DType::kFloat32:
+      static_cast<float*>(data_.get())[at] = static_cast<float>(value);
+      break;
+    case DType::kFloat64:
+      static_cast<double*>(data_.get())[at] = value;
+      break;
   }
 }
 

@@ -28,8 +28,8 @@ double to_double(bfloat16 value);
 double half_ulp(double value, DType dtype);
 
 /// A row-major matrix with `padding` extra elements between the rows (none after the last one). Everything is NaN at
-/// first, the padding for ever: an element that is read by mistake shows, and one that is written by mistake is found by
-/// padding_is_intact().
+/// first, the padding for ever: an element that is read by mistake shows, and one that is written by mistake is found
+/// by padding_is_intact().
 class HostTensor {
  public:
   HostTensor() = default;

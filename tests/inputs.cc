@@ -153,8 +153,7 @@ std::vector<double> random_token_gradients(int64_t tokens, uint64_t seed) {
 GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(inputs), run_(run) {
   const InputSpec& spec = inputs.spec;
   run_.d_bias = run.d_bias && spec.bias;
-  const DType dtype =
-      run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
+  const DType dtype = run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   const DType sink_dtype = spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   if (run.d_hidden) d_hidden_ = HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, run.allocate);
   if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype, run.allocate);
@@ -199,8 +198,8 @@ void GradientOutputs::receive(int64_t first, int64_t count, const ConstMatrix& t
   }
   if (count < 1 || first + count > spec.vocab) complaints_ += "tile of " + std::to_string(count) + " words; ";
   if (tile.rows != rows || tile.cols != cols || tile.stride < cols || tile.dtype != d_weight_.dtype()) {
-    complaints_ += "tile of " + std::to_string(tile.rows) + " x " + std::to_string(tile.cols) + " " +
-                   name_of(tile.dtype) + "; ";
+    complaints_ +=
+        "tile of " + std::to_string(tile.rows) + " x " + std::to_string(tile.cols) + " " + name_of(tile.dtype) + "; ";
     return;
   }
   next_word_ = first + count;

@@ -18,7 +18,8 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64}
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
-// Calls `test` with testers whose every input and output lies against a forbidden page, at its end and at its beginning.
+// Calls `test` with testers whose every input and output lies against a forbidden page, at its end and at its
+// beginning.
 template <class TesterType, class Test>
 void on_guard_pages(const Test& test) {
   for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
@@ -49,7 +50,8 @@ TEST(GuardPages, OddShapes) {
     int64_t tokens, hidden, vocab;
   };
   on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
-    for (const Shape& s : {Shape{1, 1, 1}, {1, 7, 65}, {17, 1, 63}, {16, 16, 64}, {33, 31, 129}, {5, 300, 3}, {0, 4, 9}}) {
+    for (const Shape& s :
+         {Shape{1, 1, 1}, {1, 7, 65}, {17, 1, 63}, {16, 16, 64}, {33, 31, 129}, {5, 300, 3}, {0, 4, 9}}) {
       for (const DType dtype : kDTypes) {
         for (const HeadLayout layout : kLayouts) {
           tester.tokens(s.tokens).hidden(s.hidden).vocab(s.vocab).dtype(dtype).layout(layout);

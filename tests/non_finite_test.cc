@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kBadRow = 20;  // in the second row tile
+constexpr int64_t kBadRow = 20;   // in the second row tile
 constexpr int64_t kBadWord = 70;  // in the second vocabulary tile
 constexpr int64_t kBadColumn = 4;
 
 // What went wrong where, according to the oracle.
 struct Pattern {
-  std::vector<bool> rows;        ///< [N]: statistics are NaN
-  bool loss = false;             ///< the mean is NaN
+  std::vector<bool> rows;  ///< [N]: statistics are NaN
+  bool loss = false;       ///< the mean is NaN
   int64_t d_hidden_nans = 0;
   int64_t d_weight_nans = 0;
   int64_t d_bias_nans = 0;

@@ -262,7 +262,7 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
 TEST(Numerics, MaskedWords) {
   const int64_t vocab = 150;
   // One word, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle one, all but one word.
-  std::vector<std::vector<double>> masks = {mask(vocab, 10, 11), mask(vocab, 60, 70), mask(vocab, 0, 64),
+  std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;
   for (const std::vector<double>& bias : masks) {

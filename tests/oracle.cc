@@ -67,8 +67,7 @@ void softmax_row(const Problem& problem, int64_t i, const VectorXd& a, Statistic
   if (!defined || a[best] == -kInfinity) {
     stats.shifted.row(i).setConstant(kNaN);
     stats.log_p.row(i).setConstant(kNaN);
-    for (VectorXd* statistic :
-         {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
+    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
       (*statistic)[i] = kNaN;
     }
     return;
@@ -147,9 +146,8 @@ Statistics compute_statistics(const Problem& problem) {
   for (int64_t i = 0; i < tokens; ++i) {
     if (!problem.takes_part(i)) continue;
     VectorXd a = stats.raw.row(i).transpose();
-    if (problem.softcap > 0) a = problem.softcap * (a.array() / problem.softcap).unaryExpr([](double x) {
-      return std::tanh(x);
-    });
+    if (problem.softcap > 0)
+      a = problem.softcap * (a.array() / problem.softcap).unaryExpr([](double x) { return std::tanh(x); });
     a /= problem.logit_divisor(i);
     softmax_row(problem, i, a, stats);
   }
@@ -211,7 +209,9 @@ LossWeights loss_weights(const Problem& problem, const CrossEntropyOptions& opti
   if (options.reduction == Reduction::kMean) {
     nll /= options.normaliser.value_or(weight_sum);
     z /= options.normaliser.value_or(active);
-    if (active == 0 || (!options.normaliser && weight_sum == 0)) nll = z = 0;
+    // A mean over nothing is 0.
+    if (!options.normaliser && weight_sum == 0) nll = 0;
+    if (active == 0) nll = z = 0;
   }
   return {VectorXd::Constant(tokens, nll), VectorXd::Constant(tokens, z)};
 }

@@ -28,7 +28,7 @@ struct Problem {
   std::vector<int64_t> labels;  ///< [N]: the word that row i predicts, or kNoLabel where it takes no part
   VectorXd temperature;         ///< [N]
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  VectorXd prior;               ///< q, [V]
+  VectorXd prior;  ///< q, [V]
 
   int64_t tokens() const { return hidden.rows(); }
   int64_t vocab() const { return weight.rows(); }
@@ -51,11 +51,11 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
 
 /// Everything a softmax of each row gives. Rows that take no part hold 0 (argmax: -1).
 struct Statistics {
-  MatrixXd raw;       ///< r, [N, V]
-  MatrixXd shifted;   ///< a - m, [N, V]
-  MatrixXd log_p;     ///< [N, V]
-  VectorXd max;       ///< m, of the final logits a
-  VectorXd log_sum;   ///< l
+  MatrixXd raw;      ///< r, [N, V]
+  MatrixXd shifted;  ///< a - m, [N, V]
+  MatrixXd log_p;    ///< [N, V]
+  VectorXd max;      ///< m, of the final logits a
+  VectorXd log_sum;  ///< l
   VectorXd logp, lse, entropy, prior;
   std::vector<int64_t> argmax;
 };
@@ -69,9 +69,7 @@ struct TokenGradients {
         lse(VectorXd::Zero(tokens)),
         entropy(VectorXd::Zero(tokens)),
         prior(VectorXd::Zero(tokens)) {}
-  bool all_zero(int64_t row) const {
-    return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && prior[row] == 0;
-  }
+  bool all_zero(int64_t row) const { return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && prior[row] == 0; }
   VectorXd logp, lse, entropy, prior;
 };
 
@@ -96,7 +94,7 @@ struct Loss {
   double loss = 0;
   std::vector<double> losses;  ///< [N], under kNone only
   CrossEntropyMetrics metrics;
-  TokenGradients grads;        ///< of upstream · loss
+  TokenGradients grads;  ///< of upstream · loss
 };
 
 /// `upstream`: one value, or under kNone one a token. Empty: 1.

@@ -242,8 +242,8 @@ TEST(Oracle, CrossEntropyGradientsAreSlopes) {
     options.loss_scale = 1.5;
     const Problem problem =
         oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
-    const std::vector<double> upstream = reduction == Reduction::kNone ? std::vector<double>{0.5, 0, -2, 1}
-                                                                       : std::vector<double>{-0.25};
+    const std::vector<double> upstream =
+        reduction == Reduction::kNone ? std::vector<double>{0.5, 0, -2, 1} : std::vector<double>{-0.25};
     expect_gradients_are_slopes(
         problem,
         [&](const Problem& at) {

@@ -2,7 +2,6 @@
 #include "testers.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 namespace logitless::testing {
@@ -102,8 +101,7 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
           cross_entropy_backward(context, hidden, head, targets, options, forward, std::span(upstream), gradients);
     } else {
       const double upstream = reference.upstream.empty() ? 1.0 : reference.upstream[0];
-      run.backward_plan =
-          cross_entropy_backward(context, hidden, head, targets, options, forward, upstream, gradients);
+      run.backward_plan = cross_entropy_backward(context, hidden, head, targets, options, forward, upstream, gradients);
     }
   } else {
     const auto& function = form_ == Form::kDense ? dense_cross_entropy : cross_entropy;
@@ -112,8 +110,8 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
   run.bytes = outputs.bytes();
   append_bytes(run.bytes, run.result.losses.data(), run.result.losses.size());
   const CrossEntropyMetrics& metrics = run.result.metrics;
-  const double numbers[] = {run.result.loss,    metrics.mean_nll, metrics.perplexity,
-                            metrics.z_loss,     metrics.accuracy, metrics.mean_entropy};
+  const double numbers[] = {run.result.loss, metrics.mean_nll, metrics.perplexity,
+                            metrics.z_loss,  metrics.accuracy, metrics.mean_entropy};
   append_bytes(run.bytes, numbers, std::size(numbers));
   return run;
 }

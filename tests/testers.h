@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Tests as sentences: a test names only what it varies.
 //
-//   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).plan(PlanKind::kTwoPass).matches_oracle();
+//   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).matches_oracle();
 //
 // A tester may run many times with other plans, tiles, threads or outputs; the oracle works once for the same inputs.
 #pragma once
@@ -141,8 +141,8 @@ enum class Form {
 /// What one run of a CrossEntropyTester left.
 struct CrossEntropyRun {
   CrossEntropyResult result;
-  Plan backward_plan;              ///< of the split form
-  std::vector<std::byte> bytes;    ///< gradients, losses, loss, metrics: everything that must not depend on threads
+  Plan backward_plan;            ///< of the split form
+  std::vector<std::byte> bytes;  ///< gradients, losses, loss, metrics: everything that must not depend on threads
 };
 
 class CrossEntropyTester : public Tester<CrossEntropyTester> {
@@ -214,15 +214,15 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   /// A q of its own instead of 1/V.
   TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
-    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") +
-                              (value.argmax ? "argmax" : "");
+    const std::string shown =
+        std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") + (value.argmax ? "argmax" : "");
     return run("request", shown, request_, value);
   }
   /// Which token gradients are not 0.
   TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool prior) {
     terms_ = {logp, lse, entropy, prior};
-    const std::string shown = std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") +
-                              (prior ? "prior" : "");
+    const std::string shown =
+        std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") + (prior ? "prior" : "");
     return input("terms", shown, terms_[0], logp);
   }
 

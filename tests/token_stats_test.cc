@@ -27,7 +27,9 @@ const std::vector<std::function<void(TokenStatsTester&)>>& variations() {
       [](auto& t) { t.prior(); },
       [](auto& t) { t.uniform_logits(); },
       [](auto& t) { t.tokens(40).batch(5).shift().ignored(0.2).padding(3); },
-      [](auto& t) { t.packed({0, 13, 13, 29, 37}).shift().prior(); },
+      [](auto& t) {
+        t.packed({0, 13, 13, 29, 37}).shift().prior();
+      },
   };
   return all;
 }

@@ -43,7 +43,8 @@ TEST(WeightSink, VocabulariesAroundTileEdges) {
 TEST(WeightSink, MayOverwriteItsTileOfTheWeight) {
   for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
     for (const DType dtype : kDTypes) {
-      for (const int64_t hidden : {19, 600}) {  // 600: several blocks of hidden still read the weight at different times
+      for (const int64_t hidden :
+           {19, 600}) {  // 600: several blocks of hidden still read the weight at different times
         CrossEntropyTester tester = small().layout(layout).dtype(dtype).hidden(hidden).vocab(400);
         tester.sink_overwrites_weight();
         for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {

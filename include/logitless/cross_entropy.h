@@ -25,8 +25,8 @@ enum class Reduction {
 ///   nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)      PyTorch's CrossEntropyLoss with label smoothing ε
 ///   z_i   = z_loss · lse_i²                                          PaLM (Chowdhery et al. 2022), section 5
 ///   kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
-/// over the tokens that take part. loss_scale multiplies loss and gradients. Without tokens, or with Σ W = 0, the mean is
-/// 0 and so are the gradients.
+/// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so are its
+/// gradients: both parts without tokens, the nll part with Σ W_y = 0.
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::kMean;
@@ -34,11 +34,11 @@ struct CrossEntropyOptions {
   double z_loss = 0;                      ///< λ >= 0, finite
   std::span<const float> class_weights;   ///< [V], finite and >= 0; empty: all 1
   double temperature = 1.0;               ///< positive and finite
-  std::span<const double> temperatures;   ///< [N], replaces `temperature` when not empty
+  std::span<const double> temperatures;   ///< [N], replaces `temperature` when not empty; unread where a row takes no part
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   bool shift = false;                     ///< position t predicts target t + 1 of its sequence
   double loss_scale = 1.0;                ///< finite
-  /// With kMean: what the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite.
+  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with kMean.
   std::optional<double> normaliser;
   bool want_accuracy = false;             ///< fill metrics.accuracy
   bool want_entropy = false;              ///< fill metrics.mean_entropy

@@ -97,7 +97,7 @@ enum class HeadLayout {
 struct LmHead {
   ConstMatrix weight;
   HeadLayout layout = HeadLayout::kHiddenVocab;
-  /// [V], or empty for none. A -inf entry masks its word.
+  /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from below).
   ConstVector bias;
   /// Positive and finite, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;

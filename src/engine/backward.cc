@@ -41,7 +41,8 @@ class BackwardTasks {
     Tokens tokens(*this);  // Allocated here: no exception may leave the parallel region.
     const auto alone = pass_.context.gemm->single_threaded_region();
 #pragma omp parallel num_threads(pass_.run.plan.threads)
-#pragma omp single
+// Not `single`: libgomp 12 never frees the dependence table of a worker that submits tasks, only that of thread 0.
+#pragma omp master
     submit(tokens);
     if (error_) std::rethrow_exception(error_);
     if (narrow_hidden_) round_d_hidden();

@@ -1,0 +1,98 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What needs data of its own: logits beyond 32-bit indices, means over nothing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "oracle.h"
+
+namespace logitless::testing {
+namespace {
+
+// 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four rows of truth serve.
+TEST(LargeIndices, LogitsBeyond31Bits) {
+  constexpr int64_t kTokens = 8200, kVocab = 262147, kHidden = 2, kKinds = 4;
+  static_assert(kTokens * kVocab > int64_t{1} << 31);
+  const float states[kKinds][kHidden] = {{1.0f, -0.5f}, {0.25f, 2.0f}, {-1.5f, 0.75f}, {3.0f, 0.125f}};
+  const int64_t words[kKinds] = {0, kVocab - 1, 131072, 262144};
+  std::vector<float> hidden(kTokens * kHidden), weight(kVocab * kHidden), d_hidden(hidden.size(), NAN);
+  std::vector<int64_t> targets(kTokens);
+  for (int64_t i = 0; i < kTokens; ++i) {
+    for (int64_t h = 0; h < kHidden; ++h) hidden[static_cast<size_t>(i * kHidden + h)] = states[i % kKinds][h];
+    targets[static_cast<size_t>(i)] = words[i % kKinds];
+  }
+  for (size_t k = 0; k < weight.size(); ++k) weight[k] = static_cast<float>(k % 1013) / 256 - 2;
+
+  const LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
+  CrossEntropyOptions options;
+  options.reduction = Reduction::kNone;
+  ContextOptions run;
+  run.plan = PlanKind::kTwoPass;
+  Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
+  const CrossEntropyResult got =
+      cross_entropy(Context(run), ConstMatrix(hidden.data(), kTokens, kHidden), head, std::span<const int64_t>(targets), options, gradients);
+
+  const oracle::Problem problem =
+      oracle::read_problem(ConstMatrix(hidden.data(), kKinds, kHidden), head, Targets(targets.data(), kKinds), options);
+  const oracle::Statistics stats = oracle::compute_statistics(problem);
+  const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
+  const oracle::ParameterGradients want =
+      oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
+  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp of its own size.
+  const double eps = std::numeric_limits<float>::epsilon();
+  const double logit_error = 24 * eps;
+  for (int64_t i = 0; i < kTokens; ++i) {
+    const auto kind = static_cast<size_t>(i % kKinds);
+    ASSERT_TRUE(std::abs(got.losses[static_cast<size_t>(i)] - loss.losses[kind]) <= 2 * logit_error + 64 * eps)
+        << i << ": " << got.losses[static_cast<size_t>(i)] << ", not " << loss.losses[kind];
+    for (int64_t h = 0; h < kHidden; ++h) {
+      // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum over
+      // 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
+      const double bound = 2 * (2 * logit_error + 32 * eps * 25) + 4 * (257 + 1024) * eps;
+      ASSERT_TRUE(std::abs(d_hidden[static_cast<size_t>(i * kHidden + h)] - want.d_hidden(static_cast<int64_t>(kind), h)) <= bound) << i;
+    }
+  }
+}
+
+// Σ W_y = 0: the nll part of the mean is over nothing, the z-loss part is not.
+TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
+  constexpr int64_t kTokens = 5, kVocab = 7, kHidden = 3;
+  std::vector<double> hidden(kTokens * kHidden), weight(kVocab * kHidden), d_hidden(hidden.size(), NAN),
+      d_weight(weight.size(), NAN);
+  for (size_t k = 0; k < hidden.size(); ++k) hidden[k] = std::sin(static_cast<double>(k));
+  for (size_t k = 0; k < weight.size(); ++k) weight[k] = std::cos(static_cast<double>(3 * k));
+  const std::vector<int32_t> targets = {1, 2, -100, 1, 2};
+  const std::vector<float> class_weights = {1, 0, 0, 1, 1, 1, 1};
+  const LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
+  Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
+  gradients.d_weight = {d_weight.data(), kVocab, kHidden};
+  for (const double z_loss : {0.0, 0.5}) {
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      CrossEntropyOptions options;
+      options.class_weights = class_weights;
+      options.z_loss = z_loss;
+      options.label_smoothing = 0.25;
+      ContextOptions run;
+      run.plan = plan;
+      const ConstMatrix states(hidden.data(), kTokens, kHidden);
+      const CrossEntropyResult got = cross_entropy(Context(run), states, head, std::span<const int32_t>(targets), options, gradients);
+      const oracle::Problem problem = oracle::read_problem(states, head, std::span<const int32_t>(targets), options);
+      const oracle::Statistics stats = oracle::compute_statistics(problem);
+      const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
+      const oracle::ParameterGradients want =
+          oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
+      EXPECT_EQ(loss.loss > 0, z_loss > 0);
+      EXPECT_NEAR(got.loss, loss.loss, 1e-14);
+      EXPECT_NEAR(got.metrics.z_loss, loss.loss, 1e-14);
+      for (size_t k = 0; k < hidden.size(); ++k) EXPECT_NEAR(d_hidden[k], want.d_hidden.data()[k], 1e-14);
+      for (size_t k = 0; k < weight.size(); ++k) EXPECT_NEAR(d_weight[k], want.d_weight.data()[k], 1e-14);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
