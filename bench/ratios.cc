@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ratios of times: contenders take turns in one process (A B C A B C …), and the medians of their runs are divided. Only
-// ratios are worth quoting: the machines that this runs on change their speed from minute to minute.
+// Ratios of times: contenders take turns in one process (A B C A B C …), and the medians of their runs are divided.
+// Only ratios are worth quoting: the machines that this runs on change their speed from minute to minute.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -52,8 +52,9 @@ class Inputs {
   const Shape& shape() const { return shape_; }
   HiddenStates hidden(int64_t tokens) const { return HiddenStates(ConstMatrix(hidden_.data(), tokens, shape_.hidden)); }
   LmHead head() const {
-    return shape_.vocab_hidden ? LmHead(ConstMatrix(weight_.data(), shape_.vocab, shape_.hidden), HeadLayout::kVocabHidden)
-                               : LmHead(ConstMatrix(weight_.data(), shape_.hidden, shape_.vocab), HeadLayout::kHiddenVocab);
+    return shape_.vocab_hidden
+               ? LmHead(ConstMatrix(weight_.data(), shape_.vocab, shape_.hidden), HeadLayout::kVocabHidden)
+               : LmHead(ConstMatrix(weight_.data(), shape_.hidden, shape_.vocab), HeadLayout::kHiddenVocab);
   }
   Targets targets(int64_t tokens, bool some_ignored) const {
     return Targets((some_ignored ? some_ : all_).data(), tokens);
@@ -121,11 +122,14 @@ enum class Job { kForward, kOnePass, kTwoPass, kDense };
 constexpr const char* kJobNames[] = {"forward only", "one pass", "two pass", "dense"};
 
 Contender job_of(Job job, Inputs& inputs, int64_t tokens, int threads, bool some_ignored = false) {
-  const PlanKind plan = job == Job::kTwoPass ? PlanKind::kTwoPass : job == Job::kOnePass ? PlanKind::kOnePass : PlanKind::kAuto;
+  const PlanKind plan = job == Job::kTwoPass   ? PlanKind::kTwoPass
+                        : job == Job::kOnePass ? PlanKind::kOnePass
+                                               : PlanKind::kAuto;
   Contender c;
   c.name = std::string(kJobNames[static_cast<int>(job)]) + (some_ignored ? ", some ignored" : "");
   const double products = job == Job::kForward ? 1 : job == Job::kTwoPass ? 4 : 3;
-  c.flops = products * 2.0 * static_cast<double>(tokens * inputs.shape().hidden) * static_cast<double>(inputs.shape().vocab);
+  c.flops =
+      products * 2.0 * static_cast<double>(tokens * inputs.shape().hidden) * static_cast<double>(inputs.shape().vocab);
   c.run = [=, &inputs, context = context_of(plan, threads)] {
     const Gradients gradients = job == Job::kForward ? Gradients{} : inputs.gradients(tokens);
     const auto run = job == Job::kDense ? dense_cross_entropy : cross_entropy;
@@ -144,8 +148,8 @@ Contender large_gemm(const Context& context) {
   auto b = std::make_shared<std::vector<float>>(k * n, 0.5f);
   auto out = std::make_shared<std::vector<float>>(m * n);
   c.run = [=, &context] {
-    gemm::Product<float> product{m, n, k, {a->data(), DType::kFloat32, k, false}, {b->data(), DType::kFloat32, n, false},
-                                 out->data(), n, false};
+    gemm::Product<float> product{
+        m, n, k, {a->data(), DType::kFloat32, k, false}, {b->data(), DType::kFloat32, n, false}, out->data(), n, false};
     context.state().gemm->multiply_parallel(product, *context.state().kernels, nullptr, context.threads());
   };
   return c;
@@ -183,9 +187,11 @@ void run_threads(Inputs& inputs, int repeat) {
 
 void run_ignored(Inputs& inputs, int threads, int repeat) {
   const int64_t tokens = inputs.shape().tokens;
-  std::printf("%.0f%% of %lld targets ignored, against none\n", 100 * inputs.shape().ignored, static_cast<long long>(tokens));
+  std::printf("%.0f%% of %lld targets ignored, against none\n", 100 * inputs.shape().ignored,
+              static_cast<long long>(tokens));
   for (const Job job : {Job::kForward, Job::kOnePass, Job::kTwoPass}) {
-    std::vector<Contender> c = {job_of(job, inputs, tokens, threads, true), job_of(job, inputs, tokens, threads, false)};
+    std::vector<Contender> c = {job_of(job, inputs, tokens, threads, true),
+                                job_of(job, inputs, tokens, threads, false)};
     take_turns(c, repeat);
     for (const Contender& contender : c) print(contender, 0);
     print_ratio(c[0], c[1]);
@@ -198,15 +204,19 @@ void run_rows(int64_t hidden, int repeat) {
   const Context context = context_of(PlanKind::kAuto, 1);
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 3);
-  std::vector<float> logits(kRows * kStride), scratch(kCols), scale(kRows, 1), x(kRows * hidden, 0.5f), w(kCols * hidden, 0.5f),
-      tile(kRows * kStride);
+  std::vector<float> logits(kRows * kStride), scratch(kCols), scale(kRows, 1), x(kRows * hidden, 0.5f),
+      w(kCols * hidden, 0.5f), tile(kRows * kStride);
   for (float& v : logits) v = normal(random);
   std::vector<int32_t> target(kRows, 3);
   std::vector<rows::RowStats> stats(kRows);
   std::vector<rows::RowGradient<float>> gradients(kRows);
   for (int64_t r = 0; r < kRows; ++r) {
-    gradients[static_cast<size_t>(r)] = {.max = 12, .log_sum = 3, .inverse_temperature = 1, .softmax_term = 1,
-                                         .target = 7, .source_row = static_cast<int32_t>(r)};
+    gradients[static_cast<size_t>(r)] = {.max = 12,
+                                         .log_sum = 3,
+                                         .inverse_temperature = 1,
+                                         .softmax_term = 1,
+                                         .target = 7,
+                                         .source_row = static_cast<int32_t>(r)};
   }
   rows::FoldArgs<float> fold;
   fold.shape = {kRows, kCols, kStride, nullptr, 0};
@@ -223,11 +233,20 @@ void run_rows(int64_t hidden, int repeat) {
   gradient.scratch = scratch.data();
   const auto& kernels = context.state().kernels->f32;
   std::vector<Contender> c(3);
-  c[0] = {"GEMM of a tile", [&] {
-            context.state().gemm->multiply({kRows, kCols, hidden, {x.data(), DType::kFloat32, hidden, false},
-                                            {w.data(), DType::kFloat32, hidden, true}, tile.data(), kStride, false},
+  c[0] = {"GEMM of a tile",
+          [&] {
+            context.state().gemm->multiply({kRows,
+                                            kCols,
+                                            hidden,
+                                            {x.data(), DType::kFloat32, hidden, false},
+                                            {w.data(), DType::kFloat32, hidden, true},
+                                            tile.data(),
+                                            kStride,
+                                            false},
                                            *context.state().kernels, nullptr);
-          }, 0, {}};
+          },
+          0,
+          {}};
   c[1] = {"fold", [&] { kernels.fold(fold); }, 0, {}};
   c[2] = {"gradient", [&] { kernels.gradient(gradient); }, 0, {}};
   take_turns(c, 50 * repeat);
@@ -235,8 +254,8 @@ void run_rows(int64_t hidden, int repeat) {
               static_cast<long long>(kRows), static_cast<long long>(kCols), static_cast<long long>(hidden));
   for (const Contender& contender : c) print(contender, 0);
   const double g = c[0].median(), f = c[1].median(), b = c[2].median();
-  std::printf("  share of the time: forward only %.3f, one pass %.3f, two pass %.3f\n", f / (g + f), (f + b) / (3 * g + f + b),
-              (f + b) / (4 * g + f + b));
+  std::printf("  share of the time: forward only %.3f, one pass %.3f, two pass %.3f\n", f / (g + f),
+              (f + b) / (3 * g + f + b), (f + b) / (4 * g + f + b));
 }
 
 }  // namespace
@@ -247,7 +266,8 @@ int main(int argc, char** argv) {
   Shape shape;
   shape.ignored = 0.6;
   int threads = 0, repeat = 3;
-  app.add_option("what", what, "plans, threads, ignored or rows")->check(CLI::IsMember({"plans", "threads", "ignored", "rows"}));
+  app.add_option("what", what, "plans, threads, ignored or rows")
+      ->check(CLI::IsMember({"plans", "threads", "ignored", "rows"}));
   app.add_option("--tokens", shape.tokens)->check(CLI::PositiveNumber);
   app.add_option("--hidden", shape.hidden)->check(CLI::PositiveNumber);
   app.add_option("--vocab", shape.vocab)->check(CLI::PositiveNumber);

@@ -32,8 +32,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   run.plan = PlanKind::kTwoPass;
   Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
-  const CrossEntropyResult got =
-      cross_entropy(Context(run), ConstMatrix(hidden.data(), kTokens, kHidden), head, std::span<const int64_t>(targets), options, gradients);
+  const CrossEntropyResult got = cross_entropy(Context(run), ConstMatrix(hidden.data(), kTokens, kHidden), head,
+                                               std::span<const int64_t>(targets), options, gradients);
 
   const oracle::Problem problem =
       oracle::read_problem(ConstMatrix(hidden.data(), kKinds, kHidden), head, Targets(targets.data(), kKinds), options);
@@ -41,7 +41,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
   const oracle::ParameterGradients want =
       oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
-  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp of its own size.
+  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp of its own
+  // size.
   const double eps = std::numeric_limits<float>::epsilon();
   const double logit_error = 24 * eps;
   for (int64_t i = 0; i < kTokens; ++i) {
@@ -49,10 +50,12 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
     ASSERT_TRUE(std::abs(got.losses[static_cast<size_t>(i)] - loss.losses[kind]) <= 2 * logit_error + 64 * eps)
         << i << ": " << got.losses[static_cast<size_t>(i)] << ", not " << loss.losses[kind];
     for (int64_t h = 0; h < kHidden; ++h) {
-      // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum over
-      // 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
+      // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum
+      // over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
       const double bound = 2 * (2 * logit_error + 32 * eps * 25) + 4 * (257 + 1024) * eps;
-      ASSERT_TRUE(std::abs(d_hidden[static_cast<size_t>(i * kHidden + h)] - want.d_hidden(static_cast<int64_t>(kind), h)) <= bound) << i;
+      ASSERT_TRUE(std::abs(d_hidden[static_cast<size_t>(i * kHidden + h)] -
+                           want.d_hidden(static_cast<int64_t>(kind), h)) <= bound)
+          << i;
     }
   }
 }
@@ -79,12 +82,13 @@ TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
       ContextOptions run;
       run.plan = plan;
       const ConstMatrix states(hidden.data(), kTokens, kHidden);
-      const CrossEntropyResult got = cross_entropy(Context(run), states, head, std::span<const int32_t>(targets), options, gradients);
+      const CrossEntropyResult got =
+          cross_entropy(Context(run), states, head, std::span<const int32_t>(targets), options, gradients);
       const oracle::Problem problem = oracle::read_problem(states, head, std::span<const int32_t>(targets), options);
       const oracle::Statistics stats = oracle::compute_statistics(problem);
       const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
-      const oracle::ParameterGradients want =
-          oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
+      const oracle::ParameterGradients want = oracle::compute_parameter_gradients(
+          problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
       EXPECT_EQ(loss.loss > 0, z_loss > 0);
       EXPECT_NEAR(got.loss, loss.loss, 1e-14);
       EXPECT_NEAR(got.metrics.z_loss, loss.loss, 1e-14);

@@ -20,7 +20,8 @@ int64_t resident_bytes() {
 
 TEST(RepeatedCalls, DoNotGrowTheProcess) {
   constexpr int64_t kTokens = 512, kHidden = 64, kVocab = 8000;
-  std::vector<float> hidden(kTokens * kHidden, 0.01f), weight(kVocab * kHidden, 0.02f), d_hidden(hidden.size()), d_weight(weight.size());
+  std::vector<float> hidden(kTokens * kHidden, 0.01f), weight(kVocab * kHidden, 0.02f), d_hidden(hidden.size()),
+      d_weight(weight.size());
   const std::vector<int32_t> targets(kTokens, 3);
   Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
@@ -30,9 +31,9 @@ TEST(RepeatedCalls, DoNotGrowTheProcess) {
   int64_t settled = 0;
   size_t workspace = 0;
   for (int call = 0; call < 24; ++call) {
-    const CrossEntropyResult result =
-        cross_entropy(context, ConstMatrix(hidden.data(), kTokens, kHidden),
-                      LmHead({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden), std::span<const int32_t>(targets), {}, gradients);
+    const CrossEntropyResult result = cross_entropy(context, ConstMatrix(hidden.data(), kTokens, kHidden),
+                                                    LmHead({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden),
+                                                    std::span<const int32_t>(targets), {}, gradients);
     workspace = result.plan.workspace_bytes;
     kept.emplace_back(40000, 'x');  // what the caller keeps lands where the workspace was
     if (call == 3) settled = resident_bytes();

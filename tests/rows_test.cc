@@ -81,7 +81,8 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
   const Guarded<T> inverse_temperature(sequence<T>(tile.rows, 0.5, 0.25), flush);
   std::vector<int32_t> targets(static_cast<size_t>(tile.rows), -1);
-  for (int64_t r = 0; r < tile.rows; ++r) targets[static_cast<size_t>(r)] = static_cast<int32_t>(r % (tile.cols + 2)) - 1;
+  for (int64_t r = 0; r < tile.rows; ++r)
+    targets[static_cast<size_t>(r)] = static_cast<int32_t>(r % (tile.cols + 2)) - 1;
   const Guarded<int32_t> target(targets, flush);
   std::vector<RowStats> stats(static_cast<size_t>(tile.rows));
   FoldArgs<T> args;
@@ -153,8 +154,9 @@ void expect_close(double got, double want, double relative, const char* what) {
 template <class T>
 void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowStats>& want, const Tile<T>& tile) {
   const double eps = std::numeric_limits<T>::epsilon();
-  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp, which a softcap
-  // scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8) eps as the contract says.
+  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp, which a
+  // softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8) eps as the contract
+  // says.
   const double term = eps * (64 + 16 * static_cast<double>(tile.softcap));
   const double sum = term + eps * static_cast<double>(tile.cols + 8);
   for (size_t r = 0; r < want.size(); ++r) {

@@ -30,34 +30,36 @@ enum class Reduction {
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::kMean;
-  double label_smoothing = 0;             ///< ε in [0, 1]
-  double z_loss = 0;                      ///< λ >= 0, finite
-  std::span<const float> class_weights;   ///< [V], finite and >= 0; empty: all 1
-  double temperature = 1.0;               ///< positive and finite
-  std::span<const double> temperatures;   ///< [N], replaces `temperature` when not empty; unread where a row takes no part
+  double label_smoothing = 0;            ///< ε in [0, 1]
+  double z_loss = 0;                     ///< λ >= 0, finite
+  std::span<const float> class_weights;  ///< [V], finite and >= 0; empty: all 1
+  double temperature = 1.0;              ///< positive and finite
+  /// [N], replaces `temperature` when not empty; entries of rows that take no part are not read.
+  std::span<const double> temperatures;
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  bool shift = false;                     ///< position t predicts target t + 1 of its sequence
-  double loss_scale = 1.0;                ///< finite
-  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with kMean.
+  bool shift = false;       ///< position t predicts target t + 1 of its sequence
+  double loss_scale = 1.0;  ///< finite
+  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with
+  /// kMean.
   std::optional<double> normaliser;
-  bool want_accuracy = false;             ///< fill metrics.accuracy
-  bool want_entropy = false;              ///< fill metrics.mean_entropy
+  bool want_accuracy = false;  ///< fill metrics.accuracy
+  bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
 
 struct CrossEntropyMetrics {
-  int64_t tokens = 0;         ///< tokens that took part
-  double mean_nll = 0;        ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
-  double perplexity = 1;      ///< exp(mean_nll)
-  double z_loss = 0;          ///< the part of the loss that is z-loss, as it is in it
+  int64_t tokens = 0;     ///< tokens that took part
+  double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
+  double perplexity = 1;  ///< exp(mean_nll)
+  double z_loss = 0;      ///< the part of the loss that is z-loss, as it is in it
   double accuracy = std::numeric_limits<double>::quiet_NaN();      ///< share of tokens whose argmax is the target
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
 struct CrossEntropyResult {
-  double loss = 0;                ///< under kNone: the sum of `losses`
-  std::vector<double> losses;     ///< kNone: [N] by position of hidden, 0 where a row takes no part
+  double loss = 0;             ///< under kNone: the sum of `losses`
+  std::vector<double> losses;  ///< kNone: [N] by position of hidden, 0 where a row takes no part
   CrossEntropyMetrics metrics;
-  Plan plan;                      ///< what ran
+  Plan plan;  ///< what ran
 };
 
 /// What a forward leaves for its backward: a few numbers a token.

@@ -1,14 +1,15 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The materialised baseline: one multi-threaded GEMM into an [N, V] buffer, the same row kernels in place, two GEMMs back.
-// What gradient checks and benchmarks compare with. It computes every row, ignored ones too, as lm_head + loss does.
+// The materialised baseline: one multi-threaded GEMM into an [N, V] buffer, the same row kernels in place, two GEMMs
+// back. What gradient checks and benchmarks compare with. It computes every row, ignored ones too, as lm_head + loss
+// does.
 #pragma once
 
 #include "logitless/cross_entropy.h"
 
 namespace logitless {
 
-/// The contract of cross_entropy(), but for the workspace (N · V logits whatever the budget) and the weight sink, which is
-/// an InvalidInput here.
+/// The contract of cross_entropy(), but for the workspace (N · V logits whatever the budget) and the weight sink, which
+/// is an InvalidInput here.
 LOGITLESS_API CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden,
                                                      const LmHead& head, const Targets& targets,
                                                      const CrossEntropyOptions& options = {},

@@ -15,9 +15,7 @@ struct bfloat16 {
 /// float32 and bfloat16 tensors are computed with float32 sums, float64 tensors with float64 sums.
 enum class DType { kFloat32, kBFloat16, kFloat64 };
 
-constexpr size_t size_of(DType dtype) {
-  return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2;
-}
+constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
 
 /// "float32", "bfloat16" or "float64".
 constexpr const char* name_of(DType dtype) {

@@ -11,19 +11,19 @@
 namespace logitless {
 
 struct Environment {
-  std::string version;       ///< of logitless
-  std::string cpu;           ///< model name
-  int cores = 0;             ///< that this process may use
-  int threads = 0;           ///< of the context's team
-  int64_t l1d_bytes = 0;     ///< of one core; 0 where unknown
+  std::string version;    ///< of logitless
+  std::string cpu;        ///< model name
+  int cores = 0;          ///< that this process may use
+  int threads = 0;        ///< of the context's team
+  int64_t l1d_bytes = 0;  ///< of one core; 0 where unknown
   int64_t l2_bytes = 0;
   int64_t l3_bytes = 0;
-  std::string simd_target;   ///< of the context
-  std::vector<std::string> simd_targets;   ///< of this build on this CPU, best first
-  std::string gemm_backend;  ///< of the context
+  std::string simd_target;                ///< of the context
+  std::vector<std::string> simd_targets;  ///< of this build on this CPU, best first
+  std::string gemm_backend;               ///< of the context
   std::vector<std::string> gemm_backends;
-  std::string blas_config;   ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string blas_core;     ///< the kernels it chose, e.g. "Zen"
+  std::string blas_config;     ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
+  std::string blas_core;       ///< the kernels it chose, e.g. "Zen"
   std::string blas_threading;  ///< "openmp", "pthreads" or "sequential"
   int blas_max_threads = 0;
   std::vector<std::string> warnings;  ///< e.g. a BLAS core narrower than the CPU

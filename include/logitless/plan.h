@@ -21,8 +21,8 @@ enum class PlanKind {
 /// "auto", "forward_only", "one_pass", "two_pass" or "dense".
 LOGITLESS_API const char* name_of(PlanKind kind);
 
-/// Chosen from shapes, requests and the workspace budget alone. Everything but `tiles_alive` and `workspace_bytes` is the
-/// same for every number of threads, and so are the bits of all results.
+/// Chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
+/// the two sizes in bytes depend on the number of threads; the bits of all results do not.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;
   int64_t tokens = 0;        ///< N, with the rows that take no part
@@ -35,8 +35,10 @@ struct LOGITLESS_API Plan {
   int64_t chunk_rows = 0;    ///< rows whose logits are alive together (one pass); else equal to active_rows
   int threads = 1;           ///< threads that can work with the tiles that fit
   int tiles_alive = 1;       ///< logits tiles in memory at once
-  size_t workspace_bytes = 0;  ///< most that the call allocates: tiles, widened tiles, gathered rows, accumulators, statistics
-  size_t blas_bytes = 0;       ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
+  /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics. Vectors with
+  /// an entry a token (statistics, row lists) come on top: below 200 bytes a token.
+  size_t workspace_bytes = 0;
+  size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
   /// One line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB workspace".
   std::string describe() const;

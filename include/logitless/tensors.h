@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view never
-// throws and checks nothing; the call that uses it checks everything (see error.h).
+// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view
+// never throws and checks nothing; the call that uses it checks everything (see error.h).
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ struct HiddenStates {
   ConstMatrix states;
   /// Number of sequences of equal length; N must be a multiple of it. Unused when offsets is not empty.
   int64_t sequences = 1;
-  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the rows
-  /// [offsets[s], offsets[s + 1]).
+  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the
+  /// rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets;
 
   HiddenStates() = default;
@@ -129,16 +129,16 @@ enum class WriteMode {
   kAccumulate,  ///< the gradient is added to what is there
 };
 
-/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order, one
-/// call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden: [count, H], hidden_vocab:
-/// [H, count]; rows may be further apart than they are long: honour its stride), float32 (float64 for a float64 head), and
-/// lives until the callback returns. The callback may overwrite
-/// these words of the weight: nothing reads them afterwards. What it throws reaches the caller of the library.
+/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order,
+/// one call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden: [count, H],
+/// hidden_vocab: [H, count]; rows may be further apart than they are long: honour its stride), float32 (float64 for a
+/// float64 head), and lives until the callback returns. The callback may overwrite these words of the weight: nothing
+/// reads them afterwards. What it throws reaches the caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
 /// Where the gradients go. Each output is optional by itself; each has the type of its sums
-/// (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed in float32
-/// and rounded to nearest even once, at the end.
+/// (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed in
+/// float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
   Matrix d_weight;  ///< the head's shape and layout

@@ -9,8 +9,8 @@
 //   prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 //
 // In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V · 1.7e-38.
-// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or with
-// nothing but -inf, has NaN statistics.
+// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or
+// with nothing but -inf, has NaN statistics.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct TokenOptions {
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
   bool shift = false;
-  /// Positive and finite. `temperatures` ([N], by position of hidden) replaces the scalar when it is not empty; entries of
-  /// rows that take no part are not read.
+  /// Positive and finite. `temperatures` ([N], by position of hidden) replaces the scalar when it is not empty; entries
+  /// of rows that take no part are not read.
   double temperature = 1.0;
   std::span<const double> temperatures;
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
@@ -49,8 +49,8 @@ struct TokenOptions {
   std::span<const float> prior;
 };
 
-/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for is
-/// empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
+/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
+/// is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
 struct TokenStats {
   std::vector<double> logp;
   std::vector<double> lse;
@@ -78,12 +78,13 @@ LOGITLESS_API TokenStats compute_token_stats(const Context& context, const Hidde
                                              const Targets& targets, const TokenOptions& options = {},
                                              StatsRequest request = {}, Plan* plan = nullptr);
 
-/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs and options
-/// (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again (two pass).
+/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs and
+/// options (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again (two
+/// pass).
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options,
-                                             const TokenStats& stats, const TokenGrads& grads,
-                                             const Gradients& outputs, Plan* plan = nullptr);
+                                             const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs,
+                                             Plan* plan = nullptr);
 
 /// A loss that is a function of each token's statistics alone. evaluate() is called with disjoint sets of rows that
 /// together are all rows that take part (from one thread at a time), and fills the entries of `grads` for these rows;

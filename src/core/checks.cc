@@ -7,7 +7,8 @@
 namespace logitless::core {
 namespace {
 
-ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols,
+                       int64_t stride) {
   if (!data || rows <= 0 || cols <= 0) return {name, 0, 0};
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {name, begin, begin + static_cast<uintptr_t>((rows - 1) * stride + cols) * size_of(dtype)};

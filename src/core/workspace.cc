@@ -7,8 +7,8 @@
 
 namespace logitless::core {
 
-// Aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has freed, so that a caller who
-// allocates between two calls would see the heap grow by a workspace a call.
+// Aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has freed, so that a caller
+// who allocates between two calls would see the heap grow by a workspace a call.
 Workspace::Workspace(size_t bytes) : allocation_(::operator new(bytes)), measuring_(false) {
   void* begin = allocation_;
   size_t size = bytes;

@@ -9,8 +9,8 @@
 
 namespace logitless::core {
 
-/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Workspace hands out null pointers and
-/// only counts. Nothing is initialised, so memory that is never touched is never resident.
+/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Workspace hands out null pointers
+/// and only counts. Nothing is initialised, so memory that is never touched is never resident.
 class Workspace {
  public:
   /// Measures.

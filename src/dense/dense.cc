@@ -54,8 +54,14 @@ class Dense {
 
   TokenStats forward() {
     const ConstMatrix& x = problem_.hidden;
-    multiply({problem_.tokens, v_, problem_.hidden_size, {x.data, x.dtype, x.stride, false},
-              engine::head_operand(problem_.head, 0, 0, true), logits_, v_, false});
+    multiply({problem_.tokens,
+              v_,
+              problem_.hidden_size,
+              {x.data, x.dtype, x.stride, false},
+              engine::head_operand(problem_.head, 0, 0, true),
+              logits_,
+              v_,
+              false});
     TokenStats stats = engine::empty_stats(problem_);
     const auto count = static_cast<int64_t>(problem_.active.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
@@ -81,7 +87,8 @@ class Dense {
     logits_ = workspace.take<T>(n * v_);
     size_t bytes = state_.gemm->scratch_bytes(n, v_, h, x, w);
     bytes = std::max(bytes, state_.gemm->scratch_bytes(n, h, v_, sums, w));
-    bytes = std::max({bytes, state_.gemm->scratch_bytes(v_, h, n, sums, x), state_.gemm->scratch_bytes(h, v_, n, x, sums)});
+    bytes =
+        std::max({bytes, state_.gemm->scratch_bytes(v_, h, n, sums, x), state_.gemm->scratch_bytes(h, v_, n, x, sums)});
     gemm_ = workspace.take_bytes(bytes);
     rows_ = workspace.take<T>(kColumns * threads_);
     bias_ = engine::widened_bias<T>(workspace, workspace_ ? state_.kernels : nullptr, problem_);
@@ -153,8 +160,14 @@ class Dense {
 
   void d_hidden(const Gradients& outputs) const {
     const Matrix& out = outputs.d_hidden;
-    gemm::Product<T> product{problem_.tokens, problem_.hidden_size, v_, {logits_, DTypeOf<T>::value, v_, false},
-                             engine::head_operand(problem_.head, 0, 0, false), nullptr, 0, false};
+    gemm::Product<T> product{problem_.tokens,
+                             problem_.hidden_size,
+                             v_,
+                             {logits_, DTypeOf<T>::value, v_, false},
+                             engine::head_operand(problem_.head, 0, 0, false),
+                             nullptr,
+                             0,
+                             false};
     write(product, out, 0, outputs.d_hidden_mode);
   }
 
@@ -193,7 +206,8 @@ class Dense {
     product.ldc = product.n;
     multiply(product);
     for (int64_t r = 0; r < product.m; ++r) {
-      round_row(product.c + r * product.n, product.n, mode, core::element(out.data, out.dtype, offset + r * out.stride));
+      round_row(product.c + r * product.n, product.n, mode,
+                core::element(out.data, out.dtype, offset + r * out.stride));
     }
   }
 

@@ -51,12 +51,12 @@ class BackwardTasks {
  private:
   /// Places that stand for what tasks wait for; only their addresses matter.
   struct Tokens {
-    int64_t slots;              // tiles that are alive: two pass: those of the plan; one pass: all
-    std::vector<char> tile;     // [slots]: a tile is made, used, and free again
-    std::vector<char> hidden;   // [row blocks, hidden blocks]: chains of d_hidden
-    std::vector<char> weight;   // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
-    std::vector<char> words;    // [vocabulary tiles]: the head's part is read no more
-    char finished = 0;          // weight tiles are handed on one at a time, in order
+    int64_t slots;             // tiles that are alive: two pass: those of the plan; one pass: all
+    std::vector<char> tile;    // [slots]: a tile is made, used, and free again
+    std::vector<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
+    std::vector<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
+    std::vector<char> words;   // [vocabulary tiles]: the head's part is read no more
+    char finished = 0;         // weight tiles are handed on one at a time, in order
 
     explicit Tokens(const BackwardTasks& tasks) {
       const TileGrid& grid = tasks.grid_;
@@ -69,8 +69,9 @@ class BackwardTasks {
     }
   };
 
-  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part of
-  // d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the threads.
+  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part
+  // of d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the
+  // threads.
   void submit([[maybe_unused]] Tokens& tokens) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
@@ -79,7 +80,8 @@ class BackwardTasks {
     int64_t slot = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
-      [[maybe_unused]] char* weight_token = &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
+      [[maybe_unused]] char* weight_token =
+          &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
       [[maybe_unused]] char* word_token = &tokens.words[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
         [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
@@ -101,8 +103,11 @@ class BackwardTasks {
         }
       }
       if (weight_tiles_) {
-#pragma omp task firstprivate(j) depend(iterator(h = 0 : weight_blocks), inout : weight_token[h]) \
-    depend(inout : tokens.finished, word_token[0])
+#pragma omp task firstprivate(j) depend(iterator(h = 0                  \
+                                                 : weight_blocks),      \
+                                        inout                           \
+                                        : weight_token[h]) depend(inout \
+                                                                  : tokens.finished, word_token[0])
         guarded([&] { finish_weight_tile(j); });
       }
     }
@@ -122,7 +127,9 @@ class BackwardTasks {
     }
   }
 
-  typename BackwardBuffers<T>::PerThread& scratch() { return buffers_.threads[static_cast<size_t>(omp_get_thread_num())]; }
+  typename BackwardBuffers<T>::PerThread& scratch() {
+    return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
+  }
 
   const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
@@ -132,7 +139,8 @@ class BackwardTasks {
   }
 
   gemm::Operand hidden(int64_t b, int64_t slot) const {
-    const std::byte* gathered = pass_.chunk ? chunk_gathered(block(b)) : buffers_.slots[static_cast<size_t>(slot)].gathered;
+    const std::byte* gathered =
+        pass_.chunk ? chunk_gathered(block(b)) : buffers_.slots[static_cast<size_t>(slot)].gathered;
     return hidden_operand(pass_.problem, active_.blocks, block(b), gathered);
   }
 
@@ -156,8 +164,8 @@ class BackwardTasks {
       mine.gradients[r] = buffers_.gradients[rows.begin + r];
       const int64_t column = mine.gradients[r].target - first;
       mine.gradients[r].target = column >= 0 && column < grid_.words(j) ? static_cast<int32_t>(column) : -1;
-      mine.gradients[r].source_row = static_cast<int32_t>(
-          pass_.chunk ? active_.tile_row[static_cast<size_t>(rows.begin + r)] : r);
+      mine.gradients[r].source_row =
+          static_cast<int32_t>(pass_.chunk ? active_.tile_row[static_cast<size_t>(rows.begin + r)] : r);
     }
     const Problem& problem = pass_.problem;
     rows::GradientArgs<T> args;
@@ -282,7 +290,8 @@ class BackwardTasks {
 // Rounds a float32 row into a narrow output; float64 sums have no narrow output.
 template <class T>
 void round_row(const rows::RowKernels& kernels, const T* from, int64_t count, WriteMode mode, void* to) {
-  if constexpr (sizeof(T) == 4) kernels.round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
+  if constexpr (sizeof(T) == 4)
+    kernels.round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
 }
 
 template <class T>
@@ -315,8 +324,8 @@ void BackwardTasks<T>::round_d_hidden() {
   const Matrix& out = outputs_.d_hidden;
   const auto& order = active_.blocks.order;
   for (size_t i = 0; i < order.size(); ++i) {
-    round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
-              outputs_.d_hidden_mode, core::element(out.data, out.dtype, order[i] * out.stride));
+    round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size,
+              grid_.hidden_size, outputs_.d_hidden_mode, core::element(out.data, out.dtype, order[i] * out.stride));
   }
 }
 
@@ -371,8 +380,8 @@ void finish_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const std
   const Matrix& d_hidden = outputs.d_hidden;
   for (int64_t row = 0; d_hidden.data && outputs.d_hidden_mode == WriteMode::kOverwrite && row < d_hidden.rows; ++row) {
     if (wrote_rows[static_cast<size_t>(row)]) continue;
-    core::fill_zero(Matrix(core::element(d_hidden.data, d_hidden.dtype, row * d_hidden.stride), d_hidden.dtype, 1,
-                           d_hidden.cols));
+    core::fill_zero(
+        Matrix(core::element(d_hidden.data, d_hidden.dtype, row * d_hidden.stride), d_hidden.dtype, 1, d_hidden.cols));
   }
   if (wrote_any) {
     if (pass.bias_sums) {
@@ -393,7 +402,9 @@ template void run_backward(const Pass<float>&, BackwardBuffers<float>&, const Ac
                            const TokenGrads&, const Gradients&);
 template void run_backward(const Pass<double>&, BackwardBuffers<double>&, const ActiveBlocks&, bool, const TokenStats&,
                            const TokenGrads&, const Gradients&);
-template void finish_backward(const Pass<float>&, BackwardBuffers<float>&, const std::vector<bool>&, bool, const Gradients&);
-template void finish_backward(const Pass<double>&, BackwardBuffers<double>&, const std::vector<bool>&, bool, const Gradients&);
+template void finish_backward(const Pass<float>&, BackwardBuffers<float>&, const std::vector<bool>&, bool,
+                              const Gradients&);
+template void finish_backward(const Pass<double>&, BackwardBuffers<double>&, const std::vector<bool>&, bool,
+                              const Gradients&);
 
 }  // namespace logitless::engine

@@ -27,8 +27,8 @@ struct ActiveBlocks {
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps its tile.
 ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
 
-/// Writes (`begin`: the first call of a run that has rows) or adds the gradients of `active`. Tiles of d_weight that are
-/// summed apart are finished here, so such a run has one chunk; a narrow d_bias is finished by finish_backward().
+/// Writes (`begin`: the first call of a run that has rows) or adds the gradients of `active`. Tiles of d_weight that
+/// are summed apart are finished here, so such a run has one chunk; a narrow d_bias is finished by finish_backward().
 template <class T>
 void run_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const ActiveBlocks& active, bool begin,
                   const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs);

@@ -45,11 +45,12 @@ BackwardBuffers<T>::BackwardBuffers(core::Workspace& workspace, const gemm::Back
   const DType weight = problem.head.weight.dtype;
   const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
   size_t gemm_bytes = gemm.scratch_bytes(grid.row_tile, grid.hidden_block, grid.vocab_tile, sums, weight);
-  gemm_bytes = std::max(gemm_bytes, hidden_vocab
-                                        ? gemm.scratch_bytes(grid.weight_block, grid.vocab_tile, grid.row_tile, hidden, sums)
-                                        : gemm.scratch_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, sums, hidden));
+  gemm_bytes = std::max(
+      gemm_bytes, hidden_vocab ? gemm.scratch_bytes(grid.weight_block, grid.vocab_tile, grid.row_tile, hidden, sums)
+                               : gemm.scratch_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, sums, hidden));
   if (!logits_stay) {
-    gemm_bytes = std::max(gemm_bytes, gemm.scratch_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden, weight));
+    gemm_bytes =
+        std::max(gemm_bytes, gemm.scratch_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden, weight));
   }
   const bool narrow_hidden = is_narrow<T>(outputs.d_hidden.data, outputs.d_hidden.dtype);
   threads.resize(static_cast<size_t>(run.plan.threads));

@@ -13,7 +13,8 @@
 
 namespace logitless::engine {
 
-/// True when an output has a narrower type than its sums, so that these need a place of their own until the one rounding.
+/// True when an output has a narrower type than its sums, so that these need a place of their own until the one
+/// rounding.
 template <class T>
 bool is_narrow(const void* data, DType dtype) {
   return data && dtype != DTypeOf<T>::value;
@@ -34,8 +35,8 @@ struct ForwardBuffers {
     T* tile = nullptr;              // [row_tile, tile_stride]; null when the logits stay (one pass)
     std::byte* gathered = nullptr;  // [row_tile, H] of hidden's type
     void* gemm = nullptr;
-    T* row = nullptr;               // [vocab_tile]
-    int32_t* target = nullptr;      // [row_tile]
+    T* row = nullptr;                  // [vocab_tile]
+    int32_t* target = nullptr;         // [row_tile]
     T* inverse_temperature = nullptr;  // [row_tile]
   };
   std::vector<PerThread> threads;
@@ -48,8 +49,8 @@ template <class T>
 struct BackwardBuffers {
   struct PerThread {
     void* gemm = nullptr;
-    T* row = nullptr;      // [vocab_tile]
-    T* scatter = nullptr;  // [row_tile, hidden_block]
+    T* row = nullptr;                           // [vocab_tile]
+    T* scatter = nullptr;                       // [row_tile, hidden_block]
     rows::RowGradient<T>* gradients = nullptr;  // [row_tile]: those of one tile
   };
   struct Slot {
@@ -57,11 +58,11 @@ struct BackwardBuffers {
     std::byte* gathered = nullptr;  // [row_tile, H] of hidden's type
   };
   std::vector<PerThread> threads;
-  std::vector<Slot> slots;                 // two pass: tiles that are alive
-  std::byte* gathered = nullptr;           // one pass: [chunk_rows, H]
+  std::vector<Slot> slots;                    // two pass: tiles that are alive
+  std::byte* gathered = nullptr;              // one pass: [chunk_rows, H]
   rows::RowGradient<T>* gradients = nullptr;  // [chunk_rows], target = word
-  T* d_hidden = nullptr;                   // [chunk_rows, H] sums of a narrow d_hidden
-  T* d_weight[kWeightTiles] = {};          // [vocab_tile, H] or [H, vocab_tile] each
+  T* d_hidden = nullptr;                      // [chunk_rows, H] sums of a narrow d_hidden
+  T* d_weight[kWeightTiles] = {};             // [vocab_tile, H] or [H, vocab_tile] each
 
   BackwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const Problem& problem, const RunPlan& run,
                   const Gradients& outputs);

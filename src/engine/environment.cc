@@ -26,15 +26,16 @@ std::string cpu_model() {
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                     : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 int64_t cache_bytes(int name) { return std::max<int64_t>(0, sysconf(name)); }
 
 // OpenBLAS cores whose kernels use 256-bit vectors or less.
 bool is_narrow_core(const std::string& core) {
-  static constexpr const char* kWide[] = {"SkylakeX", "SKYLAKEX", "Cooperlake", "COOPERLAKE", "SapphireRapids",
-                                          "SAPPHIRERAPIDS"};
+  static constexpr const char* kWide[] = {"SkylakeX",   "SKYLAKEX",       "Cooperlake",
+                                          "COOPERLAKE", "SapphireRapids", "SAPPHIRERAPIDS"};
   return std::find(std::begin(kWide), std::end(kWide), core) == std::end(kWide);
 }
 
@@ -47,9 +48,11 @@ void add_warnings(Environment& e) {
   } else if (std::getenv("OPENBLAS_CORETYPE")) {
     e.warnings.push_back("OPENBLAS_CORETYPE is set: the BLAS does not choose its kernels for this CPU");
   }
-  if (std::getenv("OPENBLAS_L2_SIZE")) e.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
+  if (std::getenv("OPENBLAS_L2_SIZE"))
+    e.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
   if (e.blas_threading == "pthreads") {
-    e.warnings.push_back("the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
+    e.warnings.push_back(
+        "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
   }
   if (e.simd_target == "plain") e.warnings.push_back("the plain row kernels are chosen: they are for tests, and slow");
 }

@@ -11,8 +11,8 @@
 namespace logitless::engine {
 namespace {
 
-// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing, so the order
-// in which threads take them does not matter to any bit.
+// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing, so the
+// order in which threads take them does not matter to any bit.
 template <class T>
 class SegmentTask {
  public:

@@ -10,11 +10,16 @@ namespace logitless {
 
 const char* name_of(PlanKind kind) {
   switch (kind) {
-    case PlanKind::kAuto: return "auto";
-    case PlanKind::kForwardOnly: return "forward_only";
-    case PlanKind::kOnePass: return "one_pass";
-    case PlanKind::kTwoPass: return "two_pass";
-    case PlanKind::kDense: return "dense";
+    case PlanKind::kAuto:
+      return "auto";
+    case PlanKind::kForwardOnly:
+      return "forward_only";
+    case PlanKind::kOnePass:
+      return "one_pass";
+    case PlanKind::kTwoPass:
+      return "two_pass";
+    case PlanKind::kDense:
+      return "dense";
   }
   return "unknown";
 }
@@ -22,7 +27,8 @@ const char* name_of(PlanKind kind) {
 std::string Plan::describe() const {
   char text[256];
   if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
-  std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, tiles %lld x %lld, %d alive, %.1f MiB workspace",
+  std::snprintf(text, sizeof text,
+                "%s: %lld of %lld rows in chunks of %lld, tiles %lld x %lld, %d alive, %.1f MiB workspace",
                 name_of(kind), static_cast<long long>(active_rows), static_cast<long long>(tokens),
                 static_cast<long long>(chunk_rows), static_cast<long long>(row_tile),
                 static_cast<long long>(vocab_tile), tiles_alive, static_cast<double>(workspace_bytes) / (1 << 20));
@@ -33,15 +39,17 @@ namespace engine {
 namespace {
 
 // The one table of block sizes.
-constexpr int64_t kRowTile = 512;          // each element of the head that a GEMM packs then serves 512 multiply-adds
-constexpr int64_t kTileElements = 512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
-constexpr int64_t kMostVocabTile = 4096;   // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
-constexpr int64_t kHiddenBlock = 256;      // narrowest d_hidden and d_weight GEMM: below, packing costs too much
-constexpr int64_t kGradientTasks = 4;      // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
-constexpr int64_t kForwardTasks = 128;     // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
-constexpr int64_t kMinChunkRows = 128;     // below, one pass writes d_weight so often that two pass is faster
-constexpr int64_t kSlotsPerThread = 2;     // one tile is made while another one is used
-constexpr int64_t kPlannedTeam = 8;        // threads whose scratch a one-pass chunk leaves room for, if there is any
+constexpr int64_t kRowTile = 512;  // each element of the head that a GEMM packs then serves 512 multiply-adds
+constexpr int64_t kTileElements =
+    512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
+constexpr int64_t kMostVocabTile = 4096;  // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
+constexpr int64_t kHiddenBlock = 256;     // narrowest d_hidden and d_weight GEMM: below, packing costs too much
+constexpr int64_t kGradientTasks =
+    4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
+constexpr int64_t kForwardTasks = 128;  // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
+constexpr int64_t kMinChunkRows = 128;  // below, one pass writes d_weight so often that two pass is faster
+constexpr int64_t kSlotsPerThread = 2;  // one tile is made while another one is used
+constexpr int64_t kPlannedTeam = 8;     // threads whose scratch a one-pass chunk leaves room for, if there is any
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
@@ -57,7 +65,8 @@ void set_grid(const ContextOptions& options, const Problem& problem, int64_t row
   grid.hidden_size = problem.hidden_size;
   const int64_t most_rows = options.row_tile > 0 ? options.row_tile : kRowTile;
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
-  const int64_t vocab_tile = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  const int64_t vocab_tile =
+      std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
   grid.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, grid.vocab_size);
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
@@ -164,8 +173,8 @@ struct Planner {
     return run;
   }
 
-  // The largest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does not
-  // fit when there are none.
+  // The largest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does
+  // not fit when there are none.
   RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
     RunPlan run = cut(PlanKind::kOnePass, count());
     set_threads(team, run);

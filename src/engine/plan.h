@@ -53,8 +53,8 @@ struct RunPlan {
   bool gather = false;
 };
 
-/// Plans `work` on `rows` (those that take part). Throws InvalidInput when the budget is too small for one tile, or when
-/// a plan that was asked for cannot run.
+/// Plans `work` on `rows` (those that take part). Throws InvalidInput when the budget is too small for one tile, or
+/// when a plan that was asked for cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows);
 

@@ -25,9 +25,9 @@ struct RowBlocks {
   }
 };
 
-/// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in memory become blocks that
-/// need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks of one run have nearly equal
-/// sizes, so that no tile is a sliver.
+/// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in memory become blocks
+/// that need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks of one run have nearly
+/// equal sizes, so that no tile is a sliver.
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows);
 
 }  // namespace logitless::engine

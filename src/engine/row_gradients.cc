@@ -18,7 +18,8 @@ bool has_gradient(const TokenGrads& grads, int64_t row) {
 }
 
 template <class T>
-rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stats, const TokenGrads& grads, int64_t row) {
+rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+                                  int64_t row) {
   const auto i = static_cast<size_t>(row);
   const double scale = 1 / problem.logit_temperature(row);
   const double g_logp = entry(grads.logp, row) / problem.logp_temperature(row);

@@ -64,9 +64,10 @@ TokenStats one_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
     run_forward(pass, forward, chunks[c], chunks[c + 1], stats);
     const RowBlock& first = pass.run.blocks.blocks[chunks[c]];
     const RowBlock& last = pass.run.blocks.blocks[chunks[c + 1] - 1];
-    loss.evaluate(std::span(pass.run.blocks.order).subspan(static_cast<size_t>(first.begin),
-                                                           static_cast<size_t>(last.begin + last.count - first.begin)),
-                  stats, grads);
+    loss.evaluate(
+        std::span(pass.run.blocks.order)
+            .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin)),
+        stats, grads);
     workspace.rewind(mark);
     backward.emplace(workspace, *pass.context.gemm, pass.problem, pass.run, outputs);
     const ActiveBlocks active = active_blocks(pass.run, chunks[c], chunks[c + 1], grads);
@@ -89,7 +90,10 @@ TokenStats two_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
 }
 
 Work work_of(const TokenLoss& loss, const Gradients& outputs) {
-  return {.forward = true, .backward = outputs.any(), .local_loss = true, .may_drop_rows = outputs.any() && loss.may_drop_rows()};
+  return {.forward = true,
+          .backward = outputs.any(),
+          .local_loss = true,
+          .may_drop_rows = outputs.any() && loss.may_drop_rows()};
 }
 
 // Allocates the plan's workspace and calls `body` with a Pass of the type that the problem is summed in.
@@ -131,10 +135,12 @@ TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
 TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan) {
   const RunPlan run = choose_plan(context.state(), context.threads(), problem, Work{}, {}, problem.active);
   if (plan) *plan = run.plan;
-  return with_pass(context, problem, run, {}, [](const auto& pass, core::Workspace& w) { return forward_only(pass, w); });
+  return with_pass(context, problem, run, {},
+                   [](const auto& pass, core::Workspace& w) { return forward_only(pass, w); });
 }
 
-TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs, Plan* plan) {
+TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs,
+                    Plan* plan) {
   const Work work = work_of(loss, outputs);
   const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, problem.active);
   if (plan) *plan = run.plan;
@@ -155,8 +161,9 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
   check_entries("stats.max_logit", stats.max_logit, problem);
   check_entries("stats.log_sum", stats.log_sum, problem);
   if (!grads.entropy.empty()) check_entries("stats.entropy", stats.entropy, problem);
-  for (const auto& [name, values] : {std::pair{"grads.logp", &grads.logp}, std::pair{"grads.lse", &grads.lse},
-                                     std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
+  for (const auto& [name, values] :
+       {std::pair{"grads.logp", &grads.logp}, std::pair{"grads.lse", &grads.lse},
+        std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
     if (!values->empty()) check_entries(name, *values, problem);
   }
   std::vector<int64_t> rows;
@@ -192,8 +199,9 @@ void backpropagate_token_grads(const Context& context, const HiddenStates& hidde
   engine::run_gradients(context, problem, stats, grads, outputs, plan);
 }
 
-TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                          const TokenOptions& options, TokenLoss& loss, const Gradients& outputs, Plan* plan) {
+TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                          const Targets& targets, const TokenOptions& options, TokenLoss& loss,
+                          const Gradients& outputs, Plan* plan) {
   const engine::Problem problem = engine::make_problem(hidden, head, targets, options, loss.needs());
   engine::check_gradients(problem, targets, outputs);
   return engine::run_loss(context, problem, loss, outputs, plan);

@@ -17,7 +17,8 @@ namespace logitless::engine {
 TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan);
 
 /// Statistics, loss and gradients; statistics and loss alone when no output is asked for.
-TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs, Plan* plan);
+TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs,
+                    Plan* plan);
 
 /// Gradients from statistics and token gradients.
 void run_gradients(const Context& context, const Problem& problem, const TokenStats& stats, const TokenGrads& grads,

@@ -25,9 +25,9 @@ struct Operand {
   bool transposed = false;
 };
 
-/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >= n; when not
-/// accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C overlaps nothing.
-/// The bits depend on m, n, k, the operands' form and the backend alone: not on alignment, nor on who calls.
+/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >= n; when
+/// not accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C overlaps nothing. The
+/// bits depend on m, n, k, the operands' form and the backend alone: not on alignment, nor on who calls.
 template <class T>
 struct Product {
   int64_t m = 0;
@@ -58,8 +58,8 @@ class Backend {
   virtual void multiply_parallel(const Product<double>& product, const rows::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
 
-  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole process, where it
-  /// has no narrower switch.
+  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole process, where
+  /// it has no narrower switch.
   virtual std::shared_ptr<void> single_threaded_region() const = 0;
   /// Estimate of what the backend allocates by itself for one thread's products of these sizes.
   virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k) const = 0;

@@ -37,7 +37,8 @@ class OmpThreads {
   bool changed_;
 };
 
-// The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one restores it.
+// The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one restores
+// it.
 class ProcessThreads {
  public:
   static ProcessThreads& instance() {
@@ -92,13 +93,13 @@ void call_blas(const Product<double>& p) {
               static_cast<blasint>(p.ldc));
 }
 
-// bf16 operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough that
-// reading and writing C once a panel costs little (256 multiply-adds an element).
+// bf16 operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough
+// that reading and writing C once a panel costs little (256 multiply-adds an element).
 constexpr int64_t kWidenDepth = 256;
 constexpr int64_t kWidenBreadth = 2048;  // 2 MiB of float32 a panel at the most
 
-// op(M)[row, row + rows) x [col, col + cols) of a bf16 operand, widened to a dense float matrix of the same orientation.
-// A float32 operand is left where it is.
+// op(M)[row, row + rows) x [col, col + cols) of a bf16 operand, widened to a dense float matrix of the same
+// orientation. A float32 operand is left where it is.
 Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols, const rows::RowKernels& kernels,
                 float* scratch, int threads) {
   const int64_t stored_row = m.transposed ? col : row;

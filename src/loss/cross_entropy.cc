@@ -162,8 +162,9 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
   const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
   const int64_t wanted = options.reduction == Reduction::kNone ? problem.tokens : 1;
   if (static_cast<int64_t>(upstream.size()) != wanted) {
-    core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
-               options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
+    core::fail(
+        "upstream has ", upstream.size(), " entries but must have ", wanted,
+        options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
   }
   engine::check_entries("forward.stats.logp", forward.stats.logp, problem);
   if (options.z_loss > 0) engine::check_entries("forward.stats.lse", forward.stats.lse, problem);
@@ -182,7 +183,8 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
                             const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
   if (options.reduction == Reduction::kNone) {
     const std::vector<double> all(static_cast<size_t>(std::max<int64_t>(0, hidden.tokens())), upstream);
-    return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(all), gradients);
+    return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(all),
+                                  gradients);
   }
   return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(&upstream, 1),
                                 gradients);

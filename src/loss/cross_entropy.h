@@ -43,8 +43,8 @@ class CrossEntropyLoss final : public TokenLoss {
   const CrossEntropyOptions& options_;
   const engine::Problem& problem_;
   std::span<const double> upstream_;
-  double nll_scale_ = 1;    // what a token's nll is multiplied with
-  double z_scale_ = 1;      // and its z-loss
+  double nll_scale_ = 1;     // what a token's nll is multiplied with
+  double z_scale_ = 1;       // and its z-loss
   std::vector<double> nll_;  // [N], scaled
   std::vector<double> z_;    // [N], scaled; empty without z-loss
 };

@@ -85,7 +85,8 @@ void gradient(const GradientArgs<T>& args) {
       const T p = std::exp(log_p);
       T d = 0;
       if (p != 0) d = -p * (g.softmax_term + g.entropy_term * (log_p + g.entropy));
-      if (args.prior) d += g.prior_term * static_cast<T>(args.prior_weights ? args.prior_weights[v] : args.uniform_prior);
+      if (args.prior)
+        d += g.prior_term * static_cast<T>(args.prior_weights ? args.prior_weights[v] : args.uniform_prior);
       if (v == g.target) d = g.target_gradient;
       to[v] = d * cap_derivative(raw, shape.softcap);
       if (std::isnan(g.max) || std::isnan(g.log_sum)) to[v] = std::numeric_limits<T>::quiet_NaN();

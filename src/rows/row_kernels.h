@@ -12,14 +12,15 @@
 
 namespace logitless::rows {
 
-/// A tile of raw logits, row-major, and what turns a raw logit r into a capped one: c = softcap · tanh((r + bias)/softcap).
+/// A tile of raw logits, row-major, and what turns a raw logit r into a capped one: c = softcap · tanh((r +
+/// bias)/softcap).
 template <class T>
 struct TileShape {
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;        // in elements, >= cols
-  const T* bias = nullptr;   // [cols], or null
-  T softcap = 0;             // 0: c = r + bias
+  int64_t stride = 0;       // in elements, >= cols
+  const T* bias = nullptr;  // [cols], or null
+  T softcap = 0;            // 0: c = r + bias
 };
 
 /// Folds the tile's columns into each row's running statistics.
@@ -27,7 +28,8 @@ struct TileShape {
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
 ///   scratch [cols]; may hold anything on entry.
 /// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh nothing.
-/// Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and chosen are exact.
+/// Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and chosen are
+/// exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
@@ -44,21 +46,21 @@ struct FoldArgs {
   RowStats* stats = nullptr;
 };
 
-/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term q_v
-/// for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
+/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term
+/// q_v for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
 /// only multiplies with the softcap's derivative.
 template <class T>
 struct RowGradient {
-  T max = 0;                 // of the capped logits
+  T max = 0;  // of the capped logits
   T log_sum = 0;
   T inverse_temperature = 1;
   T softmax_term = 0;
   T entropy_term = 0;
   T entropy = 0;
   T prior_term = 0;
-  T target_gradient = 0;     // replaces the formula in the target's column: 1 - p is computed without cancellation
-  int32_t target = -1;       // column in this tile, or outside [0, cols)
-  int32_t source_row = 0;    // the tile's row that holds these logits, >= the index of this entry
+  T target_gradient = 0;   // replaces the formula in the target's column: 1 - p is computed without cancellation
+  int32_t target = -1;     // column in this tile, or outside [0, cols)
+  int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
 };
 
 /// Turns raw logits into gradients of raw logits, in place. Entry k of `gradients` takes the logits of tile row
@@ -85,7 +87,8 @@ struct TypedKernels {
   void (*fold)(const FoldArgs<T>&) = nullptr;
   void (*gradient)(const GradientArgs<T>&) = nullptr;
   /// sums[c] (+)= Σ_r tile[r, c] in row order; tile [rows, cols] with `stride`.
-  void (*add_column_sums)(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) = nullptr;
+  void (*add_column_sums)(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,
+                          T* sums) = nullptr;
   /// to[i] += from[i].
   void (*add)(const T* from, int64_t count, T* to) = nullptr;
 };

@@ -11,11 +11,11 @@ namespace logitless::rows {
 /// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common offset costs no
 /// digits; `rest` leaves one largest term out, so that a probability near 1 costs none either.
 struct RowStats {
-  double max = -std::numeric_limits<double>::infinity();  // of c; NaN once a NaN was seen; -inf: no mass so far
-  double rest = 0;                                        // Σ exp(u) − 1
-  double weighted = 0;                                    // Σ exp(u) u
-  double prior = 0;                                       // Σ q u
-  double prior_mass = 0;                                  // Σ q
+  double max = -std::numeric_limits<double>::infinity();     // of c; NaN once a NaN was seen; -inf: no mass so far
+  double rest = 0;                                           // Σ exp(u) − 1
+  double weighted = 0;                                       // Σ exp(u) u
+  double prior = 0;                                          // Σ q u
+  double prior_mass = 0;                                     // Σ q
   double chosen = std::numeric_limits<double>::quiet_NaN();  // c of the target, NaN until it was seen
   int64_t argmax = -1;                                       // first column with the largest c
 
@@ -40,7 +40,8 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   RowStats out = high;
   out.prior_mass = earlier.prior_mass + later.prior_mass;
   out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
-  if (high.max == -std::numeric_limits<double>::infinity()) {  // No mass on either side: there is no distance to shift by.
+  if (high.max ==
+      -std::numeric_limits<double>::infinity()) {  // No mass on either side: there is no distance to shift by.
     out.prior = earlier.prior + later.prior;
     return out;
   }

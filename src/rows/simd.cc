@@ -234,7 +234,8 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
     }
     const int32_t target = args.target[row];
     if (target >= 0 && target < shape.cols) tile.chosen = logits[target];
-    if (args.argmax && tile.max > stats.max) tile.argmax = args.first_column + find_first(logits, shape.cols, found.max);
+    if (args.argmax && tile.max > stats.max)
+      tile.argmax = args.first_column + find_first(logits, shape.cols, found.max);
     stats = merge(stats, tile, args.inverse_temperature[row]);
   }
 }
@@ -312,7 +313,8 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T>& args) {
       gradient_columns<kEntropy, kPrior, kCap>(narrow, g, from, args.scratch, args.prior_weights, uniform, whole,
                                                shape.cols, to);
     }
-    if (g.target >= 0 && g.target < shape.cols) to[g.target] = g.target_gradient * (kCap ? args.scratch[g.target] : T{1});
+    if (g.target >= 0 && g.target < shape.cols)
+      to[g.target] = g.target_gradient * (kCap ? args.scratch[g.target] : T{1});
   }
 }
 
