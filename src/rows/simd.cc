@@ -138,6 +138,16 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
 
 enum class Prior { kNone, kUniform, kWeights };
 
+// Prior weights are float32 for every T.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V load_weights(D d, const float* weights) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::LoadU(d, weights);
+  } else {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights));
+  }
+}
+
 template <class T>
 struct RowSums {
   double below = 0;    // Σ exp(u) of the columns below the largest
@@ -166,12 +176,7 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
     if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(term, zero), hn::Mul(term, u)));
     if constexpr (kPrior == Prior::kUniform) prior = hn::Add(prior, u);
     if constexpr (kPrior == Prior::kWeights) {
-      V q;
-      if constexpr (sizeof(T) == 4) {
-        q = hn::LoadU(d, weights + v);
-      } else {
-        q = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights + v));
-      }
+      const V q = load_weights(d, weights + v);
       prior = hn::Add(prior, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
     }
   }
@@ -276,12 +281,7 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
     V out = hn::Mul(p, term);
     if constexpr (kPrior == Prior::kUniform) out = hn::Add(out, hn::Set(d, g.prior_term * uniform_prior));
     if constexpr (kPrior == Prior::kWeights) {
-      V q;
-      if constexpr (sizeof(T) == 4) {
-        q = hn::LoadU(d, weights + v);
-      } else {
-        q = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights + v));
-      }
+      const V q = load_weights(d, weights + v);
       out = hn::MulAdd(hn::Set(d, g.prior_term), q, out);
     }
     if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));

@@ -1,0 +1,30 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Which rows the backward pass works on, once the token gradients are known.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan.h"
+#include "engine/row_blocks.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::engine {
+
+/// The rows of one chunk that have a gradient.
+struct ActiveBlocks {
+  RowBlocks blocks;
+  /// One pass: where the logits stand. Block b's are in the tiles of run block tile_block[b], row order[i]'s in row
+  /// tile_row[i] of these.
+  std::vector<RowBlock> tile_block;
+  std::vector<int32_t> tile_row;
+  int64_t chunk_begin = 0;
+
+  bool empty() const { return blocks.blocks.empty(); }
+};
+
+/// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps its tile.
+ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
+
+}  // namespace logitless::engine
