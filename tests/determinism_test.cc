@@ -4,6 +4,8 @@
 #include <omp.h>
 
 #include <cstdio>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +107,49 @@ TEST_F(Determinism, PlansDifferInThreadsAndMemoryAlone) {
       EXPECT_LE(plan.threads, threads);
     }
   }
+}
+
+// Chunks of one pass decide about bits, and what fits beside them is scratch for each thread: every budget must cut the
+// same chunks for every team.
+TEST(PlanOfEveryBudget, DoesNotDependOnThreads) {
+  constexpr int64_t kTokens = 600, kHidden = 256, kVocab = 3000;
+  const std::vector<bfloat16> hidden(kTokens * kHidden), weight(kVocab * kHidden);
+  std::vector<int32_t> targets(kTokens, 1);
+  for (size_t i = 0; i < targets.size(); i += 3) targets[i] = -100;  // rows are gathered: more scratch
+  std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());
+  Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
+  gradients.d_weight = {d_weight.data(), kVocab, kHidden};
+  std::set<int64_t> chunk_sizes;
+  for (const PlanKind kind : {PlanKind::kAuto, PlanKind::kOnePass}) {
+    for (size_t kib = 2000; kib < 30000; kib += 250) {
+      std::optional<Plan> one;
+      for (const int threads : {1, 2, 3, 7, 16}) {
+        ContextOptions options;
+        options.threads = threads;
+        options.plan = kind;
+        options.workspace_bytes = kib << 10;
+        std::optional<Plan> plan;
+        try {
+          plan = plan_cross_entropy(Context(options), ConstMatrix(hidden.data(), kTokens, kHidden),
+                                    LmHead({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden),
+                                    std::span<const int32_t>(targets), {}, gradients);
+          EXPECT_LE(plan->workspace_bytes, options.workspace_bytes);
+        } catch (const InvalidInput&) {
+        }
+        if (threads == 1) one = plan;
+        ASSERT_EQ(plan.has_value(), one.has_value()) << kib << " KiB, " << threads << " threads";
+        if (!plan) continue;
+        ASSERT_EQ(plan->kind, one->kind) << kib << " KiB, " << threads << " threads";
+        ASSERT_EQ(plan->chunk_rows, one->chunk_rows) << kib << " KiB, " << threads << " threads";
+        ASSERT_EQ(plan->row_tile, one->row_tile) << kib << " KiB, " << threads << " threads";
+        ASSERT_EQ(plan->vocab_tile, one->vocab_tile) << kib << " KiB, " << threads << " threads";
+        ASSERT_EQ(plan->hidden_block, one->hidden_block) << kib << " KiB, " << threads << " threads";
+        chunk_sizes.insert(plan->chunk_rows);
+      }
+    }
+  }
+  EXPECT_GT(chunk_sizes.size(), 3u);  // the budgets did force different chunks
 }
 
 TEST_F(Determinism, OneContextInThreeThreads) {

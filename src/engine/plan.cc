@@ -139,10 +139,11 @@ struct Planner {
     return run;
   }
 
-  void set_threads(int64_t tiles_alive, RunPlan& run) const {
+  // Measures the run with a team of `team` threads, or fewer where there are not that many tiles.
+  void set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
     Plan& plan = run.plan;
     plan.tiles_alive = static_cast<int>(tiles_alive);
-    plan.threads = static_cast<int>(std::min<int64_t>(threads, tiles_alive));
+    plan.threads = static_cast<int>(std::min(team, tiles_alive));
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
     plan.blas_bytes = static_cast<size_t>(plan.threads) *
@@ -156,8 +157,8 @@ struct Planner {
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
-    set_threads(alive, run);
-    while (!fits(run) && alive > 1) set_threads(--alive, run);
+    set_team(threads, alive, run);
+    while (!fits(run) && alive > 1) set_team(threads, --alive, run);
   }
 
   [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
@@ -177,14 +178,14 @@ struct Planner {
   // not fit when there are none.
   RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
     RunPlan run = cut(PlanKind::kOnePass, count());
-    set_threads(team, run);
+    set_team(team, team, run);
     int64_t chunks = 1;
     while (!fits(run) && !one_chunk && run.plan.chunk_rows > least_rows && chunks < count()) {
       // The bytes that are too many tell roughly how many chunks more it takes.
       const auto needed = static_cast<int64_t>(run.plan.workspace_bytes / (budget() + 1));
       chunks += std::max<int64_t>(1, chunks * (needed - 1) / 2);
       run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
-      set_threads(team, run);
+      set_team(team, team, run);
     }
     return run;
   }
