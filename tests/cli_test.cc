@@ -1,183 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "cli_fixture.h"
 
-#include <algorithm>
-#include <cctype>
-#include <chrono>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "io/safetensors.h"
-
-extern char** environ;
-
+namespace logitless::testing {
 namespace {
-
-using logitless::io::TensorToWrite;
-using nlohmann::json;
-
-const std::string kTiny =
-    (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / "tiny.yaml").string();
-
-struct Finished {
-  int status;  // As waitpid() gives it.
-  std::string out;
-  std::string err;
-
-  int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
-};
-
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
-}
-
-bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
-
-class CliTest : public ::testing::Test {
- protected:
-  CliTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-cli-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~CliTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name)).rdbuf();
-    return text.str();
-  }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
-  }
-
-  pid_t start(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> words = {"logitless"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, path("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, path("err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    pid_t child = -1;
-    EXPECT_EQ(posix_spawn(&child, LOGITLESS_CLI_PATH, &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return child;
-  }
-  Finished finish(pid_t child) const {
-    Finished run{};
-    EXPECT_EQ(waitpid(child, &run.status, 0), child);
-    run.out = read("out");
-    run.err = read("err");
-    return run;
-  }
-  Finished run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
-  Finished compare(const std::vector<std::string>& settings, std::vector<std::string> rest = {}) const {
-    std::vector<std::string> arguments = {"compare", kTiny};
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-    arguments.insert(arguments.end(), rest.begin(), rest.end());
-    return run(arguments);
-  }
-  json report(const std::vector<std::string>& settings) const {
-    const Finished result = compare(settings, {"--json", "-"});
-    EXPECT_EQ(result.exit_code(), 0) << result.err;
-    EXPECT_EQ(result.err, "");
-    return json::parse(result.out, nullptr, false);
-  }
-  // The descriptors of seeded real tensors: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
-  std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
-
-  std::filesystem::path folder_;
-};
-
-std::vector<std::string> CliTest::write_tensors(bool tall, float poison) const {
-  std::vector<float> hidden(30), head(35);
-  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = std::sin(static_cast<float>(i));
-  for (size_t v = 0; v < 7; ++v) {
-    for (size_t h = 0; h < 5; ++h) head[tall ? v * 5 + h : h * 7 + v] = std::cos(static_cast<float>(v * 5 + h));
-  }
-  hidden[8] += poison;
-  const std::vector<int32_t> targets = {0, 1, 6, -100, 3, 2};
-  const std::vector<int64_t> lengths = {2, 4}, short_lengths = {2, 3};
-  const std::vector<float> bias = {0, 1, 2, 3, 4, 5, 6};
-  const std::vector<TensorToWrite> states = {{"hidden", "F32", {6, 5}, hidden.data()},
-                                             {"targets", "I32", {6}, targets.data()},
-                                             {"lengths", "I64", {2}, lengths.data()},
-                                             {"short", "I64", {2}, short_lengths.data()},
-                                             {"bias", "F32", {7}, bias.data()}};
-  const std::vector<int64_t> shape = tall ? std::vector<int64_t>{7, 5} : std::vector<int64_t>{5, 7};
-  const std::vector<TensorToWrite> weights = {{"lm_head", "F32", shape, head.data()}};
-  logitless::io::write_safetensors(path("states"), states);
-  logitless::io::write_safetensors(path("head"), weights);
-  return {"--hidden", path("states"), "--lm-head", path("head"), "--targets", path("states")};
-}
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
-}
-
-bool is_alive(pid_t process) {
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(in, line);
-  const size_t after_name = line.rfind(") ");
-  return after_name != std::string::npos && line[after_name + 2] != 'Z' && line[after_name + 2] != 'X';
-}
-
-// Whether a contender has mapped its outputs, or is gone.
-bool is_at_work(pid_t contender) {
-  std::ostringstream maps;
-  maps << std::ifstream("/proc/" + std::to_string(contender) + "/maps").rdbuf();
-  return maps.str().find("memfd:logitless-d_hidden") != std::string::npos || !is_alive(contender);
-}
-
-// The processes whose parent is `parent`.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (!std::isdigit(static_cast<unsigned char>(name[0]))) continue;
-    std::ifstream in(entry.path() / "stat");
-    std::string line;
-    std::getline(in, line);
-    const size_t after_name = line.rfind(") ");
-    if (after_name == std::string::npos) continue;
-    char state = 0;
-    pid_t of = 0;
-    std::istringstream(line.substr(after_name + 2)) >> state >> of;
-    if (of == parent && state != 'Z') children.push_back(static_cast<pid_t>(std::stoi(name)));
-  }
-  return children;
-}
-
-// The first contender that `command` starts; 0 when it ends without one.
-pid_t wait_for_child(pid_t command) {
-  siginfo_t ended{};
-  while (waitid(P_PID, static_cast<id_t>(command), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0) {
-    const std::vector<pid_t> children = children_of(command);
-    if (!children.empty()) return children.front();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return 0;
 }
 
 TEST_F(CliTest, CompareOnTheTinyConfigAgreesAndPrintsATable) {
@@ -433,52 +263,6 @@ TEST_F(CliTest, ANaNInRealTensorsFailsTheGates) {
   for (const json& gate : r["gates"]) EXPECT_FALSE(gate["pass"].get<bool>()) << gate;
 }
 
-TEST_F(CliTest, AContenderThatIsKilledExitsWithThree) {
-  const pid_t command = start({"compare", kTiny, "--repeat", "1000000", "--json", path("report.json")});
-  const pid_t contender = wait_for_child(command);
-  ASSERT_GT(contender, 0);
-  ASSERT_EQ(kill(contender, SIGKILL), 0);
-  const Finished result = finish(command);
-  EXPECT_EQ(result.exit_code(), 3);
-  EXPECT_TRUE(has(result.err, "process was killed by signal 9 (Killed)")) << result.err;
-  EXPECT_TRUE(is_one_line(result.err)) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_FALSE(std::filesystem::exists(path("report.json")));
-}
-
-TEST_F(CliTest, AnInterruptEndsTheContenderAndLeavesNothing) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const pid_t command = start({"compare", kTiny, "--set", "seq_len=20000", "--json", path("report.json")});
-    const pid_t contender = wait_for_child(command);
-    ASSERT_GT(contender, 0);
-    ASSERT_EQ(kill(command, signal), 0);
-    const Finished result = finish(command);
-    ASSERT_TRUE(WIFSIGNALED(result.status)) << result.status;
-    EXPECT_EQ(WTERMSIG(result.status), signal);
-    EXPECT_NE(kill(contender, 0), 0);
-    EXPECT_EQ(result.out, "");
-    EXPECT_FALSE(std::filesystem::exists(path("report.json")));
-  }
-}
-
-TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
-  const pid_t command = start({"compare", kTiny, "--set", "seq_len=20000"});
-  const pid_t contender = wait_for_child(command);
-  ASSERT_GT(contender, 0);
-  // Stopped in the middle of its work it cannot end by itself: only the death of the command ends it.
-  while (!is_at_work(contender)) std::this_thread::yield();
-  ASSERT_EQ(kill(contender, SIGSTOP), 0);
-  ASSERT_EQ(kill(command, SIGKILL), 0);
-  finish(command);
-  // Whoever adopted it may take a moment to bury it.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (is_alive(contender) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_FALSE(is_alive(contender));
-  kill(contender, SIGKILL);
-}
-
 TEST_F(CliTest, InfoNamesWhatRuns) {
   const Finished text = run({"info"});
   EXPECT_EQ(text.exit_code(), 0);
@@ -506,3 +290,4 @@ TEST_F(CliTest, HelpAndVersionExitWithZero) {
 }
 
 }  // namespace
+}  // namespace logitless::testing

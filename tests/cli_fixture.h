@@ -1,0 +1,133 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Runs the command in a folder of its own and keeps what it prints.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace logitless::testing {
+
+using io::TensorToWrite;
+using nlohmann::json;
+
+inline const std::string kTiny =
+    (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / "tiny.yaml").string();
+
+struct Finished {
+  int status;  // As waitpid() gives it.
+  std::string out;
+  std::string err;
+
+  int exit_code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status); }
+};
+
+inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
+}
+
+inline bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
+
+class CliTest : public ::testing::Test {
+ protected:
+  CliTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-cli-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~CliTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name)).rdbuf();
+    return text.str();
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+
+  pid_t start(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> words = {"logitless"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, path("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, path("err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    pid_t child = -1;
+    EXPECT_EQ(posix_spawn(&child, LOGITLESS_CLI_PATH, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return child;
+  }
+  Finished finish(pid_t child) const {
+    Finished run{};
+    EXPECT_EQ(waitpid(child, &run.status, 0), child);
+    run.out = read("out");
+    run.err = read("err");
+    return run;
+  }
+  Finished run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
+  Finished compare(const std::vector<std::string>& settings, std::vector<std::string> rest = {}) const {
+    std::vector<std::string> arguments = {"compare", kTiny};
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return run(arguments);
+  }
+  json report(const std::vector<std::string>& settings) const {
+    const Finished result = compare(settings, {"--json", "-"});
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return json::parse(result.out, nullptr, false);
+  }
+  // The descriptors of seeded real tensors: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
+  std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
+
+  std::filesystem::path folder_;
+};
+
+inline std::vector<std::string> CliTest::write_tensors(bool tall, float poison) const {
+  std::vector<float> hidden(30), head(35);
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = std::sin(static_cast<float>(i));
+  for (size_t v = 0; v < 7; ++v) {
+    for (size_t h = 0; h < 5; ++h) head[tall ? v * 5 + h : h * 7 + v] = std::cos(static_cast<float>(v * 5 + h));
+  }
+  hidden[8] += poison;
+  const std::vector<int32_t> targets = {0, 1, 6, -100, 3, 2};
+  const std::vector<int64_t> lengths = {2, 4}, short_lengths = {2, 3};
+  const std::vector<float> bias = {0, 1, 2, 3, 4, 5, 6};
+  const std::vector<TensorToWrite> states = {{"hidden", "F32", {6, 5}, hidden.data()},
+                                             {"targets", "I32", {6}, targets.data()},
+                                             {"lengths", "I64", {2}, lengths.data()},
+                                             {"short", "I64", {2}, short_lengths.data()},
+                                             {"bias", "F32", {7}, bias.data()}};
+  const std::vector<int64_t> shape = tall ? std::vector<int64_t>{7, 5} : std::vector<int64_t>{5, 7};
+  const std::vector<TensorToWrite> weights = {{"lm_head", "F32", shape, head.data()}};
+  io::write_safetensors(path("states"), states);
+  io::write_safetensors(path("head"), weights);
+  return {"--hidden", path("states"), "--lm-head", path("head"), "--targets", path("states")};
+}
+
+}  // namespace logitless::testing
