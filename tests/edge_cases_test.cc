@@ -98,5 +98,107 @@ TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
   }
 }
 
+/// Six tokens, five words, and a loss that a test makes up.
+struct SmallCase {
+  std::vector<float> hidden = std::vector<float>(24, 0.5f), weight = std::vector<float>(20, 0.25f);
+  std::vector<float> d_hidden = std::vector<float>(24, NAN), d_weight = std::vector<float>(20, NAN);
+  std::vector<int32_t> targets = {0, 1, 2, 3, 4, 0};
+
+  SmallCase() {
+    for (size_t k = 0; k < hidden.size(); ++k) hidden[k] = std::sin(static_cast<float>(k));
+    for (size_t k = 0; k < weight.size(); ++k) weight[k] = std::cos(static_cast<float>(2 * k));
+  }
+  HiddenStates states() const { return ConstMatrix(hidden.data(), 6, 4); }
+  LmHead head() const { return LmHead({weight.data(), 5, 4}, HeadLayout::kVocabHidden); }
+  Targets words() const { return std::span<const int32_t>(targets); }
+  Gradients gradients() {
+    Gradients out;
+    out.d_hidden = {d_hidden.data(), 6, 4};
+    out.d_weight = {d_weight.data(), 5, 4};
+    return out;
+  }
+};
+
+Context context_of(PlanKind plan) {
+  ContextOptions options;
+  options.plan = plan;
+  return Context(options);
+}
+
+class MadeUpLoss final : public TokenLoss {
+ public:
+  bool promises = false;  // that no row is dropped
+  bool entropy = false;
+  StatsRequest needs() const override { return {}; }
+  GradientTerms gradients() const override { return {.entropy = entropy}; }
+  bool may_drop_rows() const override { return !promises; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
+    for (const int64_t row : rows) {
+      grads.logp[static_cast<size_t>(row)] = row % 2 == 0 ? -1 : 0;
+      if (entropy) grads.entropy[static_cast<size_t>(row)] = -0.5;
+    }
+  }
+};
+
+TEST(TokenLossContract, DroppingRowsThatWerePromisedIsALogicError) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    SmallCase small;
+    MadeUpLoss loss;
+    loss.promises = true;
+    EXPECT_THROW(
+        run_token_loss(context_of(plan), small.states(), small.head(), small.words(), {}, loss, small.gradients()),
+        std::logic_error);
+    loss.promises = false;
+    run_token_loss(context_of(plan), small.states(), small.head(), small.words(), {}, loss, small.gradients());
+    for (size_t k = 0; k < 24; ++k) EXPECT_EQ(small.d_hidden[k] == 0, k / 4 % 2 == 1) << k;
+  }
+}
+
+TEST(TokenLossContract, AnEntropyGradientBringsTheEntropyAlong) {
+  SmallCase small;
+  MadeUpLoss loss;
+  loss.entropy = true;
+  const TokenStats stats =
+      run_token_loss(Context(), small.states(), small.head(), small.words(), {}, loss, small.gradients());
+  EXPECT_EQ(stats.entropy.size(), 6u);
+  for (const float x : small.d_hidden) EXPECT_TRUE(std::isfinite(x));
+}
+
+TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
+  SmallCase small;
+  small.hidden[5 * 4] = NAN;
+  CrossEntropyOptions options;
+  options.reduction = Reduction::kNone;
+  options.z_loss = 1e-4;
+  const CrossEntropyForward forward =
+      cross_entropy_forward(Context(), small.states(), small.head(), small.words(), options);
+  EXPECT_TRUE(std::isnan(forward.result.losses[5]));
+  const std::vector<double> upstream = {1, 1, 1, 1, 1, 0};
+  cross_entropy_backward(Context(), small.states(), small.head(), small.words(), options, forward,
+                         std::span<const double>(upstream), small.gradients());
+  for (const float x : small.d_weight) EXPECT_TRUE(std::isfinite(x));
+  for (size_t k = 0; k < 24; ++k) EXPECT_TRUE(k >= 20 ? small.d_hidden[k] == 0 : std::isfinite(small.d_hidden[k])) << k;
+}
+
+TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
+  SmallCase small;
+  for (const double bad : {1e-50, 1e39, 1e300}) {
+    LmHead head = small.head();
+    head.softcap = bad;
+    EXPECT_THROW(cross_entropy(Context(), small.states(), head, small.words()), InvalidInput) << bad;
+    CrossEntropyOptions options;
+    options.temperature = bad;
+    EXPECT_THROW(cross_entropy(Context(), small.states(), small.head(), small.words(), options), InvalidInput) << bad;
+  }
+}
+
+TEST(EmptyBatch, OfNoSequencesIsLegal) {
+  SmallCase small;
+  const HiddenStates none(ConstMatrix(small.hidden.data(), 0, 4), 0);
+  const CrossEntropyResult result = cross_entropy(Context(), none, small.head(), Targets(small.targets.data(), 0));
+  EXPECT_EQ(result.loss, 0);
+  EXPECT_EQ(result.plan.describe(), "forward_only: no row takes part");
+}
+
 }  // namespace
 }  // namespace logitless::testing

@@ -18,7 +18,7 @@ inline constexpr int64_t kMostTileEdge = 65536;
 
 struct ContextOptions {
   /// Threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results have the same bits for every
-  /// value.
+  /// value (but for dense_cross_entropy).
   int threads = 0;
   /// Upper bound for everything a call allocates, the BLAS's packing buffers apart.
   size_t workspace_bytes = size_t{256} << 20;

@@ -99,7 +99,7 @@ struct LmHead {
   HeadLayout layout = HeadLayout::kHiddenVocab;
   /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from below).
   ConstVector bias;
-  /// Positive and finite, or 0 for none (Gemma 2 uses 30).
+  /// Positive, and a normal number of the type of the sums; or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
 
   LmHead() = default;
@@ -136,9 +136,10 @@ enum class WriteMode {
 /// reads them afterwards. What it throws reaches the caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// Where the gradients go. Each output is optional by itself; each has the type of its sums
-/// (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed in
-/// float32 and rounded to nearest even once, at the end.
+/// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from its first
+/// to its last element, what stands between its rows included. Each output is optional by itself; each has the type of
+/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed
+/// in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
   Matrix d_weight;  ///< the head's shape and layout

@@ -40,8 +40,8 @@ struct TokenOptions {
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
   bool shift = false;
-  /// Positive and finite. `temperatures` ([N], by position of hidden) replaces the scalar when it is not empty; entries
-  /// of rows that take no part are not read.
+  /// Positive, and a normal number of the type of the sums. `temperatures` ([N], by position of hidden) replaces the
+  /// scalar when it is not empty; entries of rows that take no part are not read.
   double temperature = 1.0;
   std::span<const double> temperatures;
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;

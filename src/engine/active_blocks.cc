@@ -13,13 +13,17 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   if (begin == end) return out;
   const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
   out.chunk_begin = run.blocks.blocks[begin].begin;
+  bool dropped = false;
   for (size_t b = begin; b < end; ++b) {
     const RowBlock& from = run.blocks.blocks[b];
     RowBlock to;
     to.begin = static_cast<int64_t>(out.blocks.order.size());
     for (int64_t r = 0; r < from.count; ++r) {
       const int64_t row = run.blocks.order[static_cast<size_t>(from.begin + r)];
-      if (!has_gradient(grads, row)) continue;
+      if (!has_gradient(grads, row)) {
+        dropped = true;
+        continue;
+      }
       out.blocks.order.push_back(row);
       out.tile_row.push_back(static_cast<int32_t>(r));
     }
@@ -29,11 +33,10 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
     out.blocks.blocks.push_back(to);
     out.tile_block.push_back(from);
   }
-  if (logits_stay) return out;
+  if (!dropped || out.empty()) return out;
+  if (!run.gather) throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");
   // Logits that are computed again can be cut afresh, so that few remaining rows make few full tiles.
-  const bool all = out.blocks.order.size() == run.blocks.order.size();
-  if (!all && !out.blocks.order.empty()) {
-    if (!run.gather) throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");
+  if (!logits_stay) {
     std::vector<int64_t> kept = std::move(out.blocks.order);
     std::sort(kept.begin(), kept.end());
     out.blocks = make_row_blocks(kept, run.grid.row_tile);

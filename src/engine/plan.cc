@@ -2,6 +2,7 @@
 #include "engine/plan.h"
 
 #include <cstdio>
+#include <limits>
 
 #include "core/checks.h"
 #include "engine/buffers.h"
@@ -174,20 +175,31 @@ struct Planner {
     return run;
   }
 
-  // The largest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does
+  // The fewest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does
   // not fit when there are none.
   RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
-    RunPlan run = cut(PlanKind::kOnePass, count());
-    set_team(team, team, run);
-    int64_t chunks = 1;
-    while (!fits(run) && !one_chunk && run.plan.chunk_rows > least_rows && chunks < count()) {
-      // The bytes that are too many tell roughly how many chunks more it takes.
-      const auto needed = static_cast<int64_t>(run.plan.workspace_bytes / (budget() + 1));
-      chunks += std::max<int64_t>(1, chunks * (needed - 1) / 2);
-      run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
+    const auto in_chunks = [&](int64_t chunks) {
+      RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
       set_team(team, team, run);
+      return run;
+    };
+    RunPlan best = in_chunks(1);
+    if (fits(best) || one_chunk) return best;
+    int64_t too_few = 1;
+    int64_t enough = std::max<int64_t>(1, div_up(count(), least_rows));
+    best = in_chunks(enough);
+    if (!fits(best)) return best;
+    while (enough - too_few > 1) {
+      const int64_t middle = too_few + (enough - too_few) / 2;
+      RunPlan run = in_chunks(middle);
+      if (fits(run)) {
+        enough = middle;
+        best = std::move(run);
+      } else {
+        too_few = middle;
+      }
     }
-    return run;
+    return best;
   }
 
   // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
@@ -195,7 +207,8 @@ struct Planner {
     RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam);
     if (!fits(run)) run = chunked(least_rows, one_chunk, 1);
     fit_tiles(threads, run);
-    run.plan.tiles_alive = static_cast<int>(div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles());
+    const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();
+    run.plan.tiles_alive = static_cast<int>(std::clamp<int64_t>(tiles, 1, std::numeric_limits<int>::max()));
     return run;
   }
 };

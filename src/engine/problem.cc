@@ -17,6 +17,17 @@ void check_sum_type(std::string_view name, DType dtype, DType hidden) {
   }
 }
 
+// A positive factor that the kernels divide by: it and its reciprocal must be normal numbers of the type of the sums.
+void check_scale(std::string_view name, double value, DType hidden) {
+  core::check_positive_finite(name, value);
+  const bool in_double = hidden == DType::kFloat64;
+  const double least = in_double ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (value < least || value > 1 / least) {
+    fail(name, " = ", value, " must be in [", least, ", ", 1 / least, "] for ", in_double ? "float64" : "float32",
+         " sums");
+  }
+}
+
 void check_head(const LmHead& head, const ConstMatrix& hidden) {
   core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
                      head.weight.stride);
@@ -34,13 +45,14 @@ void check_head(const LmHead& head, const ConstMatrix& hidden) {
     }
     check_sum_type("bias", head.bias.dtype, hidden.dtype);
   }
-  if (head.softcap != 0) core::check_positive_finite("softcap", head.softcap);
+  if (head.softcap != 0) check_scale("softcap", head.softcap, hidden.dtype);
 }
 
 // Offsets of the sequences: given, or of equal length.
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
+    if (tokens == 0 && hidden.sequences >= 0) return {0};  // [0, T, H] is a legal empty batch
     if (hidden.sequences < 1) fail("sequences = ", hidden.sequences, " must be positive");
     if (tokens % hidden.sequences != 0) {
       fail("hidden has ", tokens, " rows, which is no multiple of its ", hidden.sequences, " sequences");
@@ -65,7 +77,7 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
 void check_token_options(const Problem& problem) {
   const TokenOptions& options = problem.options;
   if (options.temperatures.empty()) {
-    core::check_positive_finite("temperature", options.temperature);
+    check_scale("temperature", options.temperature, problem.hidden.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
     fail("temperatures has ", options.temperatures.size(), " entries but hidden has ", problem.tokens, " rows");
   }
@@ -108,7 +120,7 @@ void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets
   // A temperature counts only where its row does: padding may hold anything.
   for (const int64_t row : problem.active) {
     const double t = problem.temperature(row);
-    if (!(t > 0) || !std::isfinite(t)) fail("temperatures[", row, "] = ", t, " must be positive and finite");
+    check_scale("temperatures[" + std::to_string(row) + "]", t, problem.hidden.dtype);
   }
 }
 

@@ -202,7 +202,9 @@ void backpropagate_token_grads(const Context& context, const HiddenStates& hidde
 TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                           const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                           const Gradients& outputs, Plan* plan) {
-  const engine::Problem problem = engine::make_problem(hidden, head, targets, options, loss.needs());
+  StatsRequest request = loss.needs();
+  request.entropy |= loss.gradients().entropy;  // the entropy's gradient is a function of the entropy
+  const engine::Problem problem = engine::make_problem(hidden, head, targets, options, request);
   engine::check_gradients(problem, targets, outputs);
   return engine::run_loss(context, problem, loss, outputs, plan);
 }

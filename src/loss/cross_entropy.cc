@@ -89,8 +89,8 @@ void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
       grads.prior[i] = -prior_factor * nll_scale_ * upstream(row);
     }
     if (options_.z_loss > 0) {
-      z_[i] = options_.z_loss * stats.lse[i] * stats.lse[i] * z_scale_;
-      grads.lse[i] = 2 * options_.z_loss * stats.lse[i] * z_scale_ * upstream(row);
+      z_[i] = weighted(options_.z_loss * z_scale_, stats.lse[i] * stats.lse[i]);
+      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream(row), stats.lse[i]);
     }
   }
 }
