@@ -1,0 +1,141 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources, masks and
+// ties: docs/losses.md, section 1.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless {
+
+enum class PolicyVariant {
+  kGrpo,
+  kBnpo,
+  kDrGrpo,
+  kDapo,
+  kCispo,
+  kSapo,
+  kLuspo,
+  kVespo,
+  kReinforce,
+  kRloo,
+  kPpo,
+};
+
+/// Estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
+enum class KlEstimator {
+  kK1,  ///< −d
+  kK2,  ///< d² / 2
+  kK3,  ///< e^d − d − 1
+};
+
+enum class ImportanceLevel {
+  kToken,     ///< one ratio a token
+  kSequence,  ///< GSPO: the geometric mean of a sequence's token ratios
+};
+
+/// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
+enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
+
+/// "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo".
+LOGITLESS_API const char* name_of(PolicyVariant variant);
+/// "k1", "k2", "k3".
+LOGITLESS_API const char* name_of(KlEstimator estimator);
+/// "token", "sequence".
+LOGITLESS_API const char* name_of(ImportanceLevel level);
+/// "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask".
+LOGITLESS_API const char* name_of(SamplerCorrection correction);
+/// The values that have names, in the order of the enumeration: parse by comparing name_of().
+LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
+
+/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16 or float16.
+/// Nothing that belongs to a token under a false mask is ever read.
+struct PolicyBatch {
+  Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
+  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token
+  ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstVector ref_logps;          ///< [N], exactly when beta != 0
+  ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
+  std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
+};
+
+struct PolicyOptions {
+  PolicyVariant variant = PolicyVariant::kGrpo;
+  double temperature = 1.0;              ///< positive and finite
+  std::span<const double> temperatures;  ///< [N], replaces `temperature` when not empty
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+
+  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
+  double epsilon_low = 0.2;            ///< in [0, 1]
+  std::optional<double> epsilon_high;  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
+  std::optional<double> delta;         ///< two-sided clipping: largest ratio of the unclipped side; positive
+  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. Positive; nullopt: none.
+  std::optional<double> log_ratio_clamp = 20.0;
+
+  double beta = 0;  ///< weight of the KL penalty, >= 0
+  KlEstimator kl_estimator = KlEstimator::kK3;
+  bool use_bias_correction_kl = false;  ///< KL times the importance ratio (DeepSeek-V3.2); needs beta
+
+  double entropy_bonus = 0;                         ///< weight of the mean entropy, subtracted from the loss; finite
+  double top_entropy_quantile = 1.0;                ///< in (0, 1]: share of tokens, by entropy, that keep their loss
+  std::optional<double> off_policy_mask_threshold;  ///< drops sequences with A < 0 whose mean drift is above it
+
+  SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
+  std::optional<double> sampler_clip_min;                           ///< >= 0
+  std::optional<double> sampler_clip_max = 3.0;                     ///< positive
+
+  std::optional<double> num_items_in_batch;      ///< positive; dapo, cispo and vespo only
+  std::optional<int64_t> max_completion_length;  ///< positive; dr_grpo only, which needs it
+
+  double sapo_temperature_pos = 1.0;   ///< positive
+  double sapo_temperature_neg = 1.05;  ///< positive
+  double vespo_k_pos = 2.0;
+  double vespo_lambda_pos = 3.0;
+  double vespo_k_neg = 3.0;
+  double vespo_lambda_neg = 2.0;
+
+  double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
+  bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
+};
+
+/// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not asked for.
+struct PolicyMetrics {
+  int64_t tokens = 0;
+  double mean_ratio = std::numeric_limits<double>::quiet_NaN();
+  double clip_fraction_low = 0;
+  double clip_fraction_high = 0;
+  double clip_fraction = 0;                                   ///< either
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();  ///< with beta
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();
+  double mean_logp = std::numeric_limits<double>::quiet_NaN();
+};
+
+struct PolicyResult {
+  double loss = 0;
+  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  PolicyMetrics metrics;
+  Plan plan;  ///< what ran
+};
+
+/// Loss, metrics, and those gradients that `gradients` asks for, in one call. The sequences are those of `hidden`.
+/// Throws InvalidInput before anything is written.
+LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                       const PolicyBatch& batch, const PolicyOptions& options = {},
+                                       const Gradients& gradients = {});
+
+/// The plan that policy_loss() would run.
+LOGITLESS_API Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                    const PolicyBatch& batch, const PolicyOptions& options = {},
+                                    const Gradients& gradients = {});
+
+}  // namespace logitless

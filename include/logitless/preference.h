@@ -1,0 +1,162 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single sequences.
+// Formulas, sources, which pairs count: docs/losses.md, section 2.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless {
+
+enum class PreferenceLoss {
+  kSigmoid,
+  kHinge,
+  kIpo,
+  kExoPair,
+  kNcaPair,
+  kRobust,
+  kBcoPair,
+  kSppoHard,
+  kApoZero,
+  kApoDown,
+  kAot,
+  kAotUnpaired,
+  kDiscopop,
+  kSft,
+  kOrpo,
+  kSimpo,
+  kCpo,
+};
+
+/// "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",
+/// "aot_unpaired", "discopop", "sft", "orpo", "simpo", "cpo".
+LOGITLESS_API const char* name_of(PreferenceLoss loss);
+/// All of them, in the order of the enumeration: parse by comparing name_of().
+LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
+/// Whether the loss compares with a reference model.
+LOGITLESS_API bool needs_reference(PreferenceLoss loss);
+
+struct PreferenceTerm {
+  PreferenceLoss loss = PreferenceLoss::kSigmoid;
+  double weight = 1.0;  ///< finite
+};
+
+/// What the reference model says of the same tokens: exactly one of the two.
+struct Reference {
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size. Float32,
+  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
+  ConstVector logps;
+  /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
+  /// same call, with the same targets and options.
+  HiddenStates hidden;
+  LmHead head;
+};
+
+/// What all preference losses share.
+struct PreferenceTokenOptions {
+  int64_t ignore_index = -100;  ///< targets of prompts and padding
+  bool shift = false;           ///< position t predicts target t + 1 of its sequence
+  double temperature = 1.0;     ///< positive and finite
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+};
+
+struct PreferenceOptions {
+  std::vector<PreferenceTerm> terms = {{}};  ///< at least one; their weighted sum is the loss
+  double beta = 0.1;                         ///< positive and finite
+  double label_smoothing = 0;                ///< only where a term has a use for it
+  bool average_log_prob = false;             ///< a sequence's mean log-probability instead of its sum
+  double discopop_tau = 0.05;                ///< positive and finite
+  double simpo_gamma = 0.5;                  ///< finite
+  /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
+  std::optional<double> nll_weight;
+  PreferenceTokenOptions token;
+  double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
+  bool want_entropy = false;  ///< fill metrics.mean_entropy
+};
+
+/// Means over the pairs that take part; NaN when there are none.
+struct PreferenceMetrics {
+  int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
+  int64_t tokens = 0;  ///< their tokens
+  double chosen_reward = std::numeric_limits<double>::quiet_NaN();
+  double rejected_reward = std::numeric_limits<double>::quiet_NaN();
+  double margin = std::numeric_limits<double>::quiet_NaN();
+  double accuracy = std::numeric_limits<double>::quiet_NaN();
+  double chosen_logp = std::numeric_limits<double>::quiet_NaN();
+  double rejected_logp = std::numeric_limits<double>::quiet_NaN();
+  double nll = std::numeric_limits<double>::quiet_NaN();           ///< of the chosen tokens
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< when asked for
+};
+
+struct PreferenceResult {
+  double loss = 0;
+  std::vector<double> sequence_logps;   ///< [2B], sums (averages with average_log_prob, or with orpo or simpo)
+  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  PreferenceMetrics metrics;
+  Plan plan;  ///< what ran for the policy
+};
+
+/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of different
+/// lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a term needs one. Loss,
+/// metrics, and those gradients that `gradients` asks for, in one call. Throws InvalidInput before anything is written.
+LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                               const Targets& targets, const Reference& reference = {},
+                                               const PreferenceOptions& options = {}, const Gradients& gradients = {});
+
+struct KtoOptions {
+  double beta = 0.1;                ///< positive and finite
+  double desirable_weight = 1.0;    ///< >= 0, finite
+  double undesirable_weight = 1.0;  ///< >= 0, finite
+  bool average_log_prob = false;
+  PreferenceTokenOptions token;
+  double loss_scale = 1.0;
+  bool want_entropy = false;
+};
+
+struct KtoBatch {
+  Targets targets;                  ///< [N]
+  std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
+  Reference reference;              ///< needed; logps [B] or [N]
+  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of equal length; both
+  /// empty: the baseline is 0.
+  ConstVector kl_logps;
+  ConstVector kl_ref_logps;
+};
+
+/// Means over the sequences of each kind that take part; NaN when there are none.
+struct KtoMetrics {
+  int64_t desirable = 0;    ///< sequences
+  int64_t undesirable = 0;  ///< sequences
+  int64_t tokens = 0;
+  double kl = 0;
+  double desirable_reward = std::numeric_limits<double>::quiet_NaN();
+  double undesirable_reward = std::numeric_limits<double>::quiet_NaN();
+  double margin = std::numeric_limits<double>::quiet_NaN();  ///< of the two rewards
+  double desirable_logp = std::numeric_limits<double>::quiet_NaN();
+  double undesirable_logp = std::numeric_limits<double>::quiet_NaN();
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< when asked for
+};
+
+struct KtoResult {
+  double loss = 0;
+  std::vector<double> sequence_losses;  ///< [B], weighted; 0 where a sequence takes no part
+  std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
+  std::vector<double> per_token_logps;  ///< [N]
+  KtoMetrics metrics;
+  Plan plan;
+};
+
+LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                 const KtoBatch& batch, const KtoOptions& options = {},
+                                 const Gradients& gradients = {});
+
+}  // namespace logitless
