@@ -103,6 +103,9 @@ class LOGITLESS_API TokenLoss {
   /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that says no and
   /// does it all the same gets a std::logic_error.
   virtual bool may_drop_rows() const { return true; }
+  /// [N], the group of each row (any ids): the gradient of a row may depend on the statistics of all rows of its group,
+  /// so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take no part do not matter.
+  virtual std::span<const int64_t> groups() const { return {}; }
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
