@@ -45,6 +45,19 @@ TEST(TwoMatrices, TheBorderAnywhere) {
   }
 }
 
+// 20 rows make a run of their own. What is left, 5 rows at each side of the border, is one block whose row numbers
+// follow one another; in memory they do not.
+TEST(TwoMatrices, ShortRunsThatMeetAtTheBorder) {
+  std::vector<int64_t> targets(31, 3);
+  targets[20] = -100;
+  for (const DType dtype : kDTypes) {
+    CrossEntropyTester tester = small().dtype(dtype).tokens(31).second(5).targets(targets);
+    for (const PlanKind plan : kPlans) {
+      for (const bool may_drop_rows : {false, true}) tester.plan(plan).class_weights(may_drop_rows).matches_oracle();
+    }
+  }
+}
+
 TEST(TwoMatrices, SequencesOfTwoLengths) {
   CrossEntropyTester tester = small().tokens(3 * 7 + 3 * 5).second(3 * 5).batch(3).shift();
   for (const PlanKind plan : kPlans) {
