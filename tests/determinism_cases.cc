@@ -25,6 +25,10 @@ std::vector<CrossEntropyTester> determinism_cases() {
   cases.push_back(tester.plan(PlanKind::kOnePass).workspace(size_t{150} << 10));
   cases.push_back(tester.plan(PlanKind::kTwoPass).workspace(size_t{100} << 10));
   cases.push_back(tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).workspace(size_t{400} << 10));
+  // Hidden states in two matrices.
+  CrossEntropyTester two;
+  two.hidden(71).vocab(517).tokens(131).second(50).ignored(0.1).tiles(16, 96);
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) cases.push_back(two.plan(plan));
   return cases;
 }
 

@@ -88,6 +88,23 @@ TEST(GuardPages, OutputsInEveryForm) {
   });
 }
 
+TEST(GuardPages, TwoMatricesOfHiddenStates) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    for (const int64_t second : {0, 1, 15, 37}) {
+      for (const double ignored : {0.0, 0.3}) {
+        tester.second(second).ignored(ignored);
+        for (const PlanKind plan : kPlans) {
+          tester.dtype(DType::kFloat32).plan(plan).matches_oracle();
+          tester.accumulate().tiles(64, 64).matches_oracle();
+          tester.accumulate(false).tiles(16, 64);
+          tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).matches_oracle();
+          tester.gradient_dtype(std::nullopt);
+        }
+      }
+    }
+  });
+}
+
 TEST(GuardPages, SmallestWorkspace) {
   on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
     for (const PlanKind plan : kPlans) tester.tokens(70).plan(plan).tightest_workspace().matches_oracle();

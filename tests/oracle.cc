@@ -35,8 +35,12 @@ MatrixXd read_matrix(const ConstMatrix& matrix) {
 std::vector<int64_t> sequence_ends(const HiddenStates& hidden) {
   std::vector<int64_t> ends(hidden.tokens());
   if (hidden.offsets.empty()) {
-    const int64_t length = hidden.tokens() / hidden.sequences;
-    for (int64_t i = 0; i < hidden.tokens(); ++i) ends[i] = (i / length + 1) * length;
+    // Each matrix holds sequences of a length of its own.
+    const int64_t border = hidden.states.rows;
+    const int64_t first = border / hidden.sequences, second = hidden.second.rows / hidden.sequences;
+    for (int64_t i = 0; i < hidden.tokens(); ++i) {
+      ends[i] = i < border ? (i / first + 1) * first : border + ((i - border) / second + 1) * second;
+    }
   } else {
     for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) {
       for (int64_t i = hidden.offsets[s]; i < hidden.offsets[s + 1]; ++i) ends[i] = hidden.offsets[s + 1];
@@ -102,7 +106,9 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
                      const TokenOptions& options) {
   Problem problem;
   problem.labels = read_labels(hidden, targets, options.shift, options.ignore_index);
-  problem.hidden = read_matrix(hidden.states);
+  problem.hidden = MatrixXd(hidden.tokens(), hidden.hidden_size());
+  problem.hidden.topRows(hidden.states.rows) = read_matrix(hidden.states);
+  if (hidden.second.rows > 0) problem.hidden.bottomRows(hidden.second.rows) = read_matrix(hidden.second);
   for (int64_t i = 0; i < hidden.tokens(); ++i) {
     if (!problem.takes_part(i)) problem.hidden.row(i).setZero();
   }

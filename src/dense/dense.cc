@@ -259,6 +259,7 @@ CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenState
                                        const Gradients& gradients) {
   if (gradients.weight_sink) core::fail("weight_sink is set: the dense path has no tiles to hand out");
   const Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  if (hidden.has_second()) core::fail("hidden.second is set: the dense path takes hidden states in one matrix");
   loss::CrossEntropyLoss loss(options, problem);
   return problem.in_double() ? run_dense<double>(context, problem, loss, gradients)
                              : run_dense<float>(context, problem, loss, gradients);

@@ -34,7 +34,7 @@ class BackwardTasks {
   void run() {
     for (const RowBlock& rows : active_.blocks.blocks) {
       if (pass_.chunk && !rows.contiguous) {
-        gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), chunk_gathered(rows));
+        gather_rows(pass_.problem, active_.blocks.rows(rows), chunk_gathered(rows));
       }
     }
     Tokens tokens(*this);  // Allocated here: no exception may leave the parallel region.
@@ -87,7 +87,7 @@ class BackwardTasks {
         [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
         guarded([&] { make_tile(j, b, slot); });
-        for (int h = 0; outputs_.d_hidden.data && h < hidden_blocks; ++h) {
+        for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
           guarded([&] { add_d_hidden(j, b, slot, h); });
         }
@@ -155,7 +155,7 @@ class BackwardTasks {
     T* logits = tile(j, b, slot);
     if (!pass_.chunk) {
       std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
-      if (!rows.contiguous) gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), gathered);
+      if (!rows.contiguous) gather_rows(pass_.problem, active_.blocks.rows(rows), gathered);
       compute_logits(pass_, rows, hidden(b, slot), j, mine.gemm, logits);
     }
     const int64_t first = grid_.first_word(j);
@@ -187,7 +187,6 @@ class BackwardTasks {
     auto& mine = scratch();
     const int64_t component = h * grid_.hidden_block;
     const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
-    const Matrix& out = outputs_.d_hidden;
     const bool scattered = !narrow_hidden_ && !rows.contiguous;
     gemm::Product<T> product;
     product.m = rows.count;
@@ -203,15 +202,16 @@ class BackwardTasks {
       product.c = mine.scatter;
       product.ldc = grid_.hidden_block;
     } else {
-      product.c = static_cast<T*>(out.data) + active_.blocks.rows(rows).front() * out.stride + component;
-      product.ldc = out.stride;
+      const RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
+      product.c = static_cast<T*>(first.data) + component;
+      product.ldc = first.stride;
     }
     product.accumulate = adds && !scattered;
     pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
     if (!scattered) return;
     const T* from = mine.scatter;
     for (const int64_t row : active_.blocks.rows(rows)) {
-      T* to = static_cast<T*>(out.data) + row * out.stride + component;
+      T* to = static_cast<T*>(d_hidden_row(pass_.problem, outputs_, row).data) + component;
       if (adds) {
         pass_.context.kernels->template typed<T>().add(from, columns, to);
       } else {
@@ -320,11 +320,10 @@ void BackwardTasks<T>::finish_weight_tile(int64_t j) {
 
 template <class T>
 void BackwardTasks<T>::round_d_hidden() {
-  const Matrix& out = outputs_.d_hidden;
   const auto& order = active_.blocks.order;
   for (size_t i = 0; i < order.size(); ++i) {
     round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size,
-              grid_.hidden_size, outputs_.d_hidden_mode, core::element(out.data, out.dtype, order[i] * out.stride));
+              grid_.hidden_size, outputs_.d_hidden_mode, d_hidden_row(pass_.problem, outputs_, order[i]).data);
   }
 }
 
@@ -343,11 +342,11 @@ void run_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const Active
 template <class T>
 void finish_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const std::vector<bool>& wrote_rows,
                      bool wrote_any, const Gradients& outputs) {
-  const Matrix& d_hidden = outputs.d_hidden;
-  for (int64_t row = 0; d_hidden.data && outputs.d_hidden_mode == WriteMode::kOverwrite && row < d_hidden.rows; ++row) {
+  const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
+  for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
     if (wrote_rows[static_cast<size_t>(row)]) continue;
-    core::fill_zero(
-        Matrix(core::element(d_hidden.data, d_hidden.dtype, row * d_hidden.stride), d_hidden.dtype, 1, d_hidden.cols));
+    const RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
+    core::fill_zero(Matrix(place.data, d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
   }
   if (wrote_any) {
     if (pass.bias_sums) {

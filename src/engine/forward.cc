@@ -19,7 +19,7 @@ class SegmentTask {
   SegmentTask(const Pass<T>& pass, typename ForwardBuffers<T>::PerThread& scratch, const RowBlock& block)
       : pass_(pass), scratch_(scratch), block_(block) {
     const RowBlocks& blocks = pass.run.blocks;
-    if (!block.contiguous) gather_rows(pass.problem.hidden, blocks.rows(block), scratch.gathered);
+    if (!block.contiguous) gather_rows(pass.problem, blocks.rows(block), scratch.gathered);
     hidden_ = hidden_operand(pass.problem, blocks, block, scratch.gathered);
     int64_t r = 0;
     for (const int64_t row : blocks.rows(block)) {
