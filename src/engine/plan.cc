@@ -165,7 +165,7 @@ struct Planner {
   [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
     core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
                run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
-               one_chunk ? " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)" : "");
+               one_chunk ? " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)" : "");
   }
 
   RunPlan tiled(PlanKind kind) const {
