@@ -157,7 +157,7 @@ using WeightGradientSink = std::function<void(int64_t first, int64_t count, Cons
 
 /// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from its first
 /// to its last element, what stands between its rows included. Each output is optional by itself; each has the type of
-/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed
+/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: 16-bit outputs are summed
 /// in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)

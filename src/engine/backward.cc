@@ -168,9 +168,13 @@ class BackwardTasks {
     }
     const Problem& problem = pass_.problem;
     rows::GradientArgs<T> args;
-    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count, grid_.words(j),
-                  grid_.tile_stride, pass_.bias ? pass_.bias + first : nullptr, static_cast<T>(problem.head.softcap)};
-    args.logits = logits;
+    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count,
+                  grid_.words(j),
+                  grid_.tile_stride,
+                  pass_.bias ? pass_.bias + first : nullptr,
+                  static_cast<T>(problem.head.softcap),
+                  problem.options.round_logits_to};
+    args.logits = args.out = logits;
     args.count = rows.count;
     args.gradients = mine.gradients;
     args.entropy = entropy_;
@@ -286,13 +290,6 @@ class BackwardTasks {
   std::exception_ptr error_;
 };
 
-// Rounds a float32 row into a narrow output; float64 sums have no narrow output.
-template <class T>
-void round_row(const rows::RowKernels& kernels, const T* from, int64_t count, WriteMode mode, void* to) {
-  if constexpr (sizeof(T) == 4)
-    kernels.round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
-}
-
 template <class T>
 void hand_on_weight_tile(const Pass<T>& pass, const T* tile, int64_t j, const Gradients& outputs) {
   const TileGrid& grid = pass.run.grid;
@@ -308,8 +305,8 @@ void hand_on_weight_tile(const Pass<T>& pass, const T* tile, int64_t j, const Gr
   const Matrix& out = outputs.d_weight;
   const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
   for (int64_t r = 0; r < rows; ++r) {
-    round_row(*pass.context.kernels, tile + r * stride, cols, outputs.d_weight_mode,
-              core::element(out.data, out.dtype, offset + r * out.stride));
+    pass.context.kernels->round(tile + r * stride, cols, outputs.d_weight_mode == WriteMode::kAccumulate,
+                                core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
   }
 }
 
@@ -322,8 +319,9 @@ template <class T>
 void BackwardTasks<T>::round_d_hidden() {
   const auto& order = active_.blocks.order;
   for (size_t i = 0; i < order.size(); ++i) {
-    round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size,
-              grid_.hidden_size, outputs_.d_hidden_mode, d_hidden_row(pass_.problem, outputs_, order[i]).data);
+    pass_.context.kernels->round(buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
+                                 outputs_.d_hidden_mode == WriteMode::kAccumulate,
+                                 d_hidden_row(pass_.problem, outputs_, order[i]).data, d_hidden_dtype(outputs_));
   }
 }
 
@@ -350,7 +348,9 @@ void finish_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const std
   }
   if (wrote_any) {
     if (pass.bias_sums) {
-      round_row(*pass.context.kernels, pass.bias_sums, outputs.d_bias.size, outputs.d_bias_mode, outputs.d_bias.data);
+      const Vector& out = outputs.d_bias;
+      pass.context.kernels->round(pass.bias_sums, out.size, outputs.d_bias_mode == WriteMode::kAccumulate, out.data,
+                                  out.dtype);
     }
     return;
   }

@@ -84,7 +84,7 @@ const T* widened_bias(core::Workspace& workspace, const rows::RowKernels* kernel
   if (!bias.data || bias.dtype == DTypeOf<T>::value) return static_cast<const T*>(bias.data);
   T* out = workspace.take<T>(bias.size);
   if constexpr (sizeof(T) == 4) {
-    if (out) kernels->widen_bf16(static_cast<const bfloat16*>(bias.data), bias.size, out);
+    if (out) kernels->widen(bias.data, bias.dtype, bias.size, out);
   }
   return out;
 }

@@ -47,8 +47,12 @@ class SegmentTask {
       scratch_.target[r++] = column >= 0 && column < grid.words(j) ? static_cast<int32_t>(column) : -1;
     }
     rows::FoldArgs<T> args;
-    args.shape = {block_.count, grid.words(j), grid.tile_stride, pass_.bias ? pass_.bias + first : nullptr,
-                  static_cast<T>(problem.head.softcap)};
+    args.shape = {block_.count,
+                  grid.words(j),
+                  grid.tile_stride,
+                  pass_.bias ? pass_.bias + first : nullptr,
+                  static_cast<T>(problem.head.softcap),
+                  problem.options.round_logits_to};
     args.logits = tile;
     args.inverse_temperature = scratch_.inverse_temperature;
     args.target = scratch_.target;

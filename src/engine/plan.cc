@@ -188,7 +188,7 @@ struct Planner {
   [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
     std::string why;
     if (one_chunk) {
-      why = " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)";
+      why = " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)";
     } else if (groups.coupled()) {
       why = " (the loss couples " + std::to_string(groups.largest) + " rows, whose logits are kept together)";
     }

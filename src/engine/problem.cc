@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/checks.h"
+#include "core/views.h"
 
 namespace logitless::engine {
 namespace {
@@ -106,6 +107,9 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
 
 void check_token_options(const Problem& problem) {
   const TokenOptions& options = problem.options;
+  if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
+    fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
+  }
   if (options.temperatures.empty()) {
     check_scale("temperature", options.temperature, problem.hidden.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
