@@ -13,6 +13,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool takes_sequence_ratio(PolicyVariant v) { return v != PolicyVariant::kRloo && v != PolicyVariant::kVespo; }
 bool takes_sequence_correction(PolicyVariant v) { return v != PolicyVariant::kVespo; }
+// The rest refuses delta and epsilon_high.
+bool clips_on_both_sides(PolicyVariant v) {
+  return v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
+         v != PolicyVariant::kReinforce;
+}
+bool has_upper_bound(PolicyVariant v) { return clips_on_both_sides(v) || v == PolicyVariant::kCispo; }
 bool takes_item_count(PolicyVariant v) {
   return v == PolicyVariant::kDapo || v == PolicyVariant::kCispo || v == PolicyVariant::kVespo;
 }
@@ -23,11 +29,11 @@ std::vector<PolicyTwist> make_twists() {
       {"on-policy", [](auto& c) { c.on_policy = true; }},
       {"sequence level", [](auto& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; },
        takes_sequence_ratio},
-      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }},
-      {"tight cispo bound", [](auto& c) { c.options.epsilon_high = 1.1; }},
-      {"delta", [](auto& c) { c.options.delta = 1.45; }},
-      {"delta inside of the clip range", [](auto& c) { c.options.delta = 1.1; }},
-      {"delta below the clip range", [](auto& c) { c.options.delta = 0.7; }},
+      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, has_upper_bound},
+      {"tight cispo bound", [](auto& c) { c.options.epsilon_high = 1.1; }, has_upper_bound},
+      {"delta", [](auto& c) { c.options.delta = 1.45; }, clips_on_both_sides},
+      {"delta inside of the clip range", [](auto& c) { c.options.delta = 1.1; }, clips_on_both_sides},
+      {"delta below the clip range", [](auto& c) { c.options.delta = 0.7; }, clips_on_both_sides},
       {"tight log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = 0.23; }},
       {"no log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = std::nullopt; }},
       {"entropy bonus", [](auto& c) { c.options.entropy_bonus = 0.3; }},
