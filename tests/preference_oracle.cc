@@ -96,7 +96,7 @@ PairLoss exo_pair(double beta, double z, double epsilon) {
 PairLoss discopop(double beta, double z, double tau) {
   const double m = sigmoid(z / tau), rest = sigmoid(-z / tau);
   const double log_m = log_sigmoid(z / tau);
-  const double m_exp = z < -700 ? 0.0 : std::exp(log_m - z);  // m e^{−z}
+  const double m_exp = std::exp(std::clamp(log_m - z, -700.0, 700.0));  // m e^{−z}
   const double value = -rest * log_sigmoid(z) + m_exp;
   // m' = m rest / tau.
   const double by_z = (m * rest * log_sigmoid(z) + rest * m_exp) / tau - rest * sigmoid(-z) - m_exp;
@@ -120,7 +120,7 @@ PairLoss pair_loss(PreferenceLoss loss, const Pair& pair, const PreferenceOption
     case PreferenceLoss::kSigmoid:
       return of_difference(beta, -log_sigmoid(z), -sigmoid(-z));
     case PreferenceLoss::kHinge:
-      return of_difference(beta, std::max(0.0, 1 - z), 1 - z > 0 ? -1.0 : 0.0);
+      return of_difference(beta, z >= 1 ? 0.0 : 1 - z, z >= 1 ? 0.0 : -1.0);
     case PreferenceLoss::kIpo: {
       const double distance = (a - b) - 1 / (2 * beta);
       return {square(distance), 2 * distance, -2 * distance};
@@ -333,9 +333,10 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceO
   }
   const bool has_likelihood = contains(options, PreferenceLoss::kOrpo) || contains(options, PreferenceLoss::kCpo);
   add_likelihood(batch, options.loss_scale * options.nll_weight.value_or(has_likelihood ? 1.0 : 0.0), truth);
-  for (int64_t s = 0; s < batch.sequences(); ++s) {
-    const double divisor = metrics_average(options) ? std::max<double>(1, static_cast<double>(batch.count(s))) : 1.0;
-    truth.sequence_logps.push_back(batch.sum(batch.logp, s) / divisor);
+  truth.sequence_logps.assign(batch.sequences(), 0.0);
+  for (const Pair& pair : pairs_of(batch, metrics_average(options))) {
+    truth.sequence_logps[pair.chosen] = pair.c;
+    truth.sequence_logps[pair.rejected] = pair.r;
   }
   truth.metrics = metrics_of(batch, options);
   return truth;

@@ -37,7 +37,7 @@ bool compares_with_reference(PreferenceLoss loss);
 
 struct PreferenceTruth {
   double loss = 0;
-  std::vector<double> sequence_logps;  ///< [2B]
+  std::vector<double> sequence_logps;  ///< [2B]; 0 in pairs that take no part
   PreferenceMetrics metrics;
   std::vector<double> d_logp;  ///< ∂loss/∂logp, [N]
 };
