@@ -146,7 +146,8 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
       of_margin(-log_sigmoid(z), -sigmoid(-z));
       break;
     case PreferenceLoss::kHinge:
-      of_margin(std::max(0.0, 1 - z), z < 1 ? -1 : 0);
+      // Written so that a NaN is not clipped away.
+      of_margin(z >= 1 ? 0 : 1 - z, z >= 1 ? 0 : -1);
       break;
     case PreferenceLoss::kIpo: {
       const double error = a - b - 1 / (2 * beta);
