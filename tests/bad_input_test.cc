@@ -284,13 +284,6 @@ TEST(BadInput, WeightSink) {
   });
 }
 
-// The number in a message that is followed by " bytes".
-size_t bytes_in(const std::string& message) {
-  const size_t end = message.rfind(" bytes");
-  const size_t begin = end == std::string::npos ? end : message.find_last_not_of("0123456789", end - 1);
-  return begin == std::string::npos ? 0 : std::stoull(message.substr(begin + 1, end - begin - 1));
-}
-
 TEST(BadInput, WorkspaceTooSmallSaysHowMuchIsNeeded) {
   for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const bool sink : {false, true}) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allocation_counter.h"
+#include "coupled_loss.h"
 #include "guard_pages.h"
 #include "testers.h"
 
@@ -186,6 +187,49 @@ TEST(Allocations, StayWithinThePlan) {
       if (shape.workspace > size_t{4} << 20 || kind == PlanKind::kTwoPass) {
         expect_within_plan(shape, DType::kBFloat16, kind, 2, true);
       }
+    }
+  }
+}
+
+// Groups decide about chunks, and sequences of other lengths make unequal ones.
+TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
+  InputSpec spec;
+  spec.tokens = 400;
+  spec.vocab = 2000;
+  spec.ignored = 0.2;
+  Inputs inputs(spec);
+  GradientOutputs outputs(inputs, {});
+  const Gradients gradients = outputs.gradients();
+  std::vector<int64_t> groups(static_cast<size_t>(spec.tokens));
+  for (size_t i = 0; i < groups.size(); ++i) groups[i] = i < 90 ? 0 : static_cast<int64_t>(i % 7);
+  for (const PlanKind kind : kPlans) {
+    for (const size_t kib : {950, 1500, 2500, 9000}) {
+      SCOPED_TRACE(::testing::Message() << name_of(kind) << " in " << kib << " KiB");
+      ContextOptions options;
+      options.plan = kind;
+      options.threads = 3;
+      options.row_tile = 32;
+      options.vocab_tile = 256;
+      options.workspace_bytes = kib << 10;
+      const Context context(options);
+      Plan plan;
+      const auto call = [&] {
+        CoupledLoss loss(groups, true);
+        run_token_loss(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, loss, gradients,
+                       &plan);
+      };
+      call();
+      const AllocationCount before = allocation_count();
+      restart_peak();
+      call();
+      const AllocationCount after = allocation_count();
+      EXPECT_LE(plan.workspace_bytes, options.workspace_bytes);
+      EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
+      // The loss's own copies of groups and rows are within the result vectors of a cross-entropy.
+      EXPECT_LE(after.peak_bytes - before.live_bytes,
+                static_cast<int64_t>(plan.workspace_bytes) + result_bytes(spec.tokens) + task_bytes(plan));
+      EXPECT_EQ(after.live_bytes, before.live_bytes);
+      EXPECT_EQ(after.live_blocks, before.live_blocks);
     }
   }
 }

@@ -9,5 +9,7 @@
 #include "logitless/environment.h"
 #include "logitless/error.h"
 #include "logitless/plan.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"

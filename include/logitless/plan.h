@@ -32,7 +32,7 @@ struct LOGITLESS_API Plan {
   int64_t row_tile = 0;      ///< most rows of a logits tile
   int64_t vocab_tile = 0;    ///< columns of a logits tile; the last one may be narrower
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
-  int64_t chunk_rows = 0;    ///< rows whose logits are alive together (one pass); else equal to active_rows
+  int64_t chunk_rows = 0;    ///< most rows whose logits are alive together (one pass); else equal to active_rows
   int threads = 1;           ///< threads that can work with the tiles that fit
   int tiles_alive = 1;       ///< logits tiles in memory at once
   /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics. Vectors with

@@ -86,9 +86,10 @@ LOGITLESS_API void backpropagate_token_grads(const Context& context, const Hidde
                                              const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs,
                                              Plan* plan = nullptr);
 
-/// A loss that is a function of each token's statistics alone. evaluate() is called with disjoint sets of rows that
-/// together are all rows that take part (from one thread at a time), and fills the entries of `grads` for these rows;
-/// the vectors it declares in needs() and gradients() have N entries by then.
+/// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of rows, each
+/// increasing, that together are all rows that take part (from one thread at a time), and fills the entries of `grads`
+/// for these rows; the vectors it declares in needs() and gradients() have N entries by then. One pass calls it for one
+/// chunk after the other, all other plans once.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
@@ -103,10 +104,15 @@ class LOGITLESS_API TokenLoss {
   /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that says no and
   /// does it all the same gets a std::logic_error.
   virtual bool may_drop_rows() const { return true; }
+  /// [N], the group of each row (any ids): the gradient of a row may depend on the statistics of all rows of its group,
+  /// so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take no part do not
+  /// matter.
+  virtual std::span<const int64_t> groups() const { return {}; }
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics.
+/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics. One pass
+/// keeps the logits of whole groups, so a group that is too large for the workspace means two pass.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                                         const Gradients& outputs, Plan* plan = nullptr);

@@ -1,9 +1,22 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "core/views.h"
 
+#include <bit>
 #include <cstring>
 
 namespace logitless::core {
+
+double read(const ConstVector& values, int64_t i) {
+  switch (values.dtype) {
+    case DType::kFloat64:
+      return static_cast<const double*>(values.data)[i];
+    case DType::kFloat32:
+      return static_cast<const float*>(values.data)[i];
+    case DType::kBFloat16:
+      return std::bit_cast<float>(static_cast<uint32_t>(static_cast<const bfloat16*>(values.data)[i].bits) << 16);
+  }
+  return 0;
+}
 
 void fill_zero(const Matrix& m) {
   for (int64_t row = 0; row < m.rows; ++row) {

@@ -19,6 +19,9 @@ inline void* element(void* data, DType dtype, int64_t index) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
+/// values[i] of any type.
+double read(const ConstVector& values, int64_t i);
+
 /// Sets [rows, cols] to zero.
 void fill_zero(const Matrix& m);
 void fill_zero(const Vector& v);

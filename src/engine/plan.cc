@@ -6,6 +6,7 @@
 
 #include "core/checks.h"
 #include "engine/buffers.h"
+#include "engine/row_groups.h"
 
 namespace logitless {
 
@@ -99,6 +100,15 @@ void cut_chunks(int64_t most_rows, RunPlan& run) {
   run.chunks.push_back(run.blocks.blocks.size());
 }
 
+void cut_chunks(const RowChunks& chunks, RunPlan& run) {
+  run.chunks = {0};
+  run.blocks.order.reserve(chunks.order.size());
+  for (int64_t c = 0; c < chunks.count(); ++c) {
+    append_row_blocks(chunks.rows(c), run.grid.row_tile, run.blocks);
+    run.chunks.push_back(run.blocks.blocks.size());
+  }
+}
+
 struct Planner {
   const detail::ContextState& context;
   int threads;
@@ -106,21 +116,33 @@ struct Planner {
   const Work& work;
   const Gradients& outputs;
   std::span<const int64_t> rows;
+  RowGroups groups = {};  // of a loss that one pass may run
 
   int64_t count() const { return static_cast<int64_t>(rows.size()); }
   size_t budget() const { return context.options.workspace_bytes; }
 
-  // Everything of a plan but how many tiles are alive.
+  // Everything of a plan but how many tiles are alive. Chunks of whole groups hold at most `chunk_rows` rows, other
+  // ones that many in full tiles.
   RunPlan cut(PlanKind kind, int64_t chunk_rows) const {
     RunPlan run;
+    const bool whole_groups = kind == PlanKind::kOnePass && groups.coupled() && chunk_rows < count();
+    RowChunks chunks;
+    if (whole_groups) {
+      chunks = pack_groups(rows, groups, chunk_rows);
+      chunk_rows = chunks.largest;
+    }
     set_grid(context.options, problem, std::min(count(), chunk_rows), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
       run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), 16));
-      chunk_rows = run.grid.row_tile * blocks;
+      if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
     }
-    run.blocks = make_row_blocks(rows, run.grid.row_tile);
-    cut_chunks(chunk_rows, run);
+    if (whole_groups) {
+      cut_chunks(chunks, run);
+    } else {
+      run.blocks = make_row_blocks(rows, run.grid.row_tile);
+      cut_chunks(chunk_rows, run);
+    }
     int64_t row_blocks = 0;
     for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
       row_blocks = std::max(row_blocks, static_cast<int64_t>(run.chunks[c + 1] - run.chunks[c]));
@@ -163,9 +185,15 @@ struct Planner {
   }
 
   [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
+    std::string why;
+    if (one_chunk) {
+      why = " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)";
+    } else if (groups.coupled()) {
+      why = " (the loss couples " + std::to_string(groups.largest) + " rows, whose logits are kept together)";
+    }
     core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
                run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
-               one_chunk ? " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)" : "");
+               why);
   }
 
   RunPlan tiled(PlanKind kind) const {
@@ -175,8 +203,8 @@ struct Planner {
     return run;
   }
 
-  // The fewest equal chunks of at least `least_rows` that fit beside the scratch of `team` threads; a plan that does
-  // not fit when there are none.
+  // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of `team`
+  // threads; a plan that does not fit when there are none.
   RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
@@ -204,6 +232,7 @@ struct Planner {
 
   // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
   RunPlan one_pass(int64_t least_rows, bool one_chunk) const {
+    least_rows = std::max(least_rows, groups.largest);
     RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam);
     if (!fits(run)) run = chunked(least_rows, one_chunk, 1);
     fit_tiles(threads, run);
@@ -217,20 +246,24 @@ struct Planner {
 
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows) {
-  const Planner planner{context, threads, problem, work, outputs, rows};
+  Planner planner{context, threads, problem, work, outputs, rows};
   if (!work.backward) return planner.tiled(PlanKind::kForwardOnly);
   const PlanKind wanted = context.options.plan;
   // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
   const bool one_chunk = problem.in_double() ? needs_weight_tiles<double>(outputs) : needs_weight_tiles<float>(outputs);
-  if (wanted == PlanKind::kOnePass) {
-    if (!work.local_loss) {
-      core::fail("plan = one_pass cannot run: the gradients of a row depend on more than its own statistics");
+  if (!work.forward) {
+    if (wanted == PlanKind::kOnePass) {
+      core::fail("plan = one_pass cannot run: gradients that come after the forward pass find no logits to work on");
     }
+    return planner.tiled(PlanKind::kTwoPass);
+  }
+  if (wanted != PlanKind::kTwoPass) planner.groups = make_row_groups(rows, work.groups);
+  if (wanted == PlanKind::kOnePass) {
     RunPlan run = planner.one_pass(1, one_chunk);
     if (!planner.fits(run)) planner.too_small(run, one_chunk);
     return run;
   }
-  if (wanted == PlanKind::kAuto && work.local_loss) {
+  if (wanted == PlanKind::kAuto) {
     RunPlan run = planner.one_pass(std::min(planner.count(), kMinChunkRows), one_chunk);
     if (planner.fits(run)) return run;
   }

@@ -19,8 +19,9 @@ namespace logitless::engine {
 struct Work {
   bool forward = true;         // statistics are computed
   bool backward = false;       // gradients are
-  bool local_loss = false;     // the gradients of a row follow from its own statistics: one pass is possible
   bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
+  /// Rows of one group stay in one chunk of one pass: TokenLoss::groups().
+  std::span<const int64_t> groups = {};
 };
 
 /// Cuts of rows, vocabulary and hidden into tiles and blocks.
@@ -53,8 +54,8 @@ struct RunPlan {
   bool gather = false;
 };
 
-/// Plans `work` on `rows` (those that take part). Throws InvalidInput when the budget is too small for one tile, or
-/// when a plan that was asked for cannot run.
+/// Plans `work` on `rows` (those that take part, increasing). Throws InvalidInput when the budget is too small for one
+/// tile, or when a plan that was asked for cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows);
 

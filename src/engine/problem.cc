@@ -141,6 +141,20 @@ void check_output_shape(std::string_view name, const Matrix& out, const ConstMat
 
 }  // namespace
 
+std::vector<int64_t> checked_sequence_offsets(const HiddenStates& hidden) {
+  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
+                     hidden.states.stride);
+  std::vector<int64_t> offsets = sequence_offsets(hidden);
+  // An empty batch has no length to tell its sequences apart.
+  if (hidden.offsets.empty()) offsets.resize(static_cast<size_t>(std::max<int64_t>(hidden.sequences, 0)) + 1);
+  return offsets;
+}
+
+std::vector<core::ByteRange> output_ranges(const Gradients& outputs) {
+  return {core::range_of("d_hidden", outputs.d_hidden), core::range_of("d_weight", outputs.d_weight),
+          core::range_of("d_bias", outputs.d_bias)};
+}
+
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options, StatsRequest request, std::string_view prior_name) {
   Problem problem;
@@ -178,9 +192,6 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }
-  const std::vector<core::ByteRange> writes = {core::range_of("d_hidden", outputs.d_hidden),
-                                               core::range_of("d_weight", outputs.d_weight),
-                                               core::range_of("d_bias", outputs.d_bias)};
   const size_t count = static_cast<size_t>(targets.size);
   const std::vector<core::ByteRange> reads = {
       core::range_of("hidden", problem.hidden),
@@ -190,7 +201,7 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
                      : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
       core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
       core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
-  core::check_overlaps(writes, reads);
+  core::check_overlaps(output_ranges(outputs), reads);
 }
 
 }  // namespace logitless::engine

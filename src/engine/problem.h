@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/checks.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -45,6 +46,12 @@ struct Problem {
 /// caller knows options.prior as.
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options, StatsRequest request, std::string_view prior_name = "prior");
+
+/// [B + 1], for losses that know sequences. Throws InvalidInput for hidden states whose shape or sequences are wrong.
+std::vector<int64_t> checked_sequence_offsets(const HiddenStates& hidden);
+
+/// What may be written, for losses that have inputs of their own to keep apart from it.
+std::vector<core::ByteRange> output_ranges(const Gradients& outputs);
 
 /// Shapes, dtypes, strides and overlaps of the outputs. `targets` is an input as well.
 void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs);

@@ -39,6 +39,11 @@ bool RowBlocks::all_contiguous() const {
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows) {
   RowBlocks out;
   out.order.reserve(rows.size());
+  append_row_blocks(rows, most_rows, out);
+  return out;
+}
+
+void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBlocks& out) {
   std::vector<int64_t> pooled;
   // A run shorter than half a tile would cost more in a tile of its own than copying it costs.
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
@@ -54,7 +59,6 @@ RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows) {
     begin = end;
   }
   append_blocks(pooled, most_rows, out);
-  return out;
 }
 
 }  // namespace logitless::engine

@@ -30,4 +30,7 @@ struct RowBlocks {
 /// equal sizes, so that no tile is a sliver.
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows);
 
+/// The same, behind the blocks that `out` holds.
+void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBlocks& out);
+
 }  // namespace logitless::engine

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "engine/run.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "core/checks.h"
@@ -49,6 +50,14 @@ void backward_only(const Pass<T>& pass, core::Workspace& workspace, const TokenS
   finish_backward(pass, buffers, written.rows, written.any, outputs);
 }
 
+// The loss of one chunk, whose blocks may stand in another order than its rows.
+void evaluate_rows(std::span<const int64_t> rows, const TokenStats& stats, TokenLoss& loss, TokenGrads& grads) {
+  if (std::is_sorted(rows.begin(), rows.end())) return loss.evaluate(rows, stats, grads);
+  std::vector<int64_t> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end());
+  loss.evaluate(sorted, stats, grads);
+}
+
 template <class T>
 TokenStats one_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& loss, const Gradients& outputs) {
   TokenStats stats = empty_stats(pass.problem);
@@ -64,10 +73,10 @@ TokenStats one_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
     run_forward(pass, forward, chunks[c], chunks[c + 1], stats);
     const RowBlock& first = pass.run.blocks.blocks[chunks[c]];
     const RowBlock& last = pass.run.blocks.blocks[chunks[c + 1] - 1];
-    loss.evaluate(
+    evaluate_rows(
         std::span(pass.run.blocks.order)
             .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin)),
-        stats, grads);
+        stats, loss, grads);
     workspace.rewind(mark);
     backward.emplace(workspace, *pass.context.gemm, pass.problem, pass.run, outputs);
     const ActiveBlocks active = active_blocks(pass.run, chunks[c], chunks[c + 1], grads);
@@ -83,17 +92,24 @@ TokenStats two_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
   const size_t mark = workspace.mark();
   const TokenStats stats = forward_only(pass, workspace);
   TokenGrads grads = empty_grads(pass.problem, loss);
-  loss.evaluate(pass.run.blocks.order, stats, grads);
+  loss.evaluate(pass.problem.active, stats, grads);
   workspace.rewind(mark);
   backward_only(pass, workspace, stats, grads, outputs);
   return stats;
 }
 
-Work work_of(const TokenLoss& loss, const Gradients& outputs) {
+void check_count(std::string_view name, size_t entries, const Problem& problem) {
+  if (static_cast<int64_t>(entries) == problem.tokens) return;
+  core::fail(name, " has ", entries, " entries but hidden has ", problem.tokens, " rows");
+}
+
+Work work_of(const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
+  const std::span<const int64_t> groups = loss.groups();
+  if (!groups.empty()) check_count("the loss's groups()", groups.size(), problem);
   return {.forward = true,
           .backward = outputs.any(),
-          .local_loss = true,
-          .may_drop_rows = outputs.any() && loss.may_drop_rows()};
+          .may_drop_rows = outputs.any() && loss.may_drop_rows(),
+          .groups = groups};
 }
 
 // Allocates the plan's workspace and calls `body` with a Pass of the type that the problem is summed in.
@@ -116,9 +132,7 @@ auto with_pass(const Context& context, const Problem& problem, const RunPlan& ru
 }  // namespace
 
 void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem) {
-  if (static_cast<int64_t>(values.size()) != problem.tokens) {
-    core::fail(name, " has ", values.size(), " entries but hidden has ", problem.tokens, " rows");
-  }
+  check_count(name, values.size(), problem);
 }
 
 TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
@@ -141,7 +155,7 @@ TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan)
 
 TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs,
                     Plan* plan) {
-  const Work work = work_of(loss, outputs);
+  const Work work = work_of(problem, loss, outputs);
   const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, problem.active);
   if (plan) *plan = run.plan;
   return with_pass(context, problem, run, outputs, [&](const auto& pass, core::Workspace& workspace) {
@@ -181,7 +195,9 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
 }
 
 Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
-  return choose_plan(context.state(), context.threads(), problem, work_of(loss, outputs), outputs, problem.active).plan;
+  return choose_plan(context.state(), context.threads(), problem, work_of(problem, loss, outputs), outputs,
+                     problem.active)
+      .plan;
 }
 
 }  // namespace engine

@@ -1,0 +1,45 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Reading what a trainer hands over beside the hidden states: one number a token or one a sequence.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "core/checks.h"
+#include "core/views.h"
+#include "logitless/tensors.h"
+
+namespace logitless::loss {
+
+/// What a token that takes no part has as its target. No vocabulary has it.
+inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
+
+/// The sequence of each of N rows, from the B + 1 offsets.
+inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets) {
+  std::vector<int64_t> sequence(static_cast<size_t>(offsets.back()));
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    for (int64_t row = offsets[s]; row < offsets[s + 1]; ++row) {
+      sequence[static_cast<size_t>(row)] = static_cast<int64_t>(s);
+    }
+  }
+  return sequence;
+}
+
+/// exp(x) that stays a finite float64.
+inline double bounded_exp(double x) { return std::exp(std::fmin(std::fmax(x, -700.0), 700.0)); }
+
+/// log σ(x), exact for large |x|.
+inline double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
+inline double sigmoid(double x) { return std::exp(log_sigmoid(x)); }
+
+/// values[i], with an error that names it unless it is finite (or NaN, where that is allowed).
+inline double finite_entry(std::string_view name, const ConstVector& values, int64_t i, bool nan_allowed = false) {
+  const double value = core::read(values, i);
+  if (std::isfinite(value) || (nan_allowed && std::isnan(value))) return value;
+  core::fail(name, "[", i, "] = ", value, " must be finite");
+}
+
+}  // namespace logitless::loss

@@ -1,0 +1,126 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/kto.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/checks.h"
+#include "engine/run.h"
+#include "loss/batch.h"
+
+namespace logitless {
+namespace loss {
+
+void check_kto_options(const KtoOptions& o) {
+  core::check_positive_finite("beta", o.beta);
+  core::check_finite("loss_scale", o.loss_scale);
+  for (const auto& [name, weight] :
+       {std::pair{"desirable_weight", o.desirable_weight}, std::pair{"undesirable_weight", o.undesirable_weight}}) {
+    if (!(weight >= 0) || !std::isfinite(weight)) core::fail(name, " = ", weight, " must be finite and not negative");
+  }
+}
+
+KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens)
+    : options_(options), tokens_(std::move(tokens)) {
+  using core::fail;
+  const int64_t sequences = tokens_.sequences();
+  if (static_cast<int64_t>(batch.labels.size()) != sequences) {
+    fail("labels has ", batch.labels.size(), " entries but hidden holds ", sequences, " sequences");
+  }
+  core::check_vector("kl_logps", batch.kl_logps.data, batch.kl_logps.dtype, batch.kl_logps.size);
+  core::check_vector("kl_ref_logps", batch.kl_ref_logps.data, batch.kl_ref_logps.dtype, batch.kl_ref_logps.size);
+  if (batch.kl_logps.size != batch.kl_ref_logps.size) {
+    fail("kl_logps has ", batch.kl_logps.size, " entries but kl_ref_logps has ", batch.kl_ref_logps.size);
+  }
+  for (int64_t j = 0; j < batch.kl_logps.size; ++j) {
+    kl_ += finite_entry("kl_logps", batch.kl_logps, j) - finite_entry("kl_ref_logps", batch.kl_ref_logps, j);
+  }
+  kl_ = std::max(0.0, kl_ / static_cast<double>(std::max<int64_t>(batch.kl_logps.size, 1)));
+  for (const uint8_t label : batch.labels) desirable_.push_back(label != 0);
+  for (const int64_t count : tokens_.counts) active_ += count > 0;
+  sums_.assign(tokens_.counts.size(), 0);
+  loss_.assign(tokens_.counts.size(), 0);
+}
+
+double KtoLoss::scale(size_t s) const {
+  return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(static_cast<int64_t>(s))) : 1;
+}
+
+void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    sums_[static_cast<size_t>(tokens_.sequence[i])] += stats.logp[i];
+  }
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const auto s = static_cast<size_t>(tokens_.sequence[i]);
+    const double sign = desirable_[s] ? 1 : -1;
+    const double weight = desirable_[s] ? options_.desirable_weight : options_.undesirable_weight;
+    const double z = sign * options_.beta * (log_ratio(s) - kl_);
+    loss_[s] = weight * sigmoid(-z);
+    grads.logp[i] =
+        -options_.loss_scale / active_ * weight * sigmoid(z) * sigmoid(-z) * sign * options_.beta * scale(s);
+  }
+}
+
+KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
+  KtoResult out;
+  out.plan = plan;
+  out.sequence_losses = loss_;
+  out.sequence_logps = sums_;
+  out.per_token_logps = stats.logp;
+  KtoMetrics& metrics = out.metrics;
+  metrics.kl = kl_;
+  double reward[2] = {0, 0}, logp[2] = {0, 0}, count[2] = {0, 0}, entropy = 0;
+  for (size_t s = 0; s < sums_.size(); ++s) {
+    out.sequence_logps[s] *= scale(s);
+    if (tokens_.counts[s] == 0) continue;
+    metrics.tokens += tokens_.counts[s];
+    out.loss += loss_[s];
+    count[desirable_[s]] += 1;
+    reward[desirable_[s]] += options_.beta * log_ratio(s);
+    logp[desirable_[s]] += out.sequence_logps[s];
+  }
+  out.loss *= options_.loss_scale / std::max(active_, 1.0);
+  metrics.desirable = static_cast<int64_t>(count[1]);
+  metrics.undesirable = static_cast<int64_t>(count[0]);
+  // 0 / 0 is the NaN of a kind without a sequence.
+  metrics.desirable_reward = reward[1] / count[1];
+  metrics.undesirable_reward = reward[0] / count[0];
+  metrics.margin = metrics.desirable_reward - metrics.undesirable_reward;
+  metrics.desirable_logp = logp[1] / count[1];
+  metrics.undesirable_logp = logp[0] / count[0];
+  if (options_.want_entropy && metrics.tokens > 0) {
+    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
+      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
+    }
+    metrics.mean_entropy = entropy / static_cast<double>(metrics.tokens);
+  }
+  return out;
+}
+
+}  // namespace loss
+
+KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
+                   const KtoOptions& options, const Gradients& gradients) {
+  loss::check_kto_options(options);
+  const std::vector<int64_t> offsets = engine::checked_sequence_offsets(hidden);
+  loss::SequenceTokens tokens = loss::read_sequences(offsets, batch.targets, options.token, head.vocab_size());
+  loss::check_reference(batch.reference, tokens, head);
+  if (!loss::is_given(batch.reference) && hidden.tokens() > 0)
+    core::fail("reference is not given: kto compares with it");
+  loss::KtoLoss loss(options, batch, std::move(tokens));
+  const engine::Problem problem = loss::checked_problem(
+      hidden, head, batch.targets, loss.tokens(), options.token, loss.needs(), gradients,
+      std::vector{core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
+                  core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
+                  core::range_of("reference.logps", batch.reference.logps),
+                  core::range_of("reference.hidden", batch.reference.hidden.states),
+                  core::range_of("reference.head", batch.reference.head.weight)});
+  loss.set_reference(loss::reference_sums(context, batch.reference, loss.tokens(), options.token));
+  Plan plan;
+  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
+  return loss.result(stats, plan);
+}
+
+}  // namespace logitless

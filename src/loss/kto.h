@@ -1,0 +1,46 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// KTO as a function of token statistics: docs/losses.md, section 2.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "logitless/preference.h"
+#include "loss/sequences.h"
+
+namespace logitless::loss {
+
+void check_kto_options(const KtoOptions& options);
+
+class KtoLoss final : public TokenLoss {
+ public:
+  /// Checks and copies labels and baseline.
+  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens);
+
+  const SequenceTokens& tokens() const { return tokens_; }
+  /// Σ_t log-probability under the reference, [B]. Before evaluate().
+  void set_reference(std::vector<double> sums) { reference_ = std::move(sums); }
+
+  StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
+  GradientTerms gradients() const override { return {}; }
+  std::span<const int64_t> groups() const override { return tokens_.sequence; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  KtoResult result(const TokenStats& stats, const Plan& plan) const;
+
+ private:
+  double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }
+  double scale(size_t s) const;
+
+  const KtoOptions options_;
+  SequenceTokens tokens_;
+  double kl_ = 0;
+  double active_ = 0;  // sequences that take part
+  std::vector<bool> desirable_;
+  std::vector<double> reference_;
+  std::vector<double> sums_;  // [B]
+  std::vector<double> loss_;  // [B]
+};
+
+}  // namespace logitless::loss

@@ -1,0 +1,515 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/checks.h"
+#include "engine/problem.h"
+#include "engine/run.h"
+#include "loss/batch.h"
+
+namespace logitless {
+namespace loss {
+namespace {
+
+constexpr uint8_t kLow = 1;
+constexpr uint8_t kHigh = 2;
+// vespo holds log weights of sequences between these: 10⁻⁸ and e²⁰.
+const double kLeastLogWeight = std::log(1e-8);
+constexpr double kMostLogWeight = 20;
+
+bool is_sequence_level(SamplerCorrection c) {
+  return c == SamplerCorrection::kSequenceTruncate || c == SamplerCorrection::kSequenceMask;
+}
+bool is_mask(SamplerCorrection c) {
+  return c == SamplerCorrection::kTokenMask || c == SamplerCorrection::kSequenceMask;
+}
+bool divides_by_items(PolicyVariant v) {
+  return v == PolicyVariant::kDapo || v == PolicyVariant::kCispo || v == PolicyVariant::kVespo;
+}
+
+void check_not_negative(std::string_view name, double value) {
+  if (!(value >= 0) || !std::isfinite(value)) core::fail(name, " = ", value, " must be finite and not negative");
+}
+
+void check_meaning(bool given, bool used, std::string_view name, const PolicyOptions& options) {
+  if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
+}
+
+void check_size(std::string_view name, const ConstVector& values, int64_t tokens) {
+  core::check_vector(name, values.data, values.dtype, values.size);
+  if (values.size != tokens) core::fail(name, " has ", values.size, " entries but hidden has ", tokens, " rows");
+}
+
+}  // namespace
+
+void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
+  using core::fail;
+  const PolicyVariant v = o.variant;
+  if (!(o.epsilon_low >= 0 && o.epsilon_low <= 1)) fail("epsilon_low = ", o.epsilon_low, " must be in [0, 1]");
+  if (o.epsilon_high) check_not_negative("epsilon_high", *o.epsilon_high);
+  if (o.delta) core::check_positive_finite("delta", *o.delta);
+  if (o.log_ratio_clamp) core::check_positive_finite("log_ratio_clamp", *o.log_ratio_clamp);
+  check_not_negative("beta", o.beta);
+  core::check_finite("entropy_bonus", o.entropy_bonus);
+  core::check_finite("loss_scale", o.loss_scale);
+  if (!(o.top_entropy_quantile > 0 && o.top_entropy_quantile <= 1)) {
+    fail("top_entropy_quantile = ", o.top_entropy_quantile, " must be in (0, 1]");
+  }
+  if (o.off_policy_mask_threshold) core::check_finite("off_policy_mask_threshold", *o.off_policy_mask_threshold);
+  if (o.sampler_clip_min) check_not_negative("sampler_clip_min", *o.sampler_clip_min);
+  if (o.sampler_clip_max) core::check_positive_finite("sampler_clip_max", *o.sampler_clip_max);
+  if (o.sampler_clip_min && o.sampler_clip_max && *o.sampler_clip_min > *o.sampler_clip_max) {
+    fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
+  }
+  core::check_positive_finite("sapo_temperature_pos", o.sapo_temperature_pos);
+  core::check_positive_finite("sapo_temperature_neg", o.sapo_temperature_neg);
+  for (const auto& [name, value] :
+       {std::pair{"vespo_k_pos", o.vespo_k_pos}, std::pair{"vespo_lambda_pos", o.vespo_lambda_pos},
+        std::pair{"vespo_k_neg", o.vespo_k_neg}, std::pair{"vespo_lambda_neg", o.vespo_lambda_neg}}) {
+    core::check_finite(name, value);
+  }
+  if (o.num_items_in_batch) core::check_positive_finite("num_items_in_batch", *o.num_items_in_batch);
+  if (o.max_completion_length && *o.max_completion_length <= 0) {
+    fail("max_completion_length = ", *o.max_completion_length, " must be positive");
+  }
+  check_meaning(o.num_items_in_batch.has_value(), divides_by_items(v), "num_items_in_batch", o);
+  check_meaning(o.max_completion_length.has_value(), v == PolicyVariant::kDrGrpo, "max_completion_length", o);
+  if (v == PolicyVariant::kDrGrpo && !o.max_completion_length) {
+    fail("max_completion_length is not set: variant dr_grpo divides by it");
+  }
+  check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
+                v != PolicyVariant::kVespo && v != PolicyVariant::kRloo, "importance_sampling_level = sequence", o);
+  const bool clips = v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
+                     v != PolicyVariant::kReinforce;
+  check_meaning(o.delta.has_value(), clips, "delta", o);
+  check_meaning(o.epsilon_high.has_value(), clips || v == PolicyVariant::kCispo, "epsilon_high", o);
+  if (o.use_bias_correction_kl && o.beta == 0) fail("use_bias_correction_kl is set but beta = 0");
+  if (o.beta != 0 && batch.ref_logps.size == 0 && batch.chosen_ids.size != 0) {
+    fail("beta = ", o.beta, " needs ref_logps");
+  }
+  if (o.beta == 0 && batch.ref_logps.size != 0) fail("ref_logps is given but beta = 0");
+  const bool corrects = o.sampler_correction != SamplerCorrection::kNone;
+  if (corrects && batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
+    fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
+  }
+  if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold) {
+    fail("sampling_logps is given but neither sampler_correction nor off_policy_mask_threshold uses it");
+  }
+  if (v == PolicyVariant::kVespo && is_sequence_level(o.sampler_correction)) {
+    fail("sampler_correction = ", name_of(o.sampler_correction),
+         " has no meaning for variant vespo: it takes token_truncate or token_mask");
+  }
+}
+
+PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
+                       int64_t vocab_size)
+    : options_(options), batch_(static_cast<int64_t>(offsets.size()) - 1) {
+  using core::fail;
+  check_policy_options(options, batch);
+  const int64_t n = offsets.back();
+  const Targets& ids = batch.chosen_ids;
+  if (ids.size != n) fail("chosen_ids has ", ids.size, " entries but hidden has ", n, " rows");
+  if (n > 0 && !ids.data32 && !ids.data64) fail("chosen_ids.data is null");
+  if (!batch.mask.empty() && static_cast<int64_t>(batch.mask.size()) != n) {
+    fail("mask has ", batch.mask.size(), " entries but hidden has ", n, " rows");
+  }
+  const ConstVector& advantages = batch.advantages;
+  core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
+  if (advantages.size != n && advantages.size != batch_) {
+    fail("advantages has ", advantages.size, " entries but must have one a sequence (", batch_, ") or one a token (", n,
+         ")");
+  }
+  advantage_per_token_ = advantages.size != batch_;
+  const auto size = static_cast<size_t>(n);
+  const auto take = [&](std::string_view name, const ConstVector& values, std::vector<double>& to) {
+    if (values.size == 0) return;
+    check_size(name, values, n);
+    to.assign(size, 0);
+  };
+  take("old_logps", batch.old_logps, old_);
+  take("ref_logps", batch.ref_logps, ref_);
+  take("sampling_logps", batch.sampling_logps, sampling_);
+
+  targets_.assign(size, kNoTarget);
+  advantage_.assign(size, 0);
+  sequence_ = sequence_of_rows(offsets);
+  sequences_.resize(static_cast<size_t>(batch_));
+  for (int64_t row = 0; row < n; ++row) {
+    const auto i = static_cast<size_t>(row);
+    if (!batch.mask.empty() && !batch.mask[i]) continue;
+    if (ids[row] < 0 || ids[row] >= vocab_size) {
+      fail("chosen_ids[", row, "] = ", ids[row], " is outside [0, ", vocab_size, ")");
+    }
+    targets_[i] = ids[row];
+    advantage_[i] = finite_entry("advantages", advantages, advantage_per_token_ ? row : sequence_[i]);
+    if (!old_.empty()) old_[i] = finite_entry("old_logps", batch.old_logps, row);
+    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", batch.ref_logps, row);
+    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", batch.sampling_logps, row, true);
+    sequences_[static_cast<size_t>(sequence_[i])].tokens += 1;
+    ++tokens_;
+  }
+
+  if (options.top_entropy_quantile < 1) {
+    groups_.assign(size, 0);
+  } else if (coupled_ratio() || options.variant == PolicyVariant::kVespo || options.off_policy_mask_threshold ||
+             is_sequence_level(options.sampler_correction)) {
+    groups_ = sequence_;
+  }
+  kept_tokens_ = static_cast<double>(tokens_);
+  loss_.assign(size, 0);
+  ratio_.assign(size, 0);
+  clips_.assign(size, 0);
+  if (options.beta != 0) kl_.assign(size, 0);
+}
+
+TokenOptions PolicyLoss::token_options() const {
+  TokenOptions out;
+  out.ignore_index = kNoTarget;
+  out.temperature = options_.temperature;
+  out.temperatures = options_.temperatures;
+  out.temperature_meaning = options_.temperature_meaning;
+  return out;
+}
+
+StatsRequest PolicyLoss::needs() const {
+  return {.entropy = options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1};
+}
+
+bool PolicyLoss::coupled_ratio() const {
+  return options_.variant == PolicyVariant::kRloo || options_.importance_sampling_level == ImportanceLevel::kSequence;
+}
+
+bool PolicyLoss::is_clipped_surrogate() const {
+  switch (options_.variant) {
+    case PolicyVariant::kCispo:
+    case PolicyVariant::kSapo:
+    case PolicyVariant::kVespo:
+    case PolicyVariant::kReinforce:
+      return false;
+    default:
+      return true;
+  }
+}
+
+double PolicyLoss::epsilon_high() const {
+  return options_.epsilon_high.value_or(options_.variant == PolicyVariant::kCispo ? 5.0 : 0.3);
+}
+
+// What ℓ of this row is multiplied with on its way into the loss, loss_scale apart.
+double PolicyLoss::normaliser(int64_t row) const {
+  const auto count = [](double n) { return std::max(n, 1.0); };
+  const double batch = count(static_cast<double>(batch_));
+  const double tokens = count(static_cast<double>(tokens_));
+  switch (options_.variant) {
+    case PolicyVariant::kGrpo:
+    case PolicyVariant::kSapo:
+    case PolicyVariant::kRloo:
+      return 1 / (batch * sequences_[static_cast<size_t>(sequence_[static_cast<size_t>(row)])].tokens);
+    case PolicyVariant::kBnpo:
+    case PolicyVariant::kPpo:
+      return 1 / tokens;
+    case PolicyVariant::kDrGrpo:
+      return 1 / (batch * static_cast<double>(*options_.max_completion_length));
+    case PolicyVariant::kDapo:
+    case PolicyVariant::kCispo:
+    case PolicyVariant::kVespo:
+      return 1 / count(options_.num_items_in_batch.value_or(tokens));
+    case PolicyVariant::kLuspo:
+    case PolicyVariant::kReinforce:
+      return 1 / batch;
+  }
+  return 0;
+}
+
+double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
+  return std::isnan(sampling_[i]) ? 0 : old_logp(i, logp) - sampling_[i];
+}
+
+// The sampler correction of exp(log_ratio).
+double PolicyLoss::corrected(double log_ratio) const {
+  const double r = bounded_exp(log_ratio);
+  const double low = options_.sampler_clip_min.value_or(0);
+  const double high = options_.sampler_clip_max.value_or(std::numeric_limits<double>::infinity());
+  if (is_mask(options_.sampler_correction)) return r >= low && r <= high ? r : 0;
+  return std::clamp(r, low, high);
+}
+
+void PolicyLoss::add_to_sequence(int64_t row, double logp) {
+  const auto i = static_cast<size_t>(row);
+  Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
+  const double log_ratio = old_.empty() ? 0 : logp - old_[i];
+  s.log_ratio += log_ratio;
+  if (!sampling_.empty()) s.sampler += sampler_log_ratio(i, logp);
+  if (options_.off_policy_mask_threshold) {
+    const double behaviour = sampling_.empty() ? old_logp(i, logp) : sampling_[i];
+    if (!std::isnan(behaviour)) s.drift += behaviour - logp;
+  }
+  if (options_.variant == PolicyVariant::kVespo) {
+    s.vespo += std::clamp(log_ratio, -clamp_bound(), clamp_bound());
+    if (options_.sampler_correction != SamplerCorrection::kNone) {
+      s.vespo += std::clamp(std::log(corrected(sampler_log_ratio(i, logp))), kLeastLogWeight, kMostLogWeight);
+    }
+  }
+}
+
+// The (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
+void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
+  std::vector<double> entropies;
+  for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
+  kept_tokens_ = 0;
+  if (entropies.empty()) return;
+  std::sort(entropies.begin(), entropies.end());
+  const double at = (1 - options_.top_entropy_quantile) * static_cast<double>(entropies.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, entropies.size() - 1);
+  entropy_threshold_ = entropies[below] + (at - static_cast<double>(below)) * (entropies[above] - entropies[below]);
+  for (const double entropy : entropies) kept_tokens_ += entropy >= entropy_threshold_;
+}
+
+PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
+  const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
+  double w = old_.empty() ? 0 : logp - old_[i];
+  if (options_.variant == PolicyVariant::kRloo) {
+    w = s.log_ratio;
+  } else if (coupled_ratio()) {
+    w = s.log_ratio / s.tokens;
+  }
+  const double c = clamp_bound();
+  const double value = std::exp(std::clamp(w, -c, c));
+  return {value, w >= -c && w <= c ? value : 0};
+}
+
+// log φ = λ + k W − λ e^W.
+double PolicyLoss::vespo_weight(size_t i) const {
+  const double log_weight =
+      std::clamp(sequences_[static_cast<size_t>(sequence_[i])].vespo, kLeastLogWeight, kMostLogWeight);
+  const bool positive = advantage_[i] >= 0;
+  const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
+  const double lambda = std::max(positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg, 1e-4);
+  return bounded_exp(lambda + k * log_weight - lambda * std::exp(log_weight));
+}
+
+PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {
+  const double a = advantage_[i];
+  if (a == 0) return {};  // Also where logp is −inf: 0 · ∞ is 0 here.
+  switch (options_.variant) {
+    case PolicyVariant::kReinforce:
+      return {-a * logp, -a, 0};
+    case PolicyVariant::kCispo: {
+      const double weight = std::min(ratio, epsilon_high()) * a;
+      return {-weight * logp, -weight, 0};
+    }
+    case PolicyVariant::kVespo: {
+      const double weight = vespo_weight(i) * a;
+      return {-weight * logp, -weight, 0};
+    }
+    case PolicyVariant::kSapo: {
+      const double t = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
+      const double gate = sigmoid(t * (ratio - 1));
+      return {-4 / t * gate * a, 0, -4 * gate * sigmoid(-t * (ratio - 1)) * a};
+    }
+    default: {
+      const double low = 1 - options_.epsilon_low, high = 1 + epsilon_high();
+      const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
+      const double plain = std::min(ratio, most) * a;
+      const double clipped = std::clamp(ratio, low, high) * a;
+      if (plain <= clipped) return {-plain, 0, ratio <= most ? -a : 0};
+      return {-clipped, 0, ratio >= low && ratio <= high ? -a : 0};
+    }
+  }
+}
+
+// keep · r of docs/losses.md, 1.3.
+double PolicyLoss::factor(size_t i, double logp) const {
+  const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
+  if (options_.off_policy_mask_threshold && advantage_[i] < 0 &&
+      !(s.drift / s.tokens <= *options_.off_policy_mask_threshold)) {
+    return 0;
+  }
+  if (options_.sampler_correction == SamplerCorrection::kNone || options_.variant == PolicyVariant::kVespo) return 1;
+  return corrected(is_sequence_level(options_.sampler_correction) ? s.sampler : sampler_log_ratio(i, logp));
+}
+
+void PolicyLoss::add_kl(size_t i, double logp, double ratio, Term& term) {
+  const double d = ref_[i] - logp;
+  double kl = 0, by_logp = 0;
+  switch (options_.kl_estimator) {
+    case KlEstimator::kK1:
+      kl = -d;
+      by_logp = 1;
+      break;
+    case KlEstimator::kK2:
+      kl = d * d / 2;
+      by_logp = -d;
+      break;
+    case KlEstimator::kK3: {
+      const double bounded = std::clamp(d, -clamp_bound(), clamp_bound());
+      kl = std::expm1(bounded) - bounded;
+      by_logp = bounded == d ? -std::expm1(d) : 0;
+      break;
+    }
+  }
+  const double correction = options_.use_bias_correction_kl ? ratio : 1;
+  term.loss += options_.beta * kl * correction;
+  term.by_logp += options_.beta * by_logp * correction;
+  if (options_.use_bias_correction_kl) term.by_ratio += options_.beta * kl;
+  kl_[i] = kl * correction;
+}
+
+void PolicyLoss::note_clips(size_t i, double ratio) {
+  const double a = advantage_[i];
+  if (options_.variant == PolicyVariant::kCispo) {
+    if (ratio > epsilon_high() && a > 0) clips_[i] = kHigh;
+  } else if (is_clipped_surrogate()) {
+    const double bounded = std::min(ratio, options_.delta.value_or(std::numeric_limits<double>::infinity()));
+    if (bounded < 1 - options_.epsilon_low && a < 0) clips_[i] = kLow;
+    if (bounded > 1 + epsilon_high() && a > 0) clips_[i] = kHigh;
+  }
+}
+
+void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  for (const int64_t row : rows) add_to_sequence(row, stats.logp[static_cast<size_t>(row)]);
+  if (options_.top_entropy_quantile < 1) find_entropy_threshold(rows, stats);
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const double logp = stats.logp[i];
+    const Ratio r = ratio(i, logp);
+    Term term = policy_term(i, logp, r.value);
+    const bool top = options_.top_entropy_quantile == 1 || stats.entropy[i] >= entropy_threshold_;
+    const double weight = top ? factor(i, logp) : 0;
+    term = weight == 0 ? Term{} : Term{term.loss * weight, term.by_logp * weight, term.by_ratio * weight};
+    if (options_.beta != 0) add_kl(i, logp, r.value, term);
+    note_clips(i, r.value);
+    loss_[i] = term.loss;
+    ratio_[i] = r.value;
+    const double scale = normaliser(row) * options_.loss_scale;
+    grads.logp[i] = term.by_logp * scale;
+    const double by_log_ratio = term.by_ratio * r.slope * scale;
+    if (coupled_ratio()) {
+      sequences_[static_cast<size_t>(sequence_[i])].by_log_ratio += by_log_ratio;
+    } else {
+      grads.logp[i] += by_log_ratio;
+    }
+    if (options_.entropy_bonus != 0) {
+      grads.entropy[i] = top ? -options_.loss_scale * options_.entropy_bonus / std::max(kept_tokens_, 1.0) : 0;
+    }
+  }
+  if (!coupled_ratio()) return;
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
+    grads.logp[i] += options_.variant == PolicyVariant::kRloo ? s.by_log_ratio : s.by_log_ratio / s.tokens;
+  }
+}
+
+PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const {
+  PolicyResult out;
+  out.plan = plan;
+  out.per_token_loss = loss_;
+  out.per_token_logps = stats.logp;
+  PolicyMetrics& metrics = out.metrics;
+  metrics.tokens = tokens_;
+  if (tokens_ == 0) return out;
+  // A ratio that a whole sequence shares counts once a sequence.
+  const bool once = coupled_ratio() && !advantage_per_token_;
+  const bool entropies = !stats.entropy.empty();
+  double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0;
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (targets_[i] == kNoTarget) continue;
+    const double weight = once ? 1 / sequences_[static_cast<size_t>(sequence_[i])].tokens : 1;
+    weights += weight;
+    ratio += weight * ratio_[i];
+    if (clips_[i] & kLow) low += weight;
+    if (clips_[i] & kHigh) high += weight;
+    if (!kl_.empty()) kl += kl_[i];
+    if (entropies) {
+      entropy += stats.entropy[i];
+      const bool top = options_.top_entropy_quantile == 1 || stats.entropy[i] >= entropy_threshold_;
+      if (top) kept_entropy += stats.entropy[i];
+    }
+    logp += stats.logp[i];
+    out.loss += loss_[i] * normaliser(static_cast<int64_t>(i));
+  }
+  if (options_.entropy_bonus != 0) out.loss -= options_.entropy_bonus * kept_entropy / std::max(kept_tokens_, 1.0);
+  out.loss *= options_.loss_scale;
+  const double tokens = static_cast<double>(tokens_);
+  metrics.mean_ratio = ratio / weights;
+  metrics.clip_fraction_low = low / weights;
+  metrics.clip_fraction_high = high / weights;
+  metrics.clip_fraction = (low + high) / weights;
+  if (!kl_.empty()) metrics.mean_kl = kl / tokens;
+  if (entropies) metrics.mean_entropy = entropy / tokens;
+  metrics.mean_logp = logp / tokens;
+  return out;
+}
+
+PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
+                            const PolicyOptions& options) {
+  check_policy_options(options, batch);
+  return PolicyLoss(batch, options, engine::checked_sequence_offsets(hidden), head.vocab_size());
+}
+
+namespace {
+
+engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
+                                const PolicyLoss& loss, const Gradients& gradients) {
+  StatsRequest request = loss.needs();
+  engine::Problem problem = engine::make_problem(hidden, head, Targets(loss.targets()), loss.token_options(), request);
+  engine::check_gradients(problem, batch.chosen_ids, gradients);
+  core::check_overlaps(
+      engine::output_ranges(gradients),
+      std::vector<core::ByteRange>{
+          core::range_of("advantages", batch.advantages), core::range_of("old_logps", batch.old_logps),
+          core::range_of("ref_logps", batch.ref_logps), core::range_of("sampling_logps", batch.sampling_logps),
+          core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+  return problem;
+}
+
+}  // namespace
+}  // namespace loss
+
+PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                         const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
+  loss::PolicyLoss loss = loss::make_policy_loss(hidden, head, batch, options);
+  const engine::Problem problem = loss::checked_problem(hidden, head, batch, loss, gradients);
+  Plan plan;
+  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
+  return loss.result(stats, plan);
+}
+
+Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
+                      const PolicyOptions& options, const Gradients& gradients) {
+  const loss::PolicyLoss loss = loss::make_policy_loss(hidden, head, batch, options);
+  return engine::plan_loss(context, loss::checked_problem(hidden, head, batch, loss, gradients), loss, gradients);
+}
+
+const char* name_of(PolicyVariant variant) {
+  static constexpr const char* kNames[] = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
+                                           "luspo", "vespo", "reinforce", "rloo", "ppo"};
+  return kNames[static_cast<size_t>(variant)];
+}
+
+std::span<const PolicyVariant> all_policy_variants() {
+  using enum PolicyVariant;
+  static constexpr PolicyVariant kAll[] = {kGrpo,  kBnpo,  kDrGrpo,    kDapo, kCispo, kSapo,
+                                           kLuspo, kVespo, kReinforce, kRloo, kPpo};
+  return kAll;
+}
+
+const char* name_of(KlEstimator estimator) {
+  static constexpr const char* kNames[] = {"k1", "k2", "k3"};
+  return kNames[static_cast<size_t>(estimator)];
+}
+
+const char* name_of(ImportanceLevel level) { return level == ImportanceLevel::kToken ? "token" : "sequence"; }
+
+const char* name_of(SamplerCorrection correction) {
+  static constexpr const char* kNames[] = {"none", "token_truncate", "token_mask", "sequence_truncate",
+                                           "sequence_mask"};
+  return kNames[static_cast<size_t>(correction)];
+}
+
+}  // namespace logitless

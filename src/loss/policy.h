@@ -1,0 +1,99 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Policy losses as a function of token statistics: docs/losses.md, section 1.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "logitless/policy.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::loss {
+
+/// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
+void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
+
+class PolicyLoss final : public TokenLoss {
+ public:
+  /// `offsets`: [B + 1], the sequences of the N rows. Checks and copies the batch; reads nothing under a false mask.
+  PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
+             int64_t vocab_size);
+
+  /// [N]: the chosen word of each row, kNoTarget where it takes no part.
+  const std::vector<int64_t>& targets() const { return targets_; }
+  /// What the engine needs to know.
+  TokenOptions token_options() const;
+
+  StatsRequest needs() const override;
+  GradientTerms gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }
+  std::span<const int64_t> groups() const override { return groups_; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  /// The loss and metrics of all rows that were evaluated.
+  PolicyResult result(const TokenStats& stats, const Plan& plan) const;
+
+ private:
+  // Sums over the tokens of one sequence.
+  struct Sequence {
+    double tokens = 0;
+    double log_ratio = 0;     // Σ δ
+    double drift = 0;         // Σ (q − logp)
+    double sampler = 0;       // Σ (old − sampling)
+    double vespo = 0;         // Σ clamp(δ) + κ
+    double by_log_ratio = 0;  // Σ ∂loss/∂w over its tokens
+  };
+  // One token's loss and its derivatives.
+  struct Term {
+    double loss = 0;
+    double by_logp = 0;
+    double by_ratio = 0;
+  };
+  struct Ratio {
+    double value = 1;
+    double slope = 1;  // ∂ρ/∂w
+  };
+
+  bool coupled_ratio() const;
+  bool is_clipped_surrogate() const;
+  double epsilon_high() const;
+  double clamp_bound() const { return options_.log_ratio_clamp.value_or(700.0); }
+  double normaliser(int64_t row) const;
+  double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
+  double sampler_log_ratio(size_t i, double logp) const;
+  double corrected(double log_ratio) const;
+
+  void add_to_sequence(int64_t row, double logp);
+  void find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats);
+  Ratio ratio(size_t i, double logp) const;
+  Term policy_term(size_t i, double logp, double ratio) const;
+  double vespo_weight(size_t i) const;
+  double factor(size_t i, double logp) const;
+  void add_kl(size_t i, double logp, double ratio, Term& term);
+  void note_clips(size_t i, double ratio);
+
+  const PolicyOptions options_;
+  int64_t tokens_ = 0;  // that take part
+  int64_t batch_ = 0;   // sequences, empty ones included
+  bool advantage_per_token_ = false;
+  std::vector<int64_t> targets_;
+  std::vector<int64_t> sequence_;  // [N]
+  std::vector<int64_t> groups_;    // [N] or empty
+  std::vector<double> advantage_;  // [N]
+  std::vector<double> old_, ref_, sampling_;
+  std::vector<Sequence> sequences_;  // [B]
+  double entropy_threshold_ = 0;
+  double kept_tokens_ = 0;  // tokens with top_i = 1
+
+  // [N], of the rows that were evaluated.
+  std::vector<double> loss_;
+  std::vector<double> ratio_;
+  std::vector<double> kl_;
+  std::vector<uint8_t> clips_;  // kLow, kHigh
+};
+
+/// The sequences' offsets and the loss of one fused call; everything that can be wrong with the batch is thrown here.
+PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
+                            const PolicyOptions& options);
+
+}  // namespace logitless::loss

@@ -1,0 +1,401 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/preference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/checks.h"
+#include "engine/run.h"
+#include "loss/batch.h"
+
+namespace logitless {
+namespace loss {
+namespace {
+
+bool uses_label_smoothing(PreferenceLoss loss) {
+  using enum PreferenceLoss;
+  return loss == kExoPair || loss == kRobust || loss == kAot || loss == kAotUnpaired || loss == kSimpo || loss == kCpo;
+}
+
+bool is_sorted_loss(PreferenceLoss loss) {
+  return loss == PreferenceLoss::kAot || loss == PreferenceLoss::kAotUnpaired;
+}
+
+bool has_term(const PreferenceOptions& options, bool (*matches)(PreferenceLoss)) {
+  return std::any_of(options.terms.begin(), options.terms.end(),
+                     [&](const PreferenceTerm& term) { return matches(term.loss); });
+}
+
+// −(1 − ε) log σ(z) − ε log σ(−z) and its derivative.
+struct Logistic {
+  double loss = 0;
+  double slope = 0;
+};
+Logistic smoothed_logistic(double z, double smoothing) {
+  if (smoothing == 0) return {-log_sigmoid(z), -sigmoid(-z)};
+  return {-(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z),
+          -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
+}
+
+// 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
+constexpr double kMostMeanLogp = -0x1p-24;
+
+double log_one_minus_exp(double x) { return x > -0.6931 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); }
+
+}  // namespace
+
+void check_preference_options(const PreferenceOptions& o) {
+  using core::fail;
+  if (o.terms.empty()) fail("terms is empty: at least one loss is needed");
+  for (size_t k = 0; k < o.terms.size(); ++k) {
+    if (!std::isfinite(o.terms[k].weight)) fail("terms[", k, "].weight = ", o.terms[k].weight, " must be finite");
+  }
+  core::check_positive_finite("beta", o.beta);
+  core::check_positive_finite("discopop_tau", o.discopop_tau);
+  core::check_finite("simpo_gamma", o.simpo_gamma);
+  core::check_finite("loss_scale", o.loss_scale);
+  if (o.nll_weight && (!(*o.nll_weight >= 0) || !std::isfinite(*o.nll_weight))) {
+    fail("nll_weight = ", *o.nll_weight, " must be finite and not negative");
+  }
+  const double smoothing = o.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1)) fail("label_smoothing = ", smoothing, " must be in [0, 1)");
+  for (const PreferenceTerm& term : o.terms) {
+    if (term.loss == PreferenceLoss::kRobust && smoothing >= 0.5) {
+      fail("label_smoothing = ", smoothing, " must be below 0.5 for robust");
+    }
+    if (term.loss == PreferenceLoss::kExoPair && smoothing == 0) {
+      fail("label_smoothing = 0 must be above 0 for exo_pair");
+    }
+  }
+  if (smoothing != 0 && !has_term(o, uses_label_smoothing)) {
+    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.terms[0].loss));
+  }
+}
+
+PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens)
+    : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2) {
+  for (int64_t p = 0; p < batch_; ++p) {
+    if (tokens_.count(p) > 0 && tokens_.count(batch_ + p) > 0) {
+      ++pairs_;
+      chosen_tokens_ += tokens_.count(p);
+    } else {
+      if (tokens_.count(p) > 0) tokens_.drop(p);
+      if (tokens_.count(batch_ + p) > 0) tokens_.drop(batch_ + p);
+    }
+  }
+  if (has_term(options, is_sorted_loss)) {
+    groups_.assign(tokens_.targets.size(), 0);
+  } else if (!std::all_of(options.terms.begin(), options.terms.end(),
+                          [](const PreferenceTerm& term) { return term.loss == PreferenceLoss::kSft; })) {
+    groups_ = tokens_.sequence;
+    for (int64_t& group : groups_) group %= batch_;
+  }
+  sums_.assign(tokens_.counts.size(), 0);
+  by_sum_.assign(tokens_.counts.size(), 0);
+  loss_.assign(static_cast<size_t>(batch_), 0);
+}
+
+bool PairLoss::averages_in_report() const {
+  return options_.average_log_prob || has_term(options_, [](PreferenceLoss loss) {
+           return loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kSimpo;
+         });
+}
+
+// Of NLL in the loss: nll_weight and the sft terms.
+double PairLoss::likelihood_weight() const {
+  const bool by_default = has_term(
+      options_, [](PreferenceLoss loss) { return loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kCpo; });
+  double weight = options_.nll_weight.value_or(by_default ? 1 : 0);
+  for (const PreferenceTerm& term : options_.terms) {
+    if (term.loss == PreferenceLoss::kSft) weight += term.weight;
+  }
+  return weight;
+}
+
+PairLoss::Pair PairLoss::pair(int64_t index) const {
+  const auto c = static_cast<size_t>(index), r = static_cast<size_t>(batch_ + index);
+  Pair out;
+  out.chosen = sums_[c];
+  out.rejected = sums_[r];
+  out.chosen_ratio = reference_.empty() ? sums_[c] : sums_[c] - reference_[c];
+  out.rejected_ratio = reference_.empty() ? sums_[r] : sums_[r] - reference_[r];
+  out.chosen_count = tokens_.count(index);
+  out.rejected_count = tokens_.count(batch_ + index);
+  return out;
+}
+
+PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
+  const double beta = options_.beta, smoothing = options_.label_smoothing;
+  const bool averages = options_.average_log_prob || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo ||
+                        loss == PreferenceLoss::kSimpo;
+  const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
+  const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
+  const double a = pair.chosen_ratio * chosen_scale, b = pair.rejected_ratio * rejected_scale;
+  const double c = pair.chosen * chosen_scale, r = pair.rejected * rejected_scale;
+  const double z = beta * (a - b);
+  double out = 0, by_a = 0, by_b = 0;
+  // For the losses of the margin alone: ∂z/∂a = β = −∂z/∂b.
+  const auto of_margin = [&](double value, double slope) {
+    out = value;
+    by_a = beta * slope;
+    by_b = -by_a;
+  };
+  switch (loss) {
+    case PreferenceLoss::kSigmoid:
+      of_margin(-log_sigmoid(z), -sigmoid(-z));
+      break;
+    case PreferenceLoss::kHinge:
+      of_margin(std::max(0.0, 1 - z), z < 1 ? -1 : 0);
+      break;
+    case PreferenceLoss::kIpo: {
+      const double error = a - b - 1 / (2 * beta);
+      out = error * error;
+      by_a = 2 * error;
+      by_b = -by_a;
+      break;
+    }
+    case PreferenceLoss::kExoPair: {
+      const double win = log_sigmoid(z) - std::log1p(-smoothing), lose = log_sigmoid(-z) - std::log(smoothing);
+      const double q = sigmoid(z), p = sigmoid(-z);
+      of_margin(q * win + p * lose, q * p * (win - lose));
+      break;
+    }
+    case PreferenceLoss::kNcaPair:
+      out = -log_sigmoid(beta * a) - 0.5 * log_sigmoid(-beta * a) - 0.5 * log_sigmoid(-beta * b);
+      by_a = beta * (0.5 * sigmoid(beta * a) - sigmoid(-beta * a));
+      by_b = beta * 0.5 * sigmoid(beta * b);
+      break;
+    case PreferenceLoss::kRobust: {
+      const double scale = 1 / (1 - 2 * smoothing);
+      of_margin(scale * ((smoothing - 1) * log_sigmoid(z) + smoothing * log_sigmoid(-z)),
+                scale * ((smoothing - 1) * sigmoid(-z) - smoothing * sigmoid(z)));
+      break;
+    }
+    case PreferenceLoss::kBcoPair:
+      out = -log_sigmoid(beta * a) - log_sigmoid(-beta * b);
+      by_a = -beta * sigmoid(-beta * a);
+      by_b = beta * sigmoid(beta * b);
+      break;
+    case PreferenceLoss::kSppoHard: {
+      const double half = 1 / (2 * beta);
+      out = (a - half) * (a - half) + (b + half) * (b + half);
+      by_a = 2 * (a - half);
+      by_b = 2 * (b + half);
+      break;
+    }
+    case PreferenceLoss::kApoZero:
+      out = sigmoid(-beta * a) + sigmoid(beta * b);
+      by_a = -beta * sigmoid(beta * a) * sigmoid(-beta * a);
+      by_b = beta * sigmoid(beta * b) * sigmoid(-beta * b);
+      break;
+    case PreferenceLoss::kApoDown: {
+      const double slope = beta * sigmoid(z) * sigmoid(-z);
+      out = sigmoid(beta * a) + sigmoid(-z);
+      by_a = beta * sigmoid(beta * a) * sigmoid(-beta * a) - slope;
+      by_b = slope;
+      break;
+    }
+    case PreferenceLoss::kDiscopop: {
+      const double x = z / options_.discopop_tau;
+      const double mix = sigmoid(x), rest = sigmoid(-x);
+      const double exponential = bounded_exp(log_sigmoid(x) - z);  // m e^{−z}
+      of_margin(-rest * log_sigmoid(z) + exponential,
+                rest / options_.discopop_tau * (mix * log_sigmoid(z) + exponential) - rest * sigmoid(-z) - exponential);
+      break;
+    }
+    case PreferenceLoss::kOrpo: {
+      const double chosen = std::min(c, kMostMeanLogp), rejected = std::min(r, kMostMeanLogp);
+      const double log_odds = (c - r) - (log_one_minus_exp(chosen) - log_one_minus_exp(rejected));
+      const double slope = -beta * sigmoid(-log_odds);
+      out = -beta * log_sigmoid(log_odds);
+      by_a = -slope / std::expm1(chosen);
+      by_b = slope / std::expm1(rejected);
+      break;
+    }
+    case PreferenceLoss::kSimpo:
+    case PreferenceLoss::kCpo: {
+      const double margin = beta * (c - r) - (loss == PreferenceLoss::kSimpo ? options_.simpo_gamma : 0);
+      const Logistic logistic = smoothed_logistic(margin, smoothing);
+      of_margin(logistic.loss, logistic.slope);
+      break;
+    }
+    case PreferenceLoss::kAot:
+    case PreferenceLoss::kAotUnpaired:
+    case PreferenceLoss::kSft:
+      break;
+  }
+  return {out, by_a * chosen_scale, by_b * rejected_scale};
+}
+
+void PairLoss::add(int64_t index, double scale, const Value& value) {
+  loss_[static_cast<size_t>(index)] += scale * value.loss;
+  by_sum_[static_cast<size_t>(index)] += scale * value.by_chosen;
+  by_sum_[static_cast<size_t>(batch_ + index)] += scale * value.by_rejected;
+}
+
+// aot compares the k-th smallest of one quantity with the k-th smallest of another one.
+void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs) {
+  const size_t count = pairs.size();
+  std::vector<double> left(count), right(count);
+  std::vector<Pair> all(count);
+  for (size_t k = 0; k < count; ++k) {
+    Pair p = pair(pairs[k]);
+    if (!options_.average_log_prob) p.chosen_count = p.rejected_count = 1;
+    if (term.loss == PreferenceLoss::kAotUnpaired) {
+      left[k] = p.chosen_ratio / p.chosen_count;
+      right[k] = p.rejected_ratio / p.rejected_count;
+    } else {
+      left[k] = p.chosen / p.chosen_count - p.rejected / p.rejected_count;
+      right[k] = reference_[static_cast<size_t>(pairs[k])] / p.chosen_count -
+                 reference_[static_cast<size_t>(batch_ + pairs[k])] / p.rejected_count;
+    }
+    all[k] = p;
+  }
+  const auto sorted = [&](const std::vector<double>& values) {
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return values[i] < values[j]; });
+    return order;
+  };
+  const std::vector<size_t> left_order = sorted(left), right_order = sorted(right);
+  const double scale = options_.loss_scale * term.weight / static_cast<double>(pairs_);
+  for (size_t k = 0; k < count; ++k) {
+    const size_t i = left_order[k], j = right_order[k];
+    const Logistic logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
+    const double slope = options_.beta * logistic.slope;
+    if (term.loss == PreferenceLoss::kAot) {
+      add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, -slope / all[i].rejected_count});
+    } else {
+      add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, 0});
+      add(pairs[j], scale, {0, 0, -slope / all[j].rejected_count});
+    }
+  }
+}
+
+void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  std::vector<int64_t> pairs;
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const int64_t s = tokens_.sequence[i];
+    sums_[static_cast<size_t>(s)] += stats.logp[i];
+    if (s < batch_ && (pairs.empty() || pairs.back() != s)) pairs.push_back(s);
+  }
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  for (const PreferenceTerm& term : options_.terms) {
+    if (term.loss == PreferenceLoss::kSft) continue;
+    if (is_sorted_loss(term.loss)) {
+      add_sorted(term, pairs);
+      continue;
+    }
+    const double scale = options_.loss_scale * term.weight / static_cast<double>(pairs_);
+    for (const int64_t index : pairs) add(index, scale, value(term.loss, pair(index)));
+  }
+  const double likelihood = options_.loss_scale * likelihood_weight() / std::max(chosen_tokens_, 1.0);
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const int64_t s = tokens_.sequence[i];
+    grads.logp[i] = by_sum_[static_cast<size_t>(s)] - (s < batch_ ? likelihood : 0);
+  }
+}
+
+PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) const {
+  PreferenceResult out;
+  out.plan = plan;
+  out.per_token_logps = stats.logp;
+  out.sequence_logps = sums_;
+  const bool averages = averages_in_report();
+  if (averages) {
+    for (size_t s = 0; s < sums_.size(); ++s) {
+      out.sequence_logps[s] /= std::max(1.0, tokens_.count(static_cast<int64_t>(s)));
+    }
+  }
+  PreferenceMetrics& metrics = out.metrics;
+  metrics.pairs = pairs_;
+  for (const int64_t count : tokens_.counts) metrics.tokens += count;
+  if (pairs_ == 0) return out;
+  double chosen_reward = 0, rejected_reward = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0, entropy = 0;
+  for (int64_t index = 0; index < batch_; ++index) {
+    if (tokens_.count(index) == 0) continue;
+    const Pair p = pair(index);
+    const double chosen_scale = averages ? 1 / p.chosen_count : 1, rejected_scale = averages ? 1 / p.rejected_count : 1;
+    const double win = options_.beta * p.chosen_ratio * chosen_scale;
+    const double lose = options_.beta * p.rejected_ratio * rejected_scale;
+    chosen_reward += win;
+    rejected_reward += lose;
+    correct += win > lose;
+    chosen += p.chosen * chosen_scale;
+    rejected += p.rejected * rejected_scale;
+    likelihood -= p.chosen;
+    out.loss += loss_[static_cast<size_t>(index)];
+  }
+  const double pairs = static_cast<double>(pairs_);
+  metrics.nll = likelihood / chosen_tokens_;
+  const double weight = likelihood_weight();
+  if (weight != 0) out.loss += options_.loss_scale * weight * metrics.nll;
+  metrics.chosen_reward = chosen_reward / pairs;
+  metrics.rejected_reward = rejected_reward / pairs;
+  metrics.margin = metrics.chosen_reward - metrics.rejected_reward;
+  metrics.accuracy = correct / pairs;
+  metrics.chosen_logp = chosen / pairs;
+  metrics.rejected_logp = rejected / pairs;
+  if (options_.want_entropy) {
+    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
+      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
+    }
+    metrics.mean_entropy = entropy / static_cast<double>(metrics.tokens);
+  }
+  return out;
+}
+
+}  // namespace loss
+
+PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                 const Targets& targets, const Reference& reference, const PreferenceOptions& options,
+                                 const Gradients& gradients) {
+  loss::check_preference_options(options);
+  const std::vector<int64_t> offsets = engine::checked_sequence_offsets(hidden);
+  if (offsets.size() % 2 == 0) {
+    core::fail("hidden holds ", offsets.size() - 1, " sequences: pairs need an even number, the chosen ones first");
+  }
+  loss::SequenceTokens tokens = loss::read_sequences(offsets, targets, options.token, head.vocab_size());
+  loss::check_reference(reference, tokens, head);
+  const bool needed = std::any_of(options.terms.begin(), options.terms.end(),
+                                  [](const PreferenceTerm& term) { return needs_reference(term.loss); });
+  const bool given = loss::is_given(reference);
+  if (given && !needed) core::fail("reference is given but no term uses it");
+  if (needed && !given && hidden.tokens() > 0) core::fail("reference is not given but a term compares with it");
+  loss::PairLoss loss(options, std::move(tokens));
+  const engine::Problem problem =
+      loss::checked_problem(hidden, head, targets, loss.tokens(), options.token, loss.needs(), gradients,
+                            std::vector{core::range_of("reference.logps", reference.logps),
+                                        core::range_of("reference.hidden", reference.hidden.states),
+                                        core::range_of("reference.head", reference.head.weight)});
+  if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
+  Plan plan;
+  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
+  return loss.result(stats, plan);
+}
+
+const char* name_of(PreferenceLoss loss) {
+  static constexpr const char* kNames[] = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
+                                           "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
+                                           "discopop", "sft",       "orpo",     "simpo",    "cpo"};
+  return kNames[static_cast<size_t>(loss)];
+}
+
+std::span<const PreferenceLoss> all_preference_losses() {
+  using enum PreferenceLoss;
+  static constexpr PreferenceLoss kAll[] = {kSigmoid,  kHinge,    kIpo,     kExoPair, kNcaPair, kRobust,
+                                            kBcoPair,  kSppoHard, kApoZero, kApoDown, kAot,     kAotUnpaired,
+                                            kDiscopop, kSft,      kOrpo,    kSimpo,   kCpo};
+  return kAll;
+}
+
+bool needs_reference(PreferenceLoss loss) {
+  using enum PreferenceLoss;
+  return loss != kSft && loss != kOrpo && loss != kSimpo && loss != kCpo;
+}
+
+}  // namespace logitless

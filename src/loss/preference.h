@@ -1,0 +1,64 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Preference losses on pairs as a function of token statistics: docs/losses.md, section 2.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "logitless/preference.h"
+#include "loss/sequences.h"
+
+namespace logitless::loss {
+
+/// Throws InvalidInput for an option out of its range or without a meaning.
+void check_preference_options(const PreferenceOptions& options);
+
+class PairLoss final : public TokenLoss {
+ public:
+  /// `tokens`: 2B sequences; pairs with an empty side are dropped from it here.
+  PairLoss(const PreferenceOptions& options, SequenceTokens tokens);
+
+  const SequenceTokens& tokens() const { return tokens_; }
+  /// Σ_t log-probability under the reference, [2B]. Before evaluate(), when a term needs it.
+  void set_reference(std::vector<double> sums) { reference_ = std::move(sums); }
+
+  StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
+  GradientTerms gradients() const override { return {}; }
+  std::span<const int64_t> groups() const override { return groups_; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  PreferenceResult result(const TokenStats& stats, const Plan& plan) const;
+
+ private:
+  // What the terms see of one pair, and the derivatives of its loss by the two sums of log-probabilities.
+  struct Pair {
+    double chosen = 0, rejected = 0;              // Σ logp
+    double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
+    double chosen_count = 1, rejected_count = 1;
+  };
+  struct Value {
+    double loss = 0;
+    double by_chosen = 0, by_rejected = 0;
+  };
+
+  bool averages_in_report() const;
+  double likelihood_weight() const;
+  Pair pair(int64_t index) const;
+  Value value(PreferenceLoss loss, const Pair& pair) const;
+  void add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs);
+  void add(int64_t index, double scale, const Value& value);
+
+  const PreferenceOptions options_;
+  SequenceTokens tokens_;
+  int64_t batch_ = 0;         // pairs, with those that take no part
+  int64_t pairs_ = 0;         // that take part
+  double chosen_tokens_ = 0;  // of these
+  std::vector<int64_t> groups_;
+  std::vector<double> reference_;  // [2B] or empty
+  std::vector<double> sums_;       // [2B]: Σ logp
+  std::vector<double> by_sum_;     // [2B]: ∂loss/∂Σ logp
+  std::vector<double> loss_;       // [B], weighted and divided
+};
+
+}  // namespace logitless::loss
