@@ -372,6 +372,7 @@ PreferenceResult preference_loss(const Context& context, const HiddenStates& hid
       loss::checked_problem(hidden, head, targets, loss.tokens(), options.token, loss.needs(), gradients,
                             std::vector{core::range_of("reference.logps", reference.logps),
                                         core::range_of("reference.hidden", reference.hidden.states),
+                                        core::range_of("reference.hidden.second", reference.hidden.second),
                                         core::range_of("reference.head", reference.head.weight)});
   if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
   Plan plan;
