@@ -1,17 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses and KTO as functions of token statistics, against the oracle on fabricated log-probabilities: every
-// loss and option, and the numbers at which a careless formula breaks.
+// Preference losses as functions of token statistics, against the oracle on fabricated log-probabilities: every loss
+// and option, and the numbers at which a careless formula breaks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "compare.h"
-#include "loss/batch.h"
-#include "loss/kto.h"
+#include "fabricated_stats.h"
 #include "loss/preference.h"
 #include "preference_cases.h"
 
@@ -19,64 +16,6 @@ namespace logitless::testing {
 namespace {
 
 using oracle::SequenceBatch;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRelative = 1e-12;
-
-loss::SequenceTokens tokens_of(const SequenceBatch& batch) {
-  loss::SequenceTokens tokens;
-  for (int64_t s = 0; s < batch.sequences(); ++s) {
-    tokens.counts.push_back(batch.count(s));
-    for (int64_t i = batch.offsets[s]; i < batch.offsets[s + 1]; ++i) {
-      tokens.targets.push_back(batch.takes_part[i] ? 0 : loss::kNoTarget);
-      tokens.sequence.push_back(s);
-    }
-  }
-  return tokens;
-}
-
-// NaN where nothing may be read.
-TokenStats stats_of(const SequenceBatch& batch, const loss::SequenceTokens& tokens) {
-  TokenStats stats;
-  for (int64_t i = 0; i < batch.tokens(); ++i) {
-    const bool active = tokens.targets[i] != loss::kNoTarget;
-    stats.logp.push_back(active ? batch.logp[i] : kNaN);
-    stats.entropy.push_back(active ? batch.entropy[i] : kNaN);
-  }
-  return stats;
-}
-
-// Calls evaluate() with these groups of rows, one after the other.
-template <class Loss>
-std::vector<double> evaluate(Loss& loss, const TokenStats& stats, const std::vector<std::vector<int64_t>>& calls) {
-  TokenGrads grads;
-  grads.logp.assign(stats.logp.size(), kNaN);
-  for (const std::vector<int64_t>& rows : calls) loss.evaluate(rows, stats, grads);
-  for (size_t i = 0; i < stats.logp.size(); ++i) {
-    if (loss.tokens().targets[i] == loss::kNoTarget) {
-      EXPECT_TRUE(std::isnan(grads.logp[i])) << "the gradient of a row without a part was written: " << i;
-      grads.logp[i] = 0;
-    }
-  }
-  return grads.logp;
-}
-
-// The rows that take part: all at once, or those of each value of groups() by themselves, last group first.
-template <class Loss>
-std::vector<std::vector<int64_t>> calls_of(const Loss& loss, bool by_group) {
-  std::vector<std::vector<int64_t>> calls(1);
-  const std::span<const int64_t> groups = loss.groups();
-  for (int64_t i = 0; i < loss.tokens().tokens(); ++i) {
-    if (loss.tokens().targets[i] == loss::kNoTarget) continue;
-    const size_t call = by_group ? static_cast<size_t>(groups.empty() ? i : groups[i]) : 0;
-    if (calls.size() <= call) calls.resize(call + 1);
-    calls[call].push_back(i);
-  }
-  calls.erase(std::remove_if(calls.begin(), calls.end(), [](const auto& rows) { return rows.empty(); }), calls.end());
-  std::reverse(calls.begin(), calls.end());
-  return calls;
-}
 
 struct PairsRun {
   PreferenceResult result;
@@ -88,23 +27,12 @@ PairsRun run_pairs(const SequenceBatch& batch, const PreferenceOptions& options,
   const bool relative = std::any_of(options.terms.begin(), options.terms.end(), [](const PreferenceTerm& term) {
     return oracle::compares_with_reference(term.loss);
   });
-  if (relative) {
-    std::vector<double> reference = batch.reference;
-    for (size_t s = 0; s < reference.size(); ++s) {
-      if (loss.tokens().counts[s] == 0) reference[s] = kNaN;
-    }
-    loss.set_reference(reference);
-  }
+  if (relative) loss.set_reference(reference_of(batch, loss.tokens()));
   const TokenStats stats = stats_of(batch, loss.tokens());
   PairsRun run;
   run.d_logp = evaluate(loss, stats, calls_of(loss, by_group));
   run.result = loss.result(stats, Plan());
   return run;
-}
-
-// Relative to what is added up: the largest term of a sum that may cancel.
-void expect_close(const std::string& what, double got, double want, double scale = 0) {
-  expect_near(what, got, want, kRelative * std::max(std::abs(want), scale));
 }
 
 void expect_metrics_close(const PreferenceMetrics& got, const PreferenceMetrics& want) {
@@ -302,102 +230,6 @@ TEST(PreferenceLossFunction, NaNReachesTheLoss) {
       EXPECT_TRUE(std::isnan(run.result.loss)) << name_of(loss) << ": " << run.result.loss;
     }
   }
-}
-
-struct KtoRun {
-  KtoResult result;
-  std::vector<double> d_logp;
-};
-
-KtoRun run_kto(const oracle::KtoInput& input, const KtoOptions& options, bool by_group = false) {
-  KtoBatch batch;
-  batch.labels = input.labels;
-  if (!input.kl_logps.empty()) {
-    batch.kl_logps = ConstVector(input.kl_logps.data(), static_cast<int64_t>(input.kl_logps.size()));
-    batch.kl_ref_logps = ConstVector(input.kl_ref_logps.data(), static_cast<int64_t>(input.kl_ref_logps.size()));
-  }
-  loss::KtoLoss loss(options, batch, tokens_of(input.batch));
-  std::vector<double> reference = input.batch.reference;
-  for (size_t s = 0; s < reference.size(); ++s) {
-    if (loss.tokens().counts[s] == 0) reference[s] = kNaN;
-  }
-  loss.set_reference(reference);
-  const TokenStats stats = stats_of(input.batch, loss.tokens());
-  KtoRun run;
-  run.d_logp = evaluate(loss, stats, calls_of(loss, by_group));
-  run.result = loss.result(stats, Plan());
-  return run;
-}
-
-void expect_columns_close(const std::string& what, const std::vector<double>& got, const std::vector<double>& want) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  for (size_t i = 0; i < want.size(); ++i) {
-    expect_close(what + "[" + std::to_string(i) + "]", got[i], want[i], 1e-290);
-  }
-}
-
-void expect_kto_close(const oracle::KtoInput& input, const KtoOptions& options) {
-  const KtoRun run = run_kto(input, options), parts = run_kto(input, options, true);
-  const oracle::KtoTruth truth = oracle::compute_kto(input, options);
-  expect_close("loss", run.result.loss, truth.loss, 1e-290);
-  EXPECT_EQ(run.result.loss, parts.result.loss);
-  EXPECT_EQ(run.d_logp, parts.d_logp);
-  expect_columns_close("d_logp", run.d_logp, truth.d_logp);
-  expect_columns_close("sequence_losses", run.result.sequence_losses, truth.sequence_losses);
-  expect_columns_close("sequence_logps", run.result.sequence_logps, truth.sequence_logps);
-  const KtoMetrics &got = run.result.metrics, &want = truth.metrics;
-  EXPECT_EQ(got.desirable, want.desirable);
-  EXPECT_EQ(got.undesirable, want.undesirable);
-  EXPECT_EQ(got.tokens, want.tokens);
-  expect_close("kl", got.kl, want.kl);
-  expect_close("desirable_reward", got.desirable_reward, want.desirable_reward, 1);
-  expect_close("undesirable_reward", got.undesirable_reward, want.undesirable_reward, 1);
-  expect_close("margin", got.margin, want.margin, 1);
-  expect_close("desirable_logp", got.desirable_logp, want.desirable_logp);
-  expect_close("undesirable_logp", got.undesirable_logp, want.undesirable_logp);
-  expect_close("mean_entropy", got.mean_entropy, want.mean_entropy);
-}
-
-TEST(KtoLossFunction, EveryOption) {
-  for (const KtoCase& one : kto_cases()) {
-    SCOPED_TRACE(one.name);
-    for (const std::vector<int64_t>& lengths :
-         {std::vector<int64_t>{5, 3, 1, 7, 4, 6}, {0, 4, 0, 2, 6, 0}, {3}, {0, 0, 0}}) {
-      expect_kto_close(kto_input(random_batch(lengths, 31), one), one.options);
-    }
-  }
-}
-
-TEST(KtoLossFunction, ExtremeRewardsKeepTheirDigits) {
-  KtoOptions options;
-  options.beta = 1;
-  for (const double reward : {0.0, 16.0, -16.0, 40.0, -40.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
-    for (const uint8_t label : {0, 1}) {
-      oracle::KtoInput input;
-      input.batch = one_token_batch({-20000 + reward}, {-20000});
-      input.labels = {label};
-      SCOPED_TRACE(reward);
-      expect_kto_close(input, options);
-    }
-  }
-}
-
-TEST(KtoLossFunction, NaNReachesTheLoss) {
-  for (const KtoCase& one : kto_cases()) {
-    oracle::KtoInput input = kto_input(random_batch({3, 2}, 32), one);
-    input.batch.logp[0] = kNaN;
-    EXPECT_TRUE(std::isnan(run_kto(input, one.options).result.loss)) << one.name;
-  }
-}
-
-TEST(KtoLossFunction, NothingTakesPart) {
-  const KtoCase& one = kto_cases()[1];
-  const KtoRun run = run_kto(kto_input(random_batch({0, 0}, 1), one), one.options);
-  EXPECT_EQ(run.result.loss, 0);
-  EXPECT_TRUE(std::isnan(run.result.metrics.margin));
-  EXPECT_TRUE(std::isnan(run.result.metrics.desirable_reward));
-  EXPECT_TRUE(std::isnan(run.result.metrics.undesirable_logp));
-  EXPECT_EQ(run.result.metrics.desirable + run.result.metrics.undesirable, 0);
 }
 
 }  // namespace

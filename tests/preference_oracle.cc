@@ -360,7 +360,9 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& 
     if (term.loss == PreferenceLoss::kAot || term.loss == PreferenceLoss::kAotUnpaired) {
       std::vector<double> first, second;
       sorted_lists(term.loss, pairs, first, second);
-      distance = std::min(distance, std::min(smallest_gap(first), smallest_gap(second)));
+      distance = std::min(distance, smallest_gap(first));
+      // The order of the reference's values decides about no gradient.
+      if (term.loss == PreferenceLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
     }
   }
   return distance;
