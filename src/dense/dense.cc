@@ -101,7 +101,12 @@ class Dense {
   T* row_scratch() const { return rows_ + kColumns * omp_get_thread_num(); }
 
   rows::TileShape<T> shape(int64_t first, int64_t cols) const {
-    return {1, cols, v_, bias_ ? bias_ + first : nullptr, static_cast<T>(problem_.head.softcap)};
+    return {1,
+            cols,
+            v_,
+            bias_ ? bias_ + first : nullptr,
+            static_cast<T>(problem_.head.softcap),
+            problem_.options.round_logits_to};
   }
   const float* prior(int64_t first) const {
     return problem_.options.prior.empty() ? nullptr : problem_.options.prior.data() + first;
@@ -146,7 +151,7 @@ class Dense {
       here.target = column >= 0 && column < cols ? static_cast<int32_t>(column) : -1;
       rows::GradientArgs<T> args;
       args.shape = shape(first, cols);
-      args.logits = logits + first;
+      args.logits = args.out = logits + first;
       args.count = 1;
       args.gradients = &here;
       args.entropy = gradient.entropy_term != 0;
@@ -206,8 +211,8 @@ class Dense {
     product.ldc = product.n;
     multiply(product);
     for (int64_t r = 0; r < product.m; ++r) {
-      round_row(product.c + r * product.n, product.n, mode,
-                core::element(out.data, out.dtype, offset + r * out.stride));
+      state_.kernels->round(product.c + r * product.n, product.n, mode == WriteMode::kAccumulate,
+                            core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
     }
   }
 
@@ -220,14 +225,7 @@ class Dense {
     }
     std::vector<T> sum(static_cast<size_t>(v_));
     kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sum.data());
-    round_row(sum.data(), v_, outputs.d_bias_mode, out.data);
-  }
-
-  // Only float sums have a narrower output.
-  void round_row(const T* from, int64_t count, WriteMode mode, void* to) const {
-    if constexpr (sizeof(T) == 4) {
-      state_.kernels->round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
-    }
+    state_.kernels->round(sum.data(), v_, outputs.d_bias_mode == WriteMode::kAccumulate, out.data, out.dtype);
   }
 
   const detail::ContextState& state_;
@@ -259,6 +257,7 @@ CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenState
                                        const Gradients& gradients) {
   if (gradients.weight_sink) core::fail("weight_sink is set: the dense path has no tiles to hand out");
   const Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
+  if (hidden.has_second()) core::fail("hidden.second is set: the dense path takes hidden states in one matrix");
   loss::CrossEntropyLoss loss(options, problem);
   return problem.in_double() ? run_dense<double>(context, problem, loss, gradients)
                              : run_dense<float>(context, problem, loss, gradients);

@@ -19,7 +19,7 @@ class SegmentTask {
   SegmentTask(const Pass<T>& pass, typename ForwardBuffers<T>::PerThread& scratch, const RowBlock& block)
       : pass_(pass), scratch_(scratch), block_(block) {
     const RowBlocks& blocks = pass.run.blocks;
-    if (!block.contiguous) gather_rows(pass.problem.hidden, blocks.rows(block), scratch.gathered);
+    if (!block.contiguous) gather_rows(pass.problem, blocks.rows(block), scratch.gathered);
     hidden_ = hidden_operand(pass.problem, blocks, block, scratch.gathered);
     int64_t r = 0;
     for (const int64_t row : blocks.rows(block)) {
@@ -47,8 +47,12 @@ class SegmentTask {
       scratch_.target[r++] = column >= 0 && column < grid.words(j) ? static_cast<int32_t>(column) : -1;
     }
     rows::FoldArgs<T> args;
-    args.shape = {block_.count, grid.words(j), grid.tile_stride, pass_.bias ? pass_.bias + first : nullptr,
-                  static_cast<T>(problem.head.softcap)};
+    args.shape = {block_.count,
+                  grid.words(j),
+                  grid.tile_stride,
+                  pass_.bias ? pass_.bias + first : nullptr,
+                  static_cast<T>(problem.head.softcap),
+                  problem.options.round_logits_to};
     args.logits = tile;
     args.inverse_temperature = scratch_.inverse_temperature;
     args.target = scratch_.target;

@@ -13,7 +13,8 @@
 namespace logitless::engine {
 
 struct Problem {
-  ConstMatrix hidden;
+  ConstMatrix hidden;         // rows [0, hidden.rows); rows_of_hidden.h tells where a row stands
+  ConstMatrix hidden_second;  // the rows after them, if any
   LmHead head;
   TokenOptions options;
   StatsRequest request;

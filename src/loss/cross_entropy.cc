@@ -24,6 +24,7 @@ TokenOptions token_options(const CrossEntropyOptions& options) {
   out.temperature = options.temperature;
   out.temperatures = options.temperatures;
   out.temperature_meaning = options.temperature_meaning;
+  out.round_logits_to = options.round_logits_to;
   out.prior = options.class_weights;
   return out;
 }

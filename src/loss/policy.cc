@@ -224,6 +224,12 @@ double PolicyLoss::normaliser(int64_t row) const {
   return 0;
 }
 
+// δ. On-policy it is 0 exactly, also where logp is −∞, but a NaN is seen.
+double PolicyLoss::token_log_ratio(size_t i, double logp) const {
+  if (old_.empty()) return std::isnan(logp) ? logp : 0;
+  return logp - old_[i];
+}
+
 double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
   return std::isnan(sampling_[i]) ? 0 : old_logp(i, logp) - sampling_[i];
 }
@@ -233,14 +239,14 @@ double PolicyLoss::corrected(double log_ratio) const {
   const double r = bounded_exp(log_ratio);
   const double low = options_.sampler_clip_min.value_or(0);
   const double high = options_.sampler_clip_max.value_or(std::numeric_limits<double>::infinity());
-  if (is_mask(options_.sampler_correction)) return r >= low && r <= high ? r : 0;
+  if (is_mask(options_.sampler_correction)) return r < low || r > high ? 0 : r;
   return std::clamp(r, low, high);
 }
 
 void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   const auto i = static_cast<size_t>(row);
   Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
-  const double log_ratio = old_.empty() ? 0 : logp - old_[i];
+  const double log_ratio = token_log_ratio(i, logp);
   s.log_ratio += log_ratio;
   if (!sampling_.empty()) s.sampler += sampler_log_ratio(i, logp);
   if (options_.off_policy_mask_threshold) {
@@ -261,6 +267,12 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
   for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
   kept_tokens_ = 0;
   if (entropies.empty()) return;
+  if (std::any_of(entropies.begin(), entropies.end(), [](double entropy) { return std::isnan(entropy); })) {
+    // NaN cannot be sorted; nothing is dropped, so that the loss shows it.
+    entropy_threshold_ = std::numeric_limits<double>::quiet_NaN();
+    kept_tokens_ = static_cast<double>(entropies.size());
+    return;
+  }
   std::sort(entropies.begin(), entropies.end());
   const double at = (1 - options_.top_entropy_quantile) * static_cast<double>(entropies.size() - 1);
   const auto below = static_cast<size_t>(at);
@@ -271,7 +283,7 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
 
 PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
-  double w = old_.empty() ? 0 : logp - old_[i];
+  double w = token_log_ratio(i, logp);
   if (options_.variant == PolicyVariant::kRloo) {
     w = s.log_ratio;
   } else if (coupled_ratio()) {
@@ -279,7 +291,7 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   }
   const double c = clamp_bound();
   const double value = std::exp(std::clamp(w, -c, c));
-  return {value, w >= -c && w <= c ? value : 0};
+  return {value, w < -c || w > c ? 0 : value};  // NaN for NaN
 }
 
 // log φ = λ + k W − λ e^W.
@@ -289,7 +301,7 @@ double PolicyLoss::vespo_weight(size_t i) const {
   const bool positive = advantage_[i] >= 0;
   const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
   const double lambda = std::max(positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg, 1e-4);
-  return bounded_exp(lambda + k * log_weight - lambda * std::exp(log_weight));
+  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), 700.0));
 }
 
 PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {
@@ -314,10 +326,10 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
     default: {
       const double low = 1 - options_.epsilon_low, high = 1 + epsilon_high();
       const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
-      const double plain = std::min(ratio, most) * a;
-      const double clipped = std::clamp(ratio, low, high) * a;
-      if (plain <= clipped) return {-plain, 0, ratio <= most ? -a : 0};
-      return {-clipped, 0, ratio >= low && ratio <= high ? -a : 0};
+      const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
+      // The ratios are compared, not their products with A, which may round a difference away. A NaN stays one.
+      if (a > 0 ? plain <= clipped : plain >= clipped) return {-plain * a, 0, ratio > most ? 0 : -a};
+      return {-clipped * a, 0, ratio < low || ratio > high ? 0 : -a};
     }
   }
 }
@@ -326,7 +338,7 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
 double PolicyLoss::factor(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   if (options_.off_policy_mask_threshold && advantage_[i] < 0 &&
-      !(s.drift / s.tokens <= *options_.off_policy_mask_threshold)) {
+      s.drift / s.tokens > *options_.off_policy_mask_threshold) {
     return 0;
   }
   if (options_.sampler_correction == SamplerCorrection::kNone || options_.variant == PolicyVariant::kVespo) return 1;
@@ -348,7 +360,7 @@ void PolicyLoss::add_kl(size_t i, double logp, double ratio, Term& term) {
     case KlEstimator::kK3: {
       const double bounded = std::clamp(d, -clamp_bound(), clamp_bound());
       kl = std::expm1(bounded) - bounded;
-      by_logp = bounded == d ? -std::expm1(d) : 0;
+      by_logp = d < -clamp_bound() || d > clamp_bound() ? 0 : -std::expm1(d);
       break;
     }
   }
@@ -378,7 +390,7 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
     const double logp = stats.logp[i];
     const Ratio r = ratio(i, logp);
     Term term = policy_term(i, logp, r.value);
-    const bool top = options_.top_entropy_quantile == 1 || stats.entropy[i] >= entropy_threshold_;
+    const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
     const double weight = top ? factor(i, logp) : 0;
     term = weight == 0 ? Term{} : Term{term.loss * weight, term.by_logp * weight, term.by_ratio * weight};
     if (options_.beta != 0) add_kl(i, logp, r.value, term);
@@ -427,7 +439,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
     if (!kl_.empty()) kl += kl_[i];
     if (entropies) {
       entropy += stats.entropy[i];
-      const bool top = options_.top_entropy_quantile == 1 || stats.entropy[i] >= entropy_threshold_;
+      const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
       if (top) kept_entropy += stats.entropy[i];
     }
     logp += stats.logp[i];

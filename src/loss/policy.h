@@ -60,6 +60,7 @@ class PolicyLoss final : public TokenLoss {
   double clamp_bound() const { return options_.log_ratio_clamp.value_or(700.0); }
   double normaliser(int64_t row) const;
   double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
+  double token_log_ratio(size_t i, double logp) const;
   double sampler_log_ratio(size_t i, double logp) const;
   double corrected(double log_ratio) const;
 

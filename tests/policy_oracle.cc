@@ -1,0 +1,314 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "policy_oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace logitless::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double read_element(const ConstVector& vector, int64_t at) {
+  if (vector.dtype == DType::kFloat64) return static_cast<const double*>(vector.data)[at];
+  if (vector.dtype == DType::kFloat32) return static_cast<const float*>(vector.data)[at];
+  const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(vector.data)[at].bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+std::optional<std::vector<double>> read_vector(const ConstVector& vector) {
+  if (vector.size == 0) return std::nullopt;
+  std::vector<double> values(vector.size);
+  for (int64_t i = 0; i < vector.size; ++i) values[i] = read_element(vector, i);
+  return values;
+}
+
+/// One evaluation. Functions of a token i or a sequence s have the names of docs/losses.md.
+class Evaluation {
+ public:
+  Evaluation(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at, const PolicyPoint& held)
+      : tokens_(tokens), options_(options), at_(at), held_(held) {
+    for (int64_t s = 0; s < tokens.sequences(); ++s) {
+      members_.emplace_back();
+      for (int64_t i = tokens.offsets[s]; i < tokens.offsets[s + 1]; ++i) {
+        sequence_of_.push_back(s);
+        if (!tokens.takes_part[i]) continue;
+        members_[s].push_back(i);
+        active_.push_back(i);
+      }
+    }
+  }
+
+  PolicyLoss run() {
+    PolicyLoss result;
+    result.per_token_loss.assign(tokens_.tokens(), Number());
+    result.tokens = static_cast<int64_t>(active_.size());
+    Number sum;
+    for (const int64_t i : active_) {
+      result.per_token_loss[i] = token_loss(i);
+      sum = sum + result.per_token_loss[i] / normaliser(i);
+    }
+    result.loss = options_.loss_scale * (sum - options_.entropy_bonus * mean_of_top_entropies());
+    add_metrics(result);
+    result.kinks = kinks_.all();
+    return result;
+  }
+
+ private:
+  bool is(PolicyVariant variant) const { return options_.variant == variant; }
+  double advantage(int64_t i) const { return tokens_.advantages[i]; }
+  double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
+  double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
+  double most_exponent() const { return options_.log_ratio_clamp.value_or(700); }
+  double epsilon_high() const { return options_.epsilon_high.value_or(is(PolicyVariant::kCispo) ? 5.0 : 0.3); }
+  bool ratio_is_of_sequence() const {
+    return is(PolicyVariant::kRloo) || options_.importance_sampling_level == ImportanceLevel::kSequence;
+  }
+  bool uses_entropy() const {
+    return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
+  }
+
+  Number logp(int64_t i) const { return Number::input(at_.logp[i], held_.logp[i], i, 2 * tokens_.tokens()); }
+  Number entropy(int64_t i) const {
+    return Number::input(at_.entropy[i], held_.entropy[i], tokens_.tokens() + i, 2 * tokens_.tokens());
+  }
+  Number old(int64_t i) const { return tokens_.old_logps ? Number((*tokens_.old_logps)[i]) : sg(logp(i)); }
+
+  template <class Function>
+  Number sum_over(int64_t s, const Function& function) {
+    Number sum;
+    for (const int64_t t : members_[s]) sum = sum + function(t);
+    return sum;
+  }
+
+  // 1.1
+  Number ratio(int64_t i) {
+    const int64_t s = sequence_of_[i];
+    const auto delta = [this](int64_t t) { return logp(t) - old(t); };
+    Number w = delta(i);
+    if (is(PolicyVariant::kRloo)) {
+      w = sum_over(s, delta);
+    } else if (options_.importance_sampling_level == ImportanceLevel::kSequence) {
+      w = sum_over(s, delta) / count(s);
+    }
+    return exp(kinks_.clamp(w, -most_exponent(), most_exponent()));
+  }
+  Number capped_ratio(int64_t i) { return options_.delta ? kinks_.min(ratio(i), *options_.delta) : ratio(i); }
+
+  // 1.2
+  Number variant_loss(int64_t i) {
+    const double a = advantage(i);
+    if (is(PolicyVariant::kReinforce)) return -a * logp(i);
+    if (is(PolicyVariant::kCispo)) return -a * sg(kinks_.min(ratio(i), epsilon_high())) * logp(i);
+    if (is(PolicyVariant::kVespo)) return -a * sg(vespo_factor(i)) * logp(i);
+    if (is(PolicyVariant::kSapo)) {
+      const double tau = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
+      return -a * (4 / tau) * sigmoid(tau * (ratio(i) - 1.0));
+    }
+    // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may round a
+    // difference away.
+    const Number capped = capped_ratio(i);
+    const Number clipped = kinks_.clamp(ratio(i), 1 - options_.epsilon_low, 1 + epsilon_high());
+    const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
+    return -a * (first ? capped : clipped);
+  }
+
+  Number vespo_factor(int64_t i) {
+    const double lowest = std::log(1e-8), highest = 20;
+    const Number total = sum_over(sequence_of_[i], [&](int64_t t) {
+      Number term = kinks_.clamp(logp(t) - old(t), -most_exponent(), most_exponent());
+      if (options_.sampler_correction == SamplerCorrection::kNone) return term;
+      // r is exp(x) clamped, or 0: its logarithm is x clamped, or -∞.
+      const Number r = sampler_factor(t);
+      const double log_r = std::log(r.value);
+      const Number kappa = r.value > 0 ? detail::function(log_r, std::log(r.held), 1 / r.value, r) : Number(-kInfinity);
+      return term + kinks_.clamp(kappa, lowest, highest);
+    });
+    const Number w = kinks_.clamp(total, lowest, highest);
+    const bool positive = advantage(i) >= 0;
+    const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
+    const double lambda = std::max(1e-4, positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg);
+    return exp(lambda + k * w - lambda * exp(w));
+  }
+
+  // 1.3
+  Number off_policy_keep(int64_t i) {
+    if (!options_.off_policy_mask_threshold || advantage(i) >= 0) return 1;
+    const int64_t s = sequence_of_[i];
+    const Number drift = sum_over(s, [this](int64_t t) -> Number {
+      const Number q = tokens_.sampling_logps ? Number((*tokens_.sampling_logps)[t]) : old(t);
+      return std::isnan(q.value) ? Number(0) : sg(q - logp(t));
+    });
+    return kinks_.at_most(drift / count(s), *options_.off_policy_mask_threshold) ? 1 : 0;
+  }
+  Number top(int64_t i) {
+    if (!(options_.top_entropy_quantile < 1)) return 1;
+    std::vector<Number> sorted;
+    for (const int64_t t : active_) sorted.push_back(sg(entropy(t)));
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) { return x.value < y.value; });
+    const double position = (1 - options_.top_entropy_quantile) * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<size_t>(position);
+    Number quantile = sorted[below];
+    if (below + 1 < sorted.size()) {
+      quantile = quantile + (position - std::floor(position)) * (sorted[below + 1] - sorted[below]);
+    }
+    return kinks_.at_most(quantile, sg(entropy(i))) ? 1 : 0;
+  }
+
+  // 1.5
+  Number sampler_factor(int64_t i) {
+    const SamplerCorrection mode = options_.sampler_correction;
+    if (mode == SamplerCorrection::kNone) return 1;
+    const auto difference = [this](int64_t t) -> Number {
+      const double sampling = (*tokens_.sampling_logps)[t];
+      return std::isnan(sampling) ? Number(0) : sg(old(t)) - sampling;
+    };
+    const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
+    const Number exponent = of_token ? difference(i) : sum_over(sequence_of_[i], difference);
+    const Number r = exp(kinks_.clamp(exponent, -700, 700));
+    const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
+    if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
+      return kinks_.clamp(r, low, high);
+    }
+    return kinks_.below(r, low) || kinks_.above(r, high) ? Number(0) : r;
+  }
+
+  // 1.4
+  Number kl(int64_t i) {
+    const Number d = (*tokens_.ref_logps)[i] - logp(i);
+    Number k = -d;
+    if (options_.kl_estimator == KlEstimator::kK2) k = d * d / 2;
+    if (options_.kl_estimator == KlEstimator::kK3) {
+      const Number held_within = kinks_.clamp(d, -most_exponent(), most_exponent());
+      k = expm1(held_within) - held_within;
+    }
+    return options_.use_bias_correction_kl ? k * ratio(i) : k;
+  }
+
+  Number token_loss(int64_t i) {
+    Number loss = variant_loss(i) * off_policy_keep(i) * top(i);
+    if (!is(PolicyVariant::kVespo)) loss = loss * sampler_factor(i);
+    return options_.beta != 0 ? loss + options_.beta * kl(i) : loss;
+  }
+
+  // 1.6: what a token's loss is divided by.
+  double normaliser(int64_t i) const {
+    const auto sequences = static_cast<double>(tokens_.sequences());
+    switch (options_.variant) {
+      case PolicyVariant::kGrpo:
+      case PolicyVariant::kSapo:
+      case PolicyVariant::kRloo:
+        return sequences * count(sequence_of_[i]);
+      case PolicyVariant::kBnpo:
+      case PolicyVariant::kPpo:
+        return count();
+      case PolicyVariant::kDrGrpo:
+        return sequences * static_cast<double>(*options_.max_completion_length);
+      case PolicyVariant::kDapo:
+      case PolicyVariant::kCispo:
+      case PolicyVariant::kVespo:
+        return options_.num_items_in_batch.value_or(count());
+      case PolicyVariant::kLuspo:
+      case PolicyVariant::kReinforce:
+        return sequences;
+    }
+    return kNaN;
+  }
+  Number mean_of_top_entropies() {
+    if (options_.entropy_bonus == 0) return 0;
+    Number sum;
+    double kept = 0;
+    for (const int64_t i : active_) {
+      sum = sum + top(i) * entropy(i);
+      kept += top(i).value;
+    }
+    return sum / std::max(1.0, kept);
+  }
+
+  // 1.7
+  void add_metrics(PolicyLoss& result) {
+    result.mean_ratio = result.mean_kl = result.mean_logp = result.mean_entropy = kNaN;
+    if (active_.empty()) return;
+    result.mean_logp = mean_over(active_, [this](int64_t i) { return logp(i); });
+    if (options_.beta != 0) result.mean_kl = mean_over(active_, [this](int64_t i) { return kl(i); });
+    if (uses_entropy()) result.mean_entropy = mean_over(active_, [this](int64_t i) { return entropy(i); });
+    // A sequence's ratio counts once, at its first token.
+    std::vector<int64_t> counted = active_;
+    if (ratio_is_of_sequence() && tokens_.one_advantage_a_sequence) {
+      counted.clear();
+      for (const auto& members : members_) {
+        if (!members.empty()) counted.push_back(members.front());
+      }
+    }
+    result.mean_ratio = mean_over(counted, [this](int64_t i) { return ratio(i); });
+    const auto fraction = [&](auto is_clipped) {
+      return mean_over(counted, [&](int64_t i) { return Number(is_clipped(i) ? 1 : 0); }).value;
+    };
+    const auto low = [this](int64_t i) { return advantage(i) < 0 && clips_low(i); };
+    const auto high = [this](int64_t i) { return advantage(i) > 0 && clips_high(i); };
+    result.clip_fraction_low = fraction(low);
+    result.clip_fraction_high = fraction(high);
+    result.clip_fraction = fraction([&](int64_t i) { return low(i) || high(i); });
+  }
+  template <class Function>
+  Number mean_over(const std::vector<int64_t>& tokens, const Function& function) {
+    Number sum;
+    for (const int64_t i : tokens) sum = sum + function(i);
+    return sum / static_cast<double>(tokens.size());
+  }
+  bool clips_nothing() const {
+    return is(PolicyVariant::kSapo) || is(PolicyVariant::kVespo) || is(PolicyVariant::kReinforce);
+  }
+  bool clips_low(int64_t i) {
+    if (clips_nothing() || is(PolicyVariant::kCispo)) return false;
+    return kinks_.below(capped_ratio(i), 1 - options_.epsilon_low);
+  }
+  bool clips_high(int64_t i) {
+    if (clips_nothing()) return false;
+    if (is(PolicyVariant::kCispo)) return kinks_.above(ratio(i), epsilon_high());
+    return kinks_.above(capped_ratio(i), 1 + epsilon_high());
+  }
+
+  const PolicyTokens& tokens_;
+  const PolicyOptions& options_;
+  const PolicyPoint& at_;
+  const PolicyPoint& held_;
+  Kinks kinks_;
+  std::vector<int64_t> active_;                // every token that takes part
+  std::vector<std::vector<int64_t>> members_;  // T_s
+  std::vector<int64_t> sequence_of_;           // s(i)
+};
+
+}  // namespace
+
+PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets) {
+  const int64_t tokens = offsets.back();
+  PolicyTokens result;
+  result.offsets = std::move(offsets);
+  result.takes_part.assign(tokens, true);
+  for (size_t i = 0; i < batch.mask.size(); ++i) result.takes_part[i] = batch.mask[i] != 0;
+  result.old_logps = read_vector(batch.old_logps);
+  result.ref_logps = read_vector(batch.ref_logps);
+  result.sampling_logps = read_vector(batch.sampling_logps);
+  result.one_advantage_a_sequence = batch.advantages.size == result.sequences();
+  result.advantages.assign(tokens, kNaN);
+  for (int64_t s = 0; s < result.sequences(); ++s) {
+    for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
+      result.advantages[i] = read_element(batch.advantages, result.one_advantage_a_sequence ? s : i);
+    }
+  }
+  return result;
+}
+
+PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at,
+                               const PolicyPoint& held) {
+  return Evaluation(tokens, options, at, held).run();
+}
+
+}  // namespace logitless::oracle

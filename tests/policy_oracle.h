@@ -1,0 +1,56 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The fp64 oracle of the policy losses: docs/losses.md, section 1, line by line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "logitless/policy.h"
+#include "number.h"
+
+namespace logitless::oracle {
+
+/// Double copies of a PolicyBatch, NaN or 0 wherever a token takes no part.
+struct PolicyTokens {
+  std::vector<int64_t> offsets;    ///< [B + 1]
+  std::vector<bool> takes_part;    ///< [N]
+  std::vector<double> advantages;  ///< [N], also when the batch has one a sequence
+  bool one_advantage_a_sequence = true;
+  std::optional<std::vector<double>> old_logps, ref_logps, sampling_logps;  ///< [N]
+
+  int64_t tokens() const { return static_cast<int64_t>(takes_part.size()); }
+  int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
+};
+
+PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
+
+/// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be empty where
+/// nothing needs it.
+struct PolicyPoint {
+  std::vector<double> logp;     ///< [N]
+  std::vector<double> entropy;  ///< [N]
+};
+
+/// The slopes of every Number are of the inputs (logp, entropy): 2N entries.
+struct PolicyLoss {
+  Number loss;
+  std::vector<Number> per_token_loss;
+  int64_t tokens = 0;
+  Number mean_ratio, mean_kl, mean_logp, mean_entropy;  ///< NaN where there is none
+  double clip_fraction_low = 0, clip_fraction_high = 0, clip_fraction = 0;
+  std::vector<Kink> kinks;
+
+  double d_logp(int64_t token) const { return loss.slope_at(token); }
+  double d_entropy(int64_t token) const { return loss.slope_at(static_cast<int64_t>(per_token_loss.size()) + token); }
+};
+
+/// sg() holds its argument at the values that it has at `held`.
+PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at,
+                               const PolicyPoint& held);
+inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at) {
+  return compute_policy_loss(tokens, options, at, at);
+}
+
+}  // namespace logitless::oracle
