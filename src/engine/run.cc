@@ -115,13 +115,13 @@ auto with_pass(const Context& context, const Problem& problem, const RunPlan& ru
 
 }  // namespace
 
-void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem) {
+void check_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
   if (static_cast<int64_t>(values.size()) != problem.tokens) {
-    core::fail(name, " has ", values.size(), " entries but hidden has ", problem.tokens, " rows");
+    core::fail(name, " has ", values.size(), " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
   }
 }
 
-TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
+TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss) {
   const auto n = static_cast<size_t>(problem.tokens);
   const TokenLoss::GradientTerms terms = loss.gradients();
   TokenGrads grads;
