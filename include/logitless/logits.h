@@ -15,6 +15,7 @@
 
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/policy.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -110,6 +111,18 @@ LOGITLESS_API CrossEntropyFromLogits cross_entropy_from_logits(const Context& co
                                                                const Targets& targets,
                                                                const CrossEntropyOptions& options = {},
                                                                const LogitsGradient& dlogits = {});
+
+struct PolicyFromLogits {
+  double loss = 0;
+  std::vector<double> per_token_loss;   ///< [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  PolicyMetrics metrics;
+};
+
+/// The formulas, inputs and options of policy_loss(); the B sequences are those of the logits.
+LOGITLESS_API PolicyFromLogits policy_loss_from_logits(const Context& context, const Logits& logits,
+                                                       const PolicyBatch& batch, const PolicyOptions& options = {},
+                                                       const LogitsGradient& dlogits = {});
 
 struct EntropyOptions {
   double temperature = 1.0;              ///< positive, and a normal number of the type of the sums

@@ -229,10 +229,8 @@ void resolve_tokens(TokenProblem& problem) {
 }
 
 std::vector<core::ByteRange> reads_of(const TokenProblem& problem, const Targets& targets) {
-  const size_t count = static_cast<size_t>(targets.size);
   return {
-      targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
-                     : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
+      core::range_of("targets", targets),
       core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
       core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
 }

@@ -6,6 +6,7 @@
 #include "logits/problem.h"
 #include "logits/run.h"
 #include "loss/cross_entropy.h"
+#include "loss/policy.h"
 
 namespace logitless {
 namespace {
@@ -53,6 +54,21 @@ CrossEntropyFromLogits cross_entropy_from_logits(const Context& context, const L
   out.per_token_loss = loss.unreduced(stats);
   out.per_token_logps = std::move(stats.logp);
   return out;
+}
+
+PolicyFromLogits policy_loss_from_logits(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                         const PolicyOptions& options, const LogitsGradient& dlogits) {
+  loss::check_policy_options(options, batch);
+  loss::PolicyLoss loss(batch, options, logits::checked_sequence_offsets(logits), logits.vocab, "logits");
+  const logits::Problem problem =
+      logits::make_problem(logits, Targets(loss.targets()), loss.token_options(), loss.needs(), dlogits);
+  const core::ByteRange writes[] = {logits::output_range(dlogits)};
+  std::vector<core::ByteRange> reads = loss::batch_ranges(batch);
+  reads.push_back(core::range_of("chosen_ids", batch.chosen_ids));
+  core::check_overlaps(writes, reads);
+  const TokenStats stats = logits::run(context, problem, &loss);
+  PolicyResult result = loss.result(stats, {});
+  return {result.loss, std::move(result.per_token_loss), std::move(result.per_token_logps), result.metrics};
 }
 
 std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const EntropyOptions& options,

@@ -73,8 +73,6 @@ bool is_in_place(const Problem& problem) {
          (in.batch < 2 || in.batch_stride == out.batch_stride);
 }
 
-void check_logits(const Problem& problem) { check_view("logits", problem.logits); }
-
 void check_dlogits(const Problem& problem, std::vector<core::ByteRange> reads) {
   const Logits& in = problem.logits;
   const LogitsGradient& out = problem.dlogits;
@@ -90,7 +88,7 @@ void check_dlogits(const Problem& problem, std::vector<core::ByteRange> reads) {
   }
   check_rows_apart(out);
   if (!is_in_place(problem)) reads.push_back(range_of("logits", in));
-  const core::ByteRange writes[] = {range_of("dlogits", out)};
+  const core::ByteRange writes[] = {output_range(out)};
   core::check_overlaps(writes, reads);
 }
 
@@ -99,7 +97,7 @@ Problem unresolved(const Logits& logits, const TokenOptions& options, StatsReque
   Problem problem;
   problem.logits = logits;
   problem.dlogits = dlogits;
-  check_logits(problem);
+  check_view("logits", logits);
   problem.options = options;
   problem.request = request;
   problem.tokens = logits.tokens();
@@ -124,13 +122,20 @@ void* Problem::gradient_row(int64_t row) const {
                        offset(row, dlogits.time, dlogits.batch_stride, dlogits.row_stride));
 }
 
+std::vector<int64_t> checked_sequence_offsets(const Logits& logits) {
+  check_view("logits", logits);
+  std::vector<int64_t> offsets;
+  for (int64_t b = 0; b <= logits.batch; ++b) offsets.push_back(b * logits.time);
+  return offsets;
+}
+
+core::ByteRange output_range(const LogitsGradient& dlogits) { return range_of("dlogits", dlogits); }
+
 Problem make_problem(const Logits& logits, const Targets& targets, const TokenOptions& options, StatsRequest request,
                      const LogitsGradient& dlogits, std::string_view prior_name) {
   Problem problem = unresolved(logits, options, request, dlogits);
   problem.prior_name = prior_name;
-  std::vector<int64_t> offsets;
-  for (int64_t b = 0; b <= logits.batch; ++b) offsets.push_back(b * logits.time);
-  resolve_tokens(problem, targets, offsets);
+  resolve_tokens(problem, targets, checked_sequence_offsets(logits));
   check_dlogits(problem, reads_of(problem, targets));
   return problem;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "engine/problem.h"
 #include "logitless/logits.h"
@@ -16,6 +17,12 @@ struct Problem : engine::TokenProblem {
   const void* row(int64_t row) const;
   void* gradient_row(int64_t row) const;
 };
+
+/// [B + 1], for losses that know sequences. Throws InvalidInput for logits whose shape is wrong.
+std::vector<int64_t> checked_sequence_offsets(const Logits& logits);
+
+/// What may be written, for losses that have inputs of their own to keep apart from it.
+core::ByteRange output_range(const LogitsGradient& dlogits);
 
 Problem make_problem(const Logits& logits, const Targets& targets, const TokenOptions& options, StatsRequest request,
                      const LogitsGradient& dlogits, std::string_view prior_name = "prior");

@@ -332,12 +332,7 @@ engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, 
   StatsRequest request = loss.needs();
   engine::Problem problem = engine::make_problem(hidden, head, Targets(loss.targets()), loss.token_options(), request);
   engine::check_gradients(problem, batch.chosen_ids, gradients);
-  core::check_overlaps(
-      engine::output_ranges(gradients),
-      std::vector<core::ByteRange>{
-          core::range_of("advantages", batch.advantages), core::range_of("old_logps", batch.old_logps),
-          core::range_of("ref_logps", batch.ref_logps), core::range_of("sampling_logps", batch.sampling_logps),
-          core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+  core::check_overlaps(engine::output_ranges(gradients), batch_ranges(batch));
   return problem;
 }
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/checks.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
 
@@ -21,9 +23,10 @@ inline bool is_sequence_level(SamplerCorrection correction) {
 
 class PolicyLoss final : public TokenLoss {
  public:
-  /// `offsets`: [B + 1], the sequences of the N rows. Checks and copies the batch; reads nothing under a false mask.
+  /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads nothing under a
+  /// false mask.
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
-             int64_t vocab_size);
+             int64_t vocab_size, std::string_view rows_name = "hidden");
 
   /// [N]: the chosen word of each row, kNoTarget where it takes no part.
   const std::vector<int64_t>& targets() const { return targets_; }
@@ -97,6 +100,9 @@ class PolicyLoss final : public TokenLoss {
   std::vector<double> kl_;
   std::vector<uint8_t> clips_;  // kLow, kHigh
 };
+
+/// What a batch reads, its chosen ids apart: no output may overlap it.
+std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch);
 
 /// The sequences' offsets and the loss of one fused call; everything that can be wrong with the batch is thrown here.
 PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,

@@ -23,9 +23,10 @@ void check_meaning(bool given, bool used, std::string_view name, const PolicyOpt
   if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
 }
 
-void check_size(std::string_view name, const ConstVector& values, int64_t tokens) {
+void check_size(std::string_view name, const ConstVector& values, int64_t tokens, std::string_view rows_name) {
   core::check_vector(name, values.data, values.dtype, values.size);
-  if (values.size != tokens) core::fail(name, " has ", values.size, " entries but hidden has ", tokens, " rows");
+  if (values.size != tokens)
+    core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
 }  // namespace
@@ -90,16 +91,16 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
 }
 
 PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
-                       int64_t vocab_size)
+                       int64_t vocab_size, std::string_view rows_name)
     : options_(options), batch_(static_cast<int64_t>(offsets.size()) - 1) {
   using core::fail;
   check_policy_options(options, batch);
   const int64_t n = offsets.back();
   const Targets& ids = batch.chosen_ids;
-  if (ids.size != n) fail("chosen_ids has ", ids.size, " entries but hidden has ", n, " rows");
+  if (ids.size != n) fail("chosen_ids has ", ids.size, " entries but ", rows_name, " has ", n, " rows");
   if (n > 0 && !ids.data32 && !ids.data64) fail("chosen_ids.data is null");
   if (!batch.mask.empty() && static_cast<int64_t>(batch.mask.size()) != n) {
-    fail("mask has ", batch.mask.size(), " entries but hidden has ", n, " rows");
+    fail("mask has ", batch.mask.size(), " entries but ", rows_name, " has ", n, " rows");
   }
   const ConstVector& advantages = batch.advantages;
   core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
@@ -111,7 +112,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   const auto size = static_cast<size_t>(n);
   const auto take = [&](std::string_view name, const ConstVector& values, std::vector<double>& to) {
     if (values.size == 0) return;
-    check_size(name, values, n);
+    check_size(name, values, n, rows_name);
     to.assign(size, 0);
   };
   take("old_logps", batch.old_logps, old_);
@@ -148,6 +149,12 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   ratio_.assign(size, 0);
   clips_.assign(size, 0);
   if (options.beta != 0) kl_.assign(size, 0);
+}
+
+std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
+  return {core::range_of("advantages", batch.advantages), core::range_of("old_logps", batch.old_logps),
+          core::range_of("ref_logps", batch.ref_logps), core::range_of("sampling_logps", batch.sampling_logps),
+          core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())};
 }
 
 }  // namespace loss
