@@ -219,7 +219,7 @@ void run_rows(int64_t hidden, int repeat) {
                                          .source_row = static_cast<int32_t>(r)};
   }
   rows::FoldArgs<float> fold;
-  fold.shape = {kRows, kCols, kStride, nullptr, 0};
+  fold.shape = {kRows, kCols, kStride, nullptr, 0, {}};
   fold.logits = logits.data();
   fold.inverse_temperature = scale.data();
   fold.target = target.data();
@@ -227,7 +227,7 @@ void run_rows(int64_t hidden, int repeat) {
   fold.stats = stats.data();
   rows::GradientArgs<float> gradient;
   gradient.shape = fold.shape;
-  gradient.logits = logits.data();
+  gradient.logits = gradient.out = logits.data();
   gradient.count = kRows;
   gradient.gradients = gradients.data();
   gradient.scratch = scratch.data();

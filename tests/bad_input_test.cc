@@ -108,6 +108,17 @@ TEST(BadInput, Pointers) {
   });
 }
 
+TEST(BadInput, TypesThatLogitsAreNotRoundedTo) {
+  expect_refused_everywhere({
+      {"float32",
+       [](Call& c) { c.options.round_logits_to = DType::kFloat32; },
+       {"round_logits_to", "float32", "bfloat16 or float16"}},
+      {"float64",
+       [](Call& c) { c.options.round_logits_to = DType::kFloat64; },
+       {"round_logits_to", "float64", "bfloat16 or float16"}},
+  });
+}
+
 TEST(BadInput, Shapes) {
   const auto head_of = [](HeadLayout layout, int64_t rows, int64_t cols) {
     return [=](Call& c) {

@@ -120,7 +120,8 @@ Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
     arithmetic.unit = 2 * 0x1p-53;
     arithmetic.smallest = 0x1p-1022;
   }
-  // A bf16 × bf16 GEMM needs dL/dlogits in bf16; backends without one widen and keep them in fp32.
+  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and keep them
+  // in fp32.
   if (inputs == DType::kBFloat16 && gemm_backend != "openblas") arithmetic.gradient_unit = 0x1p-8;
   return arithmetic;
 }

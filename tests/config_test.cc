@@ -160,8 +160,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("\n\nhidden_size: 3\n"), "c.yaml:3: hidden_size is not a known key; did you mean model.hidden_size?");
   EXPECT_EQ(error("modle: {dtype: float32}\n"), "c.yaml:1: modle is not a known key; did you mean model?");
   EXPECT_EQ(error("completely_different: 1\n"), "c.yaml:1: completely_different is not a known key");
-  EXPECT_EQ(error("model: {dtype: float16}"),
-            "c.yaml:1: model.dtype must be float32, bfloat16 or float64, not float16");
+  EXPECT_EQ(error("model: {dtype: float8}"),
+            "c.yaml:1: model.dtype must be float32, bfloat16, float16 or float64, not float8");
   EXPECT_EQ(error("seed: 1\nseq_len: many\n"),
             "c.yaml:2: seq_len must be an integer from 0 to 1099511627776, not many");
   EXPECT_EQ(error("batch_size: 0"), "c.yaml:1: batch_size must be an integer from 1 to 1099511627776, not 0");
@@ -212,9 +212,10 @@ TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
 
 TEST_F(ConfigTest, SetGoesThroughTheSameValidation) {
   EXPECT_EQ(set_error("model.dtyp=float32"), "--set model.dtyp is not a known key; did you mean model.dtype?");
-  EXPECT_EQ(set_error("model.dtype=float16"), "--set model.dtype must be float32, bfloat16 or float64, not float16");
-  EXPECT_EQ(set_error("model={dtype: float16}"),
-            "--set model: model.dtype must be float32, bfloat16 or float64, not float16");
+  EXPECT_EQ(set_error("model.dtype=float8"),
+            "--set model.dtype must be float32, bfloat16, float16 or float64, not float8");
+  EXPECT_EQ(set_error("model={dtype: float8}"),
+            "--set model: model.dtype must be float32, bfloat16, float16 or float64, not float8");
   EXPECT_EQ(set_error("seed="), "--set seed must be an integer of at least 0, not nothing");
   EXPECT_EQ(set_error("seed"), "--set seed: must have the form key=value, for example model.dtype=bfloat16");
   EXPECT_EQ(set_error("=3"), "--set =3: must have the form key=value, for example model.dtype=bfloat16");

@@ -13,7 +13,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
@@ -118,7 +118,7 @@ TEST(CrossEntropy, EveryOption) {
 TEST(CrossEntropy, EveryOptionInOtherTypesAndTheOtherLayout) {
   for (const Option& option : options()) {
     SCOPED_TRACE(option.name);
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat64}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
       CrossEntropyTester tester = small().dtype(dtype).layout(HeadLayout::kVocabHidden);
       option.set(tester);
       matches_oracle_in_every_plan(tester);
@@ -256,7 +256,7 @@ TEST(CrossEntropy, ClassWeightsThatSumToZero) {
 }
 
 TEST(CrossEntropy, EachGradientAlone) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     CrossEntropyTester tester = small().dtype(dtype).ignored(0.2);
     for (int asked = 0; asked < 8; ++asked) {
       tester.gradients(asked & 1, asked & 2, asked & 4);
@@ -276,17 +276,23 @@ TEST(CrossEntropy, AddsToWhatIsThere) {
       tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
     }
   }
-  matches_oracle_in_every_plan(small().dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).accumulate());
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    matches_oracle_in_every_plan(small().dtype(dtype).gradient_dtype(dtype).accumulate());
+  }
 }
 
-TEST(CrossEntropy, Bfloat16GradientsAreRoundedOnce) {
-  for (const HeadLayout layout : kLayouts) {
-    // Many row blocks and tiles: sums that were kept in bf16 would be off by far more than half an ulp.
-    CrossEntropyTester tester = CrossEntropyTester().dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16);
-    tester.tokens(200).vocab(1000).hidden(40).layout(layout).tiles(kRowTile, kVocabTile);
-    matches_oracle_in_every_plan(tester);
-    tester.plan(PlanKind::kTwoPass).tightest_workspace().matches_oracle();
-    tester.accumulate().workspace(size_t{256} << 20).matches_oracle();
+TEST(CrossEntropy, NarrowGradientsAreRoundedOnce) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const HeadLayout layout : kLayouts) {
+      // Many row blocks and tiles: sums that were kept in 16 bits would be off by far more than half an ulp.
+      CrossEntropyTester tester = CrossEntropyTester().dtype(dtype).gradient_dtype(dtype);
+      tester.tokens(200).vocab(1000).hidden(40).layout(layout).tiles(kRowTile, kVocabTile);
+      // float16 has no numbers below 2^-24: a mean over 200 tokens would leave little but these.
+      tester.loss_scale(dtype == DType::kFloat16 ? 1024 : 1);
+      matches_oracle_in_every_plan(tester);
+      tester.plan(PlanKind::kTwoPass).tightest_workspace().matches_oracle();
+      tester.accumulate().workspace(size_t{256} << 20).matches_oracle();
+    }
   }
 }
 

@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
 CrossEntropyTester dense() { return CrossEntropyTester().threads(2).dense(); }

@@ -11,7 +11,7 @@ std::vector<CrossEntropyTester> determinism_cases() {
     cases.push_back(tester.sink(false).plan(PlanKind::kAuto).form(Form::kSplit));
   };
   // One row block and many tiles; many row blocks and one tile; several of both; the sizes the library chooses.
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     CrossEntropyTester tester;
     tester.dtype(dtype).hidden(530).vocab(1003).tokens(13).ignored(0.2).label_smoothing(0.1).z_loss(0.01).metrics();
     add_plans(tester.tiles(16, 48));
@@ -25,6 +25,10 @@ std::vector<CrossEntropyTester> determinism_cases() {
   cases.push_back(tester.plan(PlanKind::kOnePass).workspace(size_t{150} << 10));
   cases.push_back(tester.plan(PlanKind::kTwoPass).workspace(size_t{100} << 10));
   cases.push_back(tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).workspace(size_t{400} << 10));
+  // Hidden states in two matrices.
+  CrossEntropyTester two;
+  two.hidden(71).vocab(517).tokens(131).second(50).ignored(0.1).tiles(16, 96);
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) cases.push_back(two.plan(plan));
   return cases;
 }
 

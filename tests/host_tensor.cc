@@ -18,6 +18,7 @@ constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
 void set_untouched(std::byte* at, DType dtype) {
   switch (dtype) {
     case DType::kBFloat16:
+    case DType::kFloat16:
       std::memcpy(at, &kUntouched16, sizeof kUntouched16);
       break;
     case DType::kFloat32:
@@ -65,9 +66,35 @@ double to_double(bfloat16 value) {
   return result;
 }
 
+float16 to_float16(double value) {
+  if (std::isnan(value)) return {0x7e00};
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::abs(value);
+  if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};  // half a step above the largest, 65504
+  // The bits of halves are in the order of their values: the largest one that is not above, by bisection.
+  uint16_t low = 0, above = 0x7c00;
+  while (above - low > 1) {
+    const auto middle = static_cast<uint16_t>((low + above) / 2);
+    (to_double(float16{middle}) <= magnitude ? low : above) = middle;
+  }
+  const double to_low = magnitude - to_double(float16{low});
+  const double to_above = (above == 0x7c00 ? 65536.0 : to_double(float16{above})) - magnitude;
+  const bool up = to_above < to_low || (to_above == to_low && low % 2 == 1);
+  return {static_cast<uint16_t>(sign | (up ? above : low))};
+}
+
+double to_double(float16 value) {
+  const int exponent = value.bits >> 10 & 31, mantissa = value.bits & 1023;
+  double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+  if (exponent == 31) magnitude = mantissa == 0 ? HUGE_VAL : std::numeric_limits<double>::quiet_NaN();
+  return value.bits & 0x8000 ? -magnitude : magnitude;
+}
+
 double half_ulp(double value, DType dtype) {
-  const int digits = dtype == DType::kFloat64 ? 53 : dtype == DType::kFloat32 ? 24 : 8;
-  const int lowest = dtype == DType::kFloat64 ? -1022 : -126;
+  int digits = 24, lowest = -126;
+  if (dtype == DType::kFloat64) digits = 53, lowest = -1022;
+  if (dtype == DType::kBFloat16) digits = 8;
+  if (dtype == DType::kFloat16) digits = 11, lowest = -14;
   const int exponent = value == 0 ? lowest : std::max(std::ilogb(value), lowest);
   return std::ldexp(1.0, exponent - digits);
 }
@@ -85,6 +112,8 @@ double HostTensor::get(int64_t row, int64_t col) const {
   switch (dtype_) {
     case DType::kBFloat16:
       return to_double(static_cast<const bfloat16*>(data_.get())[at]);
+    case DType::kFloat16:
+      return to_double(static_cast<const float16*>(data_.get())[at]);
     case DType::kFloat32:
       return static_cast<const float*>(data_.get())[at];
     case DType::kFloat64:
@@ -98,6 +127,9 @@ void HostTensor::set(int64_t row, int64_t col, double value) {
   switch (dtype_) {
     case DType::kBFloat16:
       static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value);
+      break;
+    case DType::kFloat16:
+      static_cast<float16*>(data_.get())[at] = to_float16(value);
       break;
     case DType::kFloat32:
       static_cast<float*>(data_.get())[at] = static_cast<float>(value);

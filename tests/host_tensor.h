@@ -23,6 +23,9 @@ std::shared_ptr<void> heap_memory(size_t bytes);
 /// The nearest bfloat16, ties to even. Written apart from the library's own rounding.
 bfloat16 to_bfloat16(double value);
 double to_double(bfloat16 value);
+/// The same for float16.
+float16 to_float16(double value);
+double to_double(float16 value);
 
 /// Half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
 double half_ulp(double value, DType dtype);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -15,6 +16,15 @@ bool is_hidden_vocab(const InputSpec& spec) { return spec.layout == HeadLayout::
 HostTensor head_tensor(const InputSpec& spec, DType dtype, const Allocate& allocate) {
   return is_hidden_vocab(spec) ? HostTensor(dtype, spec.hidden, spec.vocab, spec.padding, allocate)
                                : HostTensor(dtype, spec.vocab, spec.hidden, spec.padding, allocate);
+}
+
+bool has_second(const InputSpec& spec) { return spec.second_tokens >= 0; }
+int64_t rows_of_first(const InputSpec& spec) { return spec.tokens - std::max<int64_t>(0, spec.second_tokens); }
+
+// A second matrix always has another stride than the first.
+HostTensor second_tensor(const InputSpec& spec, DType dtype, const Allocate& allocate) {
+  if (!has_second(spec)) return HostTensor();
+  return HostTensor(dtype, spec.second_tokens, spec.hidden, spec.padding + 1, allocate);
 }
 
 // The word each row favours.
@@ -43,8 +53,12 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
   std::vector<bool> without(spec.tokens, false);
   std::vector<bool> last(spec.tokens, false);
   if (spec.offsets.empty()) {
-    const int64_t length = spec.tokens / spec.sequences;
-    for (int64_t i = 0; i < spec.tokens; ++i) last[i] = (i + 1) % length == 0;
+    const auto mark_last = [&](int64_t begin, int64_t rows) {
+      const int64_t length = rows / spec.sequences;
+      for (int64_t i = 0; i < rows; ++i) last[begin + i] = (i + 1) % length == 0;
+    };
+    mark_last(0, rows_of_first(spec));
+    mark_last(rows_of_first(spec), spec.tokens - rows_of_first(spec));
   } else {
     for (const int64_t offset : spec.offsets) {
       if (offset > 0) last[offset - 1] = true;
@@ -61,7 +75,8 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 
 Inputs::Inputs(const InputSpec& input_spec)
     : spec(input_spec),
-      hidden(spec.dtype, spec.tokens, spec.hidden, spec.padding, spec.allocate),
+      hidden(spec.dtype, rows_of_first(spec), spec.hidden, spec.padding, spec.allocate),
+      hidden_second(second_tensor(spec, spec.dtype, spec.allocate)),
       weight(head_tensor(spec, spec.dtype, spec.allocate)),
       bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab, 0, spec.allocate) : HostTensor()) {
   std::mt19937_64 random(spec.seed);
@@ -85,7 +100,7 @@ Inputs::Inputs(const InputSpec& input_spec)
     const double push = spec.peaked && norm > 0 ? 14 * uniform(random) / norm : 0.0;
     for (int64_t h = 0; h < spec.hidden; ++h) {
       const double value = normal(random) + push * weight_at(favourite[i], h);
-      hidden.set(i, h, spec.poison && without[i] ? kNaN : value);
+      set_hidden(i, h, spec.poison && without[i] ? kNaN : value);
     }
   }
   if (spec.targets32) {
@@ -97,6 +112,10 @@ Inputs::Inputs(const InputSpec& input_spec)
 }
 
 HiddenStates Inputs::hidden_view() const {
+  if (has_second(spec)) {
+    return spec.offsets.empty() ? HiddenStates::pair(hidden.view(), hidden_second.view(), spec.sequences)
+                                : HiddenStates::pair(hidden.view(), hidden_second.view(), offsets.span());
+  }
   if (!spec.offsets.empty()) return HiddenStates(hidden.view(), offsets.span());
   return HiddenStates(hidden.view(), spec.sequences);
 }
@@ -122,6 +141,14 @@ void Inputs::set_weight(int64_t word, int64_t column, double value) {
     weight.set(column, word, value);
   } else {
     weight.set(word, column, value);
+  }
+}
+
+void Inputs::set_hidden(int64_t row, int64_t column, double value) {
+  if (row < hidden.rows()) {
+    hidden.set(row, column, value);
+  } else {
+    hidden_second.set(row - hidden.rows(), column, value);
   }
 }
 
@@ -155,16 +182,32 @@ GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(i
   run_.d_bias = run.d_bias && spec.bias;
   const DType dtype = run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   const DType sink_dtype = spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  if (run.d_hidden) d_hidden_ = HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, run.allocate);
+  if (run.d_hidden) {
+    d_hidden_ = HostTensor(dtype, rows_of_first(spec), spec.hidden, spec.padding, run.allocate);
+    d_hidden_second_ = second_tensor(spec, dtype, run.allocate);
+  }
   if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype, run.allocate);
   if (run_.d_bias) d_bias_ = HostTensor(dtype, 1, spec.vocab, 0, run.allocate);
   if (!run.accumulate) return;
-  for (HostTensor* output : {&d_hidden_, &d_weight_, &d_bias_}) {
+  for (HostTensor* output : {&d_hidden_, &d_hidden_second_, &d_weight_, &d_bias_}) {
     if (output == &d_weight_ && run.sink) continue;
+    const int64_t first = output == &d_hidden_second_ ? d_hidden_.rows() : 0;
     for (int64_t row = 0; row < output->rows(); ++row) {
-      for (int64_t col = 0; col < output->cols(); ++col) output->set(row, col, held(row, col));
+      for (int64_t col = 0; col < output->cols(); ++col) output->set(row, col, held(first + row, col));
     }
   }
+}
+
+HostTensor GradientOutputs::all_d_hidden() const {
+  HostTensor all(d_hidden_.dtype(), d_hidden_.rows() + d_hidden_second_.rows(), d_hidden_.cols());
+  for (int64_t row = 0; row < all.rows(); ++row) {
+    const bool in_second = row >= d_hidden_.rows();
+    const HostTensor& from = in_second ? d_hidden_second_ : d_hidden_;
+    for (int64_t col = 0; col < all.cols(); ++col) {
+      all.set(row, col, from.get(in_second ? row - d_hidden_.rows() : row, col));
+    }
+  }
+  return all;
 }
 
 double GradientOutputs::held(int64_t row, int64_t col) const {
@@ -175,6 +218,7 @@ double GradientOutputs::held(int64_t row, int64_t col) const {
 Gradients GradientOutputs::gradients() {
   Gradients gradients;
   if (run_.d_hidden) gradients.d_hidden = d_hidden_.output();
+  if (run_.d_hidden && has_second(inputs_.spec)) gradients.d_hidden_second = d_hidden_second_.output();
   if (run_.d_bias) gradients.d_bias = d_bias_.vector_output();
   if (run_.d_weight && !run_.sink) gradients.d_weight = d_weight_.output();
   if (run_.d_weight && run_.sink) {
@@ -219,7 +263,7 @@ void GradientOutputs::receive(int64_t first, int64_t count, const ConstMatrix& t
 
 std::vector<std::byte> GradientOutputs::bytes() const {
   std::vector<std::byte> all;
-  for (const HostTensor* output : {&d_hidden_, &d_weight_, &d_bias_}) {
+  for (const HostTensor* output : {&d_hidden_, &d_hidden_second_, &d_weight_, &d_bias_}) {
     if (output->cols() == 0) continue;
     all.insert(all.end(), output->bytes().begin(), output->bytes().end());
   }

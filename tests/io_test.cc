@@ -114,8 +114,9 @@ TEST_F(SafetensorsTest, EveryHalfWidensToItsExactFloat) {
   const std::vector<TensorToWrite> tensors = {{"h", "F16", {0x10000}, halves.data()}};
   write_safetensors(path("half.safetensors"), tensors);
   const SafetensorsFile file(path("half.safetensors"));
-  EXPECT_EQ(natural_dtype(*file.find("h")), DType::kFloat32);
+  EXPECT_EQ(natural_dtype(*file.find("h")), DType::kFloat16);
   EXPECT_FALSE(usable_in_place(*file.find("h"), DType::kFloat32));
+  EXPECT_TRUE(usable_in_place(*file.find("h"), DType::kFloat16));
   const std::vector<float> wide = converted<float>(*file.find("h"), DType::kFloat32);
   for (size_t i = 0; i < halves.size(); ++i) {
     const int exponent = static_cast<int>(i >> 10 & 0x1f), mantissa = static_cast<int>(i & 0x3ff);
@@ -137,6 +138,19 @@ TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
   EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f + 0x1p-23f).bits, 0x3f81);
   EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);  // Above the largest: infinity.
   EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::nanf("")))));
+
+  EXPECT_EQ(to_float16(0x1p0f + 0x1p-11f).bits, 0x3c00);
+  EXPECT_EQ(to_float16(0x1p0f + 0x1p-10f + 0x1p-11f).bits, 0x3c02);
+  EXPECT_EQ(to_float16(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(to_float16(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(to_float16(-0x1p-25f).bits, 0x8000);
+  EXPECT_EQ(to_float16(0x1.8p-24f).bits, 0x0002);
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    const float16 value{static_cast<uint16_t>(half)};
+    const float wide = to_float(value);
+    const uint16_t quiet = wide != wide ? 0x200 : 0;
+    ASSERT_EQ(to_float16(wide).bits, half | quiet);
+  }
 
   // By way of float32, rounded to nearest, the first would become a tie and then 1.
   const std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 1e300,

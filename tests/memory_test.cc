@@ -15,7 +15,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
@@ -84,6 +84,23 @@ TEST(GuardPages, OutputsInEveryForm) {
       tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16);
       for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
       tester.gradient_dtype(std::nullopt);
+    }
+  });
+}
+
+TEST(GuardPages, TwoMatricesOfHiddenStates) {
+  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
+    for (const int64_t second : {0, 1, 15, 37}) {
+      for (const double ignored : {0.0, 0.3}) {
+        tester.second(second).ignored(ignored);
+        for (const PlanKind plan : kPlans) {
+          tester.dtype(DType::kFloat32).plan(plan).matches_oracle();
+          tester.accumulate().tiles(64, 64).matches_oracle();
+          tester.accumulate(false).tiles(16, 64);
+          tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).matches_oracle();
+          tester.gradient_dtype(std::nullopt);
+        }
+      }
     }
   });
 }

@@ -34,7 +34,7 @@ int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN
 // Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns its pattern.
 Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
   Pattern pattern;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
       spec.dtype = dtype;
       spec.layout = layout;

@@ -25,6 +25,7 @@ class ExactLogits {
   ExactLogits& targets(std::vector<int64_t> words) { return targets_ = std::move(words), *this; }
   ExactLogits& dtype(DType type) { return dtype_ = type, *this; }
   ExactLogits& bias(std::vector<double> values) { return bias_ = std::move(values), *this; }
+  ExactLogits& round_to(DType type) { return options_.round_logits_to = type, *this; }
   ExactLogits& softcap(double cap) { return softcap_ = cap, *this; }
   ExactLogits& temperature(double value) { return options_.temperature = value, *this; }
   ExactLogits& meaning(TemperatureMeaning value) { return options_.temperature_meaning = value, *this; }
@@ -209,7 +210,7 @@ TEST(Numerics, Temperatures) {
           .temperature(temperature)
           .meaning(meaning)
           .match_oracle();
-      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
         TokenStatsTester tester;
         tester.dtype(dtype).temperature(temperature).temperature_meaning(meaning).tiles(16, 64);
         tester.statistics_match_oracle();
@@ -241,6 +242,28 @@ TEST(Numerics, OneWordIsCertain) {
     EXPECT_EQ(logits.stats().entropy[0], 0);
     EXPECT_EQ(logits.stats().prior[0], 0);
     EXPECT_EQ(logits.stats().lse[0], static_cast<float>(logit));
+  }
+}
+
+TEST(Numerics, LogitsRoundedToANarrowType) {
+  // The engine gets these logits without error, so that it rounds what the oracle rounds: values that the narrow type
+  // has not, ties among them, subnormals, and what becomes infinite with float16 alone.
+  for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
+    std::vector<double> row = {1 + 0x1p-9,  1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1p-11, 1 + 3 * 0x1p-11, -2.71828125,
+                               0x1.8p-24,   0x1p-25,    0x1.4p-20,      -70000,      257.4375,        258.5,
+                               -1 / 1024.0, 250.03125,  3.14159179,     -0.0,        -65519,          254.99};
+    for (double& logit : row) logit = static_cast<float>(logit);
+    for (int64_t k = 0; k < 60; ++k) row.push_back(static_cast<float>(240 + 0.23456789 * static_cast<double>(k)));
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      ExactLogits logits({row, row, row});
+      logits.targets({0, 11, 40}).dtype(dtype).round_to(narrow).vocab_tile(32).match_oracle();
+      logits.temperature(0.7).match_oracle();
+      // The bias is part of what is rounded: 1/64 vanishes from a bfloat16 above 4, but not before.
+      logits.bias(std::vector<double>(row.size(), 0x1p-6)).match_oracle();
+      std::vector<double> finite = row;
+      finite[9] = -60000;  // an error bound of 1 - tanh² has no meaning at infinity
+      ExactLogits({finite, finite}).targets({0, 40}).dtype(dtype).round_to(narrow).softcap(300).match_oracle();
+    }
   }
 }
 

@@ -15,6 +15,13 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 double read_element(const void* data, DType dtype, int64_t at) {
   if (dtype == DType::kFloat64) return static_cast<const double*>(data)[at];
   if (dtype == DType::kFloat32) return static_cast<const float*>(data)[at];
+  if (dtype == DType::kFloat16) {
+    const int half = static_cast<const float16*>(data)[at].bits;
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    if (exponent == 31) magnitude = mantissa == 0 ? kInfinity : kNaN;
+    return half & 0x8000 ? -magnitude : magnitude;
+  }
   const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(data)[at].bits) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -35,8 +42,12 @@ MatrixXd read_matrix(const ConstMatrix& matrix) {
 std::vector<int64_t> sequence_ends(const HiddenStates& hidden) {
   std::vector<int64_t> ends(hidden.tokens());
   if (hidden.offsets.empty()) {
-    const int64_t length = hidden.tokens() / hidden.sequences;
-    for (int64_t i = 0; i < hidden.tokens(); ++i) ends[i] = (i / length + 1) * length;
+    // Each matrix holds sequences of a length of its own.
+    const int64_t border = hidden.states.rows;
+    const int64_t first = border / hidden.sequences, second = hidden.second.rows / hidden.sequences;
+    for (int64_t i = 0; i < hidden.tokens(); ++i) {
+      ends[i] = i < border ? (i / first + 1) * first : border + ((i - border) / second + 1) * second;
+    }
   } else {
     for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) {
       for (int64_t i = hidden.offsets[s]; i < hidden.offsets[s + 1]; ++i) ends[i] = hidden.offsets[s + 1];
@@ -53,6 +64,20 @@ std::vector<int64_t> read_labels(const HiddenStates& hidden, const Targets& targ
     if (at < ends[i] && targets[at] != ignore_index) labels[i] = targets[at];
   }
   return labels;
+}
+
+// The nearest bfloat16 or float16, ties to even: a multiple of the type's last place at this magnitude.
+double round_to(double value, DType dtype) {
+  const bool half = dtype == DType::kFloat16;
+  if (value == 0 || !std::isfinite(value)) return value;
+  const int exponent = std::max(std::ilogb(value), half ? -14 : -126);
+  const double place = std::ldexp(1.0, exponent - (half ? 10 : 7));
+  double multiple = std::floor(std::abs(value) / place);
+  const double beyond = std::abs(value) / place - multiple;
+  if (beyond > 0.5 || (beyond == 0.5 && std::fmod(multiple, 2) == 1)) multiple += 1;
+  const double rounded = multiple * place;
+  const double limit = half ? 65536 : 0x1p128;
+  return std::copysign(rounded >= limit ? kInfinity : rounded, value);
 }
 
 // Fills row i of `stats` from its final logits a.
@@ -102,7 +127,9 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
                      const TokenOptions& options) {
   Problem problem;
   problem.labels = read_labels(hidden, targets, options.shift, options.ignore_index);
-  problem.hidden = read_matrix(hidden.states);
+  problem.hidden = MatrixXd(hidden.tokens(), hidden.hidden_size());
+  problem.hidden.topRows(hidden.states.rows) = read_matrix(hidden.states);
+  if (hidden.second.rows > 0) problem.hidden.bottomRows(hidden.second.rows) = read_matrix(hidden.second);
   for (int64_t i = 0; i < hidden.tokens(); ++i) {
     if (!problem.takes_part(i)) problem.hidden.row(i).setZero();
   }
@@ -114,6 +141,7 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   problem.temperature = VectorXd::Constant(hidden.tokens(), options.temperature);
   for (size_t i = 0; i < options.temperatures.size(); ++i) problem.temperature[i] = options.temperatures[i];
   problem.temperature_meaning = options.temperature_meaning;
+  problem.round_logits_to = options.round_logits_to;
   problem.prior = VectorXd::Constant(head.vocab_size(), 1.0 / static_cast<double>(head.vocab_size()));
   for (size_t v = 0; v < options.prior.size(); ++v) problem.prior[v] = options.prior[v];
   return problem;
@@ -127,6 +155,7 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   token_options.temperature = options.temperature;
   token_options.temperatures = options.temperatures;
   token_options.temperature_meaning = options.temperature_meaning;
+  token_options.round_logits_to = options.round_logits_to;
   Problem problem = read_problem(hidden, head, targets, token_options);
   for (size_t v = 0; v < options.class_weights.size(); ++v) {
     problem.prior[v] = options.class_weights[v] / static_cast<double>(head.vocab_size());
@@ -140,6 +169,9 @@ Statistics compute_statistics(const Problem& problem) {
   Statistics stats;
   stats.raw = problem.hidden * problem.weight.transpose();
   stats.raw.rowwise() += problem.bias.transpose();
+  if (problem.round_logits_to) {
+    stats.raw = stats.raw.unaryExpr([&](double r) { return round_to(r, *problem.round_logits_to); }).eval();
+  }
   stats.shifted = stats.log_p = MatrixXd::Zero(tokens, vocab);
   stats.max = stats.log_sum = stats.logp = stats.lse = stats.entropy = stats.prior = VectorXd::Zero(tokens);
   stats.argmax.assign(tokens, -1);

@@ -5,6 +5,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Problem {
   VectorXd temperature;         ///< [N]
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   VectorXd prior;  ///< q, [V]
+  /// Raw logits are rounded to it.
+  std::optional<DType> round_logits_to;
 
   int64_t tokens() const { return hidden.rows(); }
   int64_t vocab() const { return weight.rows(); }

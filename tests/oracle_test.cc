@@ -271,5 +271,20 @@ TEST(HostTensor, RoundsToBfloat16ToNearestEven) {
   EXPECT_EQ(half_ulp(1.0, DType::kFloat32), 0x1p-24);
 }
 
+TEST(HostTensor, RoundsToFloat16ToNearestEven) {
+  EXPECT_EQ(to_float16(1.0).bits, 0x3c00);
+  EXPECT_EQ(to_float16(1.0 + 0x1p-11).bits, 0x3c00);            // a tie, to even
+  EXPECT_EQ(to_float16(1.0 + 0x1p-11 + 0x1p-40).bits, 0x3c01);  // above the tie by less than a float shows
+  EXPECT_EQ(to_float16(1.0 + 3 * 0x1p-11).bits, 0x3c02);        // a tie, to even
+  EXPECT_EQ(to_float16(-0x1p-24).bits, 0x8001);
+  EXPECT_EQ(to_float16(0x1p-25).bits, 0x0000);
+  EXPECT_EQ(to_float16(65519.9).bits, 0x7bff);
+  EXPECT_EQ(to_float16(-65520).bits, 0xfc00);
+  EXPECT_EQ(to_double(to_float16(-std::numeric_limits<double>::infinity())), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(to_double(to_float16(std::numeric_limits<double>::quiet_NaN()))));
+  EXPECT_EQ(half_ulp(1.5, DType::kFloat16), 0x1p-11);
+  EXPECT_EQ(half_ulp(1e-6, DType::kFloat16), 0x1p-25);
+}
+
 }  // namespace
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
 TokenStatsTester small() { return TokenStatsTester().tiles(16, 64).threads(2); }

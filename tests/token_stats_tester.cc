@@ -131,7 +131,7 @@ void TokenStatsTester::backward_matches_oracle() {
   Inputs inputs(spec_);
   for (int64_t i = 0; i < spec_.tokens; ++i) {
     if (!truth.expected.grads.all_zero(i)) continue;
-    for (int64_t h = 0; h < spec_.hidden; ++h) inputs.hidden.set(i, h, std::numeric_limits<double>::quiet_NaN());
+    for (int64_t h = 0; h < spec_.hidden; ++h) inputs.set_hidden(i, h, std::numeric_limits<double>::quiet_NaN());
   }
   GradientOutputs outputs(inputs, run_);
   Plan plan;

@@ -22,7 +22,7 @@ struct ContextOptions {
   int threads = 0;
   /// Upper bound for everything a call allocates, the BLAS's packing buffers apart.
   size_t workspace_bytes = size_t{256} << 20;
-  /// kAuto, kOnePass or kTwoPass. A plan that cannot run (its budget, a sink, bf16 outputs) is an InvalidInput.
+  /// kAuto, kOnePass or kTwoPass. A plan that cannot run (its budget, a sink, 16-bit outputs) is an InvalidInput.
   PlanKind plan = PlanKind::kAuto;
   /// Rows and columns of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;

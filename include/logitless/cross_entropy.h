@@ -37,6 +37,8 @@ struct CrossEntropyOptions {
   /// [N], replaces `temperature` when not empty; entries of rows that take no part are not read.
   std::span<const double> temperatures;
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  /// kBFloat16 or kFloat16: rounds the raw logits as TokenOptions::round_logits_to does.
+  std::optional<DType> round_logits_to;
   bool shift = false;       ///< position t predicts target t + 1 of its sequence
   double loss_scale = 1.0;  ///< finite
   /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with

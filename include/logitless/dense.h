@@ -9,7 +9,7 @@
 namespace logitless {
 
 /// The contract of cross_entropy(), but for the workspace (N · V logits whatever the budget) and the weight sink, which
-/// is an InvalidInput here. Two more exceptions: a NaN in an ignored row of hidden reaches d_weight (0 · NaN), and the
+/// is an InvalidInput here, as are hidden states in two matrices. Two more exceptions: a NaN in an ignored row of hidden reaches d_weight (0 · NaN), and the
 /// bits may depend on the number of threads, as they do in any BLAS.
 LOGITLESS_API CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden,
                                                      const LmHead& head, const Targets& targets,

@@ -12,14 +12,30 @@ struct bfloat16 {
   uint16_t bits = 0;
 };
 
-/// float32 and bfloat16 tensors are computed with float32 sums, float64 tensors with float64 sums.
-enum class DType { kFloat32, kBFloat16, kFloat64 };
+/// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Only storage: arithmetic happens in
+/// float32.
+struct float16 {
+  uint16_t bits = 0;
+};
+
+/// float32, bfloat16 and float16 tensors are computed with float32 sums, float64 tensors with float64 sums.
+enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16 };
 
 constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
 
-/// "float32", "bfloat16" or "float64".
+/// "float32", "bfloat16", "float16" or "float64".
 constexpr const char* name_of(DType dtype) {
-  return dtype == DType::kFloat64 ? "float64" : dtype == DType::kFloat32 ? "float32" : "bfloat16";
+  switch (dtype) {
+    case DType::kFloat64:
+      return "float64";
+    case DType::kBFloat16:
+      return "bfloat16";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kFloat32:
+      break;
+  }
+  return "float32";
 }
 
 template <class T>
@@ -35,6 +51,10 @@ struct DTypeOf<double> {
 template <>
 struct DTypeOf<bfloat16> {
   static constexpr DType value = DType::kBFloat16;
+};
+template <>
+struct DTypeOf<float16> {
+  static constexpr DType value = DType::kFloat16;
 };
 
 }  // namespace logitless

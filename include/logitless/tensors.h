@@ -67,13 +67,19 @@ struct Vector {
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end.
+/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end. They stand in
+/// one matrix, or in two of other lengths (chosen and rejected answers of a preference loss): rows [0, N1) are those of
+/// `states`, rows [N1, N1 + N2) those of `second`, and everything with an entry a token (targets, temperatures,
+/// statistics) has N = N1 + N2 of them in this order.
 struct HiddenStates {
-  ConstMatrix states;
-  /// Number of sequences of equal length; N must be a multiple of it. Unused when offsets is not empty.
+  ConstMatrix states;  ///< [N1, H]; all rows when there is no second matrix
+  /// [N2, H], of the same type and with a stride of its own; left as it is: none.
+  ConstMatrix second;
+  /// Number of sequences of equal length in each matrix, whose rows must be a multiple of it: with a second one there
+  /// are twice as many, [sequences, T1, H] and [sequences, T2, H]. Unused when offsets is not empty.
   int64_t sequences = 1;
   /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the
-  /// rows [offsets[s], offsets[s + 1]).
+  /// rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the offsets.
   std::span<const int64_t> offsets;
 
   HiddenStates() = default;
@@ -83,8 +89,21 @@ struct HiddenStates {
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
   /// Packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
+  /// [B, T1, H] and [B, T2, H] in two matrices.
+  static HiddenStates pair(ConstMatrix first, ConstMatrix second, int64_t batch) {
+    HiddenStates both(first, batch);
+    both.second = second;
+    return both;
+  }
+  /// Packed sequences in two matrices.
+  static HiddenStates pair(ConstMatrix first, ConstMatrix second, std::span<const int64_t> offsets) {
+    HiddenStates both(first, offsets);
+    both.second = second;
+    return both;
+  }
 
-  int64_t tokens() const { return states.rows; }
+  bool has_second() const { return second.data || second.rows != 0 || second.cols != 0; }
+  int64_t tokens() const { return states.rows + second.rows; }
   int64_t hidden_size() const { return states.cols; }
 };
 
@@ -138,10 +157,13 @@ using WeightGradientSink = std::function<void(int64_t first, int64_t count, Cons
 
 /// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from its first
 /// to its last element, what stands between its rows included. Each output is optional by itself; each has the type of
-/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: bfloat16 outputs are summed
+/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: 16-bit outputs are summed
 /// in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
+  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then), of d_hidden's type and mode and with a stride of its
+  /// own. The two are wanted together or not at all; one without rows may be left out.
+  Matrix d_hidden_second;
   Matrix d_weight;  ///< the head's shape and layout
   Vector d_bias;    ///< [V]; only for a head with a bias
   WriteMode d_hidden_mode = WriteMode::kOverwrite;
@@ -150,7 +172,8 @@ struct Gradients {
   /// Instead of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
 
-  bool any() const { return d_hidden.data || d_weight.data || d_bias.data || weight_sink; }
+  bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
+  bool any() const { return wants_d_hidden() || d_weight.data || d_bias.data || weight_sink; }
 };
 
 }  // namespace logitless

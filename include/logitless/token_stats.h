@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Per-token statistics of the final logits, and gradients from them: the spine every loss stands on.
 //
-//   r_iv = x_i · w_v + b_v                       raw logit
+//   r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to, when set)
 //   c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
 //   a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
 //   m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct TokenOptions {
   double temperature = 1.0;
   std::span<const double> temperatures;
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
+  /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
+  std::optional<DType> round_logits_to;
   /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
   std::span<const float> prior;
 };

@@ -23,6 +23,7 @@ struct Partial {
 double widen(float value) { return value; }
 double widen(double value) { return value; }
 double widen(bfloat16 value) { return io::to_float(value); }
+double widen(float16 value) { return io::to_float(value); }
 
 // Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of its arguments.
 double sticky_max(double a, double b) { return !(a >= b) && a == a ? b : a; }
@@ -65,6 +66,7 @@ TensorDifference difference_of(const Region& a, const Region& b, DType dtype) {
   const auto count = static_cast<int64_t>(a.bytes / size_of(dtype));
   if (dtype == DType::kFloat64) return compare(left.as<const double>(), right.as<const double>(), count);
   if (dtype == DType::kFloat32) return compare(left.as<const float>(), right.as<const float>(), count);
+  if (dtype == DType::kFloat16) return compare(left.as<const float16>(), right.as<const float16>(), count);
   return compare(left.as<const bfloat16>(), right.as<const bfloat16>(), count);
 }
 

@@ -2,7 +2,9 @@
 #include "core/views.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace logitless::core {
 
@@ -14,6 +16,15 @@ double read(const ConstVector& values, int64_t i) {
       return static_cast<const float*>(values.data)[i];
     case DType::kBFloat16:
       return std::bit_cast<float>(static_cast<uint32_t>(static_cast<const bfloat16*>(values.data)[i].bits) << 16);
+    case DType::kFloat16: {
+      const uint32_t bits = static_cast<const float16*>(values.data)[i].bits;
+      const int exponent = static_cast<int>(bits >> 10 & 31), fraction = static_cast<int>(bits & 1023);
+      double value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      if (exponent == 31) {
+        value = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+      }
+      return bits >> 15 ? -value : value;
+    }
   }
   return 0;
 }

@@ -12,6 +12,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   ActiveBlocks out;
   if (begin == end) return out;
   const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
+  out.blocks.border = run.blocks.border;
   out.chunk_begin = run.blocks.blocks[begin].begin;
   bool dropped = false;
   for (size_t b = begin; b < end; ++b) {
@@ -29,7 +30,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
     }
     to.count = static_cast<int64_t>(out.blocks.order.size()) - to.begin;
     if (to.count == 0) continue;
-    to.contiguous = out.blocks.order.back() - out.blocks.order[static_cast<size_t>(to.begin)] == to.count - 1;
+    to.contiguous = out.blocks.is_run(to.begin, to.count);
     out.blocks.blocks.push_back(to);
     out.tile_block.push_back(from);
   }
@@ -39,7 +40,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   if (!logits_stay) {
     std::vector<int64_t> kept = std::move(out.blocks.order);
     std::sort(kept.begin(), kept.end());
-    out.blocks = make_row_blocks(kept, run.grid.row_tile);
+    out.blocks = make_row_blocks(kept, run.grid.row_tile, run.blocks.border);
   }
   return out;
 }

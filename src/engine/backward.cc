@@ -3,10 +3,7 @@
 
 #include <omp.h>
 
-#include <atomic>
-#include <exception>
-#include <mutex>
-
+#include "core/first_error.h"
 #include "core/views.h"
 #include "engine/row_gradients.h"
 #include "engine/rows_of_hidden.h"
@@ -34,7 +31,7 @@ class BackwardTasks {
   void run() {
     for (const RowBlock& rows : active_.blocks.blocks) {
       if (pass_.chunk && !rows.contiguous) {
-        gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), chunk_gathered(rows));
+        gather_rows(pass_.problem, active_.blocks.rows(rows), chunk_gathered(rows));
       }
     }
     Tokens tokens(*this);  // Allocated here: no exception may leave the parallel region.
@@ -43,7 +40,7 @@ class BackwardTasks {
 // Not `single`: libgomp 12 never frees the dependence table of a worker that submits tasks, only that of thread 0.
 #pragma omp master
     submit(tokens);
-    if (error_) std::rethrow_exception(error_);
+    error_.rethrow();
     if (narrow_hidden_) round_d_hidden();
   }
 
@@ -86,19 +83,19 @@ class BackwardTasks {
         [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
         [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
-        guarded([&] { make_tile(j, b, slot); });
-        for (int h = 0; outputs_.d_hidden.data && h < hidden_blocks; ++h) {
+        error_.guard([&] { make_tile(j, b, slot); });
+        for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
-          guarded([&] { add_d_hidden(j, b, slot, h); });
+          error_.guard([&] { add_d_hidden(j, b, slot, h); });
         }
         for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0]) depend(inout : weight_token[h])
-          guarded([&] { add_d_weight(j, b, slot, h); });
+          error_.guard([&] { add_d_weight(j, b, slot, h); });
         }
         if (outputs_.d_bias.data) {
           // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
 #pragma omp task firstprivate(j, b, slot) depend(in : tile_token[0]) depend(inout : weight_token[0])
-          guarded([&] { add_d_bias(j, b, slot); });
+          error_.guard([&] { add_d_bias(j, b, slot); });
         }
       }
       if (weight_tiles_) {
@@ -107,23 +104,10 @@ class BackwardTasks {
                                         inout                           \
                                         : weight_token[h]) depend(inout \
                                                                   : tokens.finished, word_token[0])
-        guarded([&] { finish_weight_tile(j); });
+        error_.guard([&] { finish_weight_tile(j); });
       }
     }
 #pragma omp taskwait
-  }
-
-  // Exceptions must not leave a task: the first one waits until all tasks have ended, the others have nothing to do.
-  template <class Work>
-  void guarded(const Work& work) noexcept {
-    if (failed_.load(std::memory_order_acquire)) return;
-    try {
-      work();
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(error_mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_.store(true, std::memory_order_release);
-    }
   }
 
   typename BackwardBuffers<T>::PerThread& scratch() {
@@ -155,7 +139,7 @@ class BackwardTasks {
     T* logits = tile(j, b, slot);
     if (!pass_.chunk) {
       std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
-      if (!rows.contiguous) gather_rows(pass_.problem.hidden, active_.blocks.rows(rows), gathered);
+      if (!rows.contiguous) gather_rows(pass_.problem, active_.blocks.rows(rows), gathered);
       compute_logits(pass_, rows, hidden(b, slot), j, mine.gemm, logits);
     }
     const int64_t first = grid_.first_word(j);
@@ -168,9 +152,13 @@ class BackwardTasks {
     }
     const Problem& problem = pass_.problem;
     rows::GradientArgs<T> args;
-    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count, grid_.words(j),
-                  grid_.tile_stride, pass_.bias ? pass_.bias + first : nullptr, static_cast<T>(problem.head.softcap)};
-    args.logits = logits;
+    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count,
+                  grid_.words(j),
+                  grid_.tile_stride,
+                  pass_.bias ? pass_.bias + first : nullptr,
+                  static_cast<T>(problem.head.softcap),
+                  problem.options.round_logits_to};
+    args.logits = args.out = logits;
     args.count = rows.count;
     args.gradients = mine.gradients;
     args.entropy = entropy_;
@@ -187,7 +175,6 @@ class BackwardTasks {
     auto& mine = scratch();
     const int64_t component = h * grid_.hidden_block;
     const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
-    const Matrix& out = outputs_.d_hidden;
     const bool scattered = !narrow_hidden_ && !rows.contiguous;
     gemm::Product<T> product;
     product.m = rows.count;
@@ -203,15 +190,16 @@ class BackwardTasks {
       product.c = mine.scatter;
       product.ldc = grid_.hidden_block;
     } else {
-      product.c = static_cast<T*>(out.data) + active_.blocks.rows(rows).front() * out.stride + component;
-      product.ldc = out.stride;
+      const RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
+      product.c = static_cast<T*>(first.data) + component;
+      product.ldc = first.stride;
     }
     product.accumulate = adds && !scattered;
     pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
     if (!scattered) return;
     const T* from = mine.scatter;
     for (const int64_t row : active_.blocks.rows(rows)) {
-      T* to = static_cast<T*>(out.data) + row * out.stride + component;
+      T* to = static_cast<T*>(d_hidden_row(pass_.problem, outputs_, row).data) + component;
       if (adds) {
         pass_.context.kernels->template typed<T>().add(from, columns, to);
       } else {
@@ -281,17 +269,8 @@ class BackwardTasks {
   bool wants_weight_ = false;
   bool entropy_ = false;
   bool prior_ = false;
-  std::atomic<bool> failed_{false};
-  std::mutex error_mutex_;
-  std::exception_ptr error_;
+  core::FirstError error_;
 };
-
-// Rounds a float32 row into a narrow output; float64 sums have no narrow output.
-template <class T>
-void round_row(const rows::RowKernels& kernels, const T* from, int64_t count, WriteMode mode, void* to) {
-  if constexpr (sizeof(T) == 4)
-    kernels.round_bf16(from, count, mode == WriteMode::kAccumulate, static_cast<bfloat16*>(to));
-}
 
 template <class T>
 void hand_on_weight_tile(const Pass<T>& pass, const T* tile, int64_t j, const Gradients& outputs) {
@@ -308,8 +287,8 @@ void hand_on_weight_tile(const Pass<T>& pass, const T* tile, int64_t j, const Gr
   const Matrix& out = outputs.d_weight;
   const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
   for (int64_t r = 0; r < rows; ++r) {
-    round_row(*pass.context.kernels, tile + r * stride, cols, outputs.d_weight_mode,
-              core::element(out.data, out.dtype, offset + r * out.stride));
+    pass.context.kernels->round(tile + r * stride, cols, outputs.d_weight_mode == WriteMode::kAccumulate,
+                                core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
   }
 }
 
@@ -320,11 +299,11 @@ void BackwardTasks<T>::finish_weight_tile(int64_t j) {
 
 template <class T>
 void BackwardTasks<T>::round_d_hidden() {
-  const Matrix& out = outputs_.d_hidden;
   const auto& order = active_.blocks.order;
   for (size_t i = 0; i < order.size(); ++i) {
-    round_row(*pass_.context.kernels, buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size,
-              grid_.hidden_size, outputs_.d_hidden_mode, core::element(out.data, out.dtype, order[i] * out.stride));
+    pass_.context.kernels->round(buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
+                                 outputs_.d_hidden_mode == WriteMode::kAccumulate,
+                                 d_hidden_row(pass_.problem, outputs_, order[i]).data, d_hidden_dtype(outputs_));
   }
 }
 
@@ -343,15 +322,17 @@ void run_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const Active
 template <class T>
 void finish_backward(const Pass<T>& pass, BackwardBuffers<T>& buffers, const std::vector<bool>& wrote_rows,
                      bool wrote_any, const Gradients& outputs) {
-  const Matrix& d_hidden = outputs.d_hidden;
-  for (int64_t row = 0; d_hidden.data && outputs.d_hidden_mode == WriteMode::kOverwrite && row < d_hidden.rows; ++row) {
+  const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
+  for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
     if (wrote_rows[static_cast<size_t>(row)]) continue;
-    core::fill_zero(
-        Matrix(core::element(d_hidden.data, d_hidden.dtype, row * d_hidden.stride), d_hidden.dtype, 1, d_hidden.cols));
+    const RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
+    core::fill_zero(Matrix(place.data, d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
   }
   if (wrote_any) {
     if (pass.bias_sums) {
-      round_row(*pass.context.kernels, pass.bias_sums, outputs.d_bias.size, outputs.d_bias_mode, outputs.d_bias.data);
+      const Vector& out = outputs.d_bias;
+      pass.context.kernels->round(pass.bias_sums, out.size, outputs.d_bias_mode == WriteMode::kAccumulate, out.data,
+                                  out.dtype);
     }
     return;
   }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/views.h"
+#include "engine/rows_of_hidden.h"
 
 namespace logitless::engine {
 namespace {
@@ -52,13 +52,13 @@ BackwardBuffers<T>::BackwardBuffers(core::Workspace& workspace, const gemm::Back
     gemm_bytes =
         std::max(gemm_bytes, gemm.scratch_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden, weight));
   }
-  const bool narrow_hidden = is_narrow<T>(outputs.d_hidden.data, outputs.d_hidden.dtype);
+  const bool narrow_hidden = outputs.wants_d_hidden() && d_hidden_dtype(outputs) != DTypeOf<T>::value;
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     thread.gemm = workspace.take_bytes(gemm_bytes);
     thread.row = workspace.take<T>(grid.vocab_tile);
     thread.gradients = workspace.take<rows::RowGradient<T>>(grid.row_tile);
-    if (run.gather && outputs.d_hidden.data && !narrow_hidden) {
+    if (run.gather && outputs.wants_d_hidden() && !narrow_hidden) {
       thread.scatter = workspace.take<T>(grid.row_tile * grid.hidden_block);
     }
   }
@@ -84,7 +84,7 @@ const T* widened_bias(core::Workspace& workspace, const rows::RowKernels* kernel
   if (!bias.data || bias.dtype == DTypeOf<T>::value) return static_cast<const T*>(bias.data);
   T* out = workspace.take<T>(bias.size);
   if constexpr (sizeof(T) == 4) {
-    if (out) kernels->widen_bf16(static_cast<const bfloat16*>(bias.data), bias.size, out);
+    if (out) kernels->widen(bias.data, bias.dtype, bias.size, out);
   }
   return out;
 }

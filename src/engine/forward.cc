@@ -19,7 +19,7 @@ class SegmentTask {
   SegmentTask(const Pass<T>& pass, typename ForwardBuffers<T>::PerThread& scratch, const RowBlock& block)
       : pass_(pass), scratch_(scratch), block_(block) {
     const RowBlocks& blocks = pass.run.blocks;
-    if (!block.contiguous) gather_rows(pass.problem.hidden, blocks.rows(block), scratch.gathered);
+    if (!block.contiguous) gather_rows(pass.problem, blocks.rows(block), scratch.gathered);
     hidden_ = hidden_operand(pass.problem, blocks, block, scratch.gathered);
     int64_t r = 0;
     for (const int64_t row : blocks.rows(block)) {
@@ -47,8 +47,12 @@ class SegmentTask {
       scratch_.target[r++] = column >= 0 && column < grid.words(j) ? static_cast<int32_t>(column) : -1;
     }
     rows::FoldArgs<T> args;
-    args.shape = {block_.count, grid.words(j), grid.tile_stride, pass_.bias ? pass_.bias + first : nullptr,
-                  static_cast<T>(problem.head.softcap)};
+    args.shape = {block_.count,
+                  grid.words(j),
+                  grid.tile_stride,
+                  pass_.bias ? pass_.bias + first : nullptr,
+                  static_cast<T>(problem.head.softcap),
+                  problem.options.round_logits_to};
     args.logits = tile;
     args.inverse_temperature = scratch_.inverse_temperature;
     args.target = scratch_.target;
@@ -86,7 +90,7 @@ void compute_logits(const Pass<T>& pass, const RowBlock& block, const gemm::Oper
   pass.context.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
 }
 
-void store_row_stats(const Problem& problem, int64_t row, const rows::RowStats& folded, TokenStats& stats) {
+void store_row_stats(const TokenProblem& problem, int64_t row, const rows::RowStats& folded, TokenStats& stats) {
   const auto i = static_cast<size_t>(row);
   const double t = problem.logit_temperature(row);
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -94,14 +98,15 @@ void store_row_stats(const Problem& problem, int64_t row, const rows::RowStats& 
   const double log_sum = valid ? folded.log_sum() : nan;
   stats.max_logit[i] = valid ? folded.max : nan;
   stats.log_sum[i] = log_sum;
-  stats.logp[i] = ((folded.chosen - stats.max_logit[i]) / t - log_sum) / problem.logp_temperature(row);
+  if (problem.targets[i] >= 0)
+    stats.logp[i] = ((folded.chosen - stats.max_logit[i]) / t - log_sum) / problem.logp_temperature(row);
   stats.lse[i] = stats.max_logit[i] / t + log_sum;
   if (problem.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
   if (problem.request.prior) stats.prior[i] = folded.prior - log_sum * folded.prior_mass;
   if (problem.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
 }
 
-TokenStats empty_stats(const Problem& problem) {
+TokenStats empty_stats(const TokenProblem& problem) {
   const auto n = static_cast<size_t>(problem.tokens);
   TokenStats stats;
   stats.logp.assign(n, 0);

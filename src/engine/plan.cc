@@ -100,8 +100,9 @@ void cut_chunks(int64_t most_rows, RunPlan& run) {
   run.chunks.push_back(run.blocks.blocks.size());
 }
 
-void cut_chunks(const RowChunks& chunks, RunPlan& run) {
+void cut_chunks(const RowChunks& chunks, int64_t border, RunPlan& run) {
   run.chunks = {0};
+  run.blocks.border = border;
   run.blocks.order.reserve(chunks.order.size());
   for (int64_t c = 0; c < chunks.count(); ++c) {
     append_row_blocks(chunks.rows(c), run.grid.row_tile, run.blocks);
@@ -138,9 +139,9 @@ struct Planner {
       if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
     }
     if (whole_groups) {
-      cut_chunks(chunks, run);
+      cut_chunks(chunks, problem.hidden.rows, run);
     } else {
-      run.blocks = make_row_blocks(rows, run.grid.row_tile);
+      run.blocks = make_row_blocks(rows, run.grid.row_tile, problem.hidden.rows);
       cut_chunks(chunk_rows, run);
     }
     int64_t row_blocks = 0;
@@ -187,7 +188,7 @@ struct Planner {
   [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
     std::string why;
     if (one_chunk) {
-      why = " (a weight_sink or a bfloat16 d_weight takes all rows in one chunk)";
+      why = " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)";
     } else if (groups.coupled()) {
       why = " (the loss couples " + std::to_string(groups.largest) + " rows, whose logits are kept together)";
     }

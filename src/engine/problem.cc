@@ -1,10 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "engine/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/checks.h"
+#include "core/views.h"
 
 namespace logitless::engine {
 namespace {
@@ -48,17 +50,43 @@ void check_head(const LmHead& head, const ConstMatrix& hidden) {
   if (head.softcap != 0) check_scale("softcap", head.softcap, hidden.dtype);
 }
 
+void check_hidden(const HiddenStates& hidden) {
+  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
+                     hidden.states.stride);
+  if (!hidden.has_second()) return;
+  const ConstMatrix& second = hidden.second;
+  core::check_matrix("hidden.second", second.data, second.dtype, second.rows, second.cols, second.stride);
+  if (second.cols != hidden.states.cols) {
+    fail("hidden.second has ", second.cols, " columns but hidden has ", hidden.states.cols);
+  }
+  if (second.dtype != hidden.states.dtype) {
+    fail("hidden.second is ", name_of(second.dtype), " but hidden is ", name_of(hidden.states.dtype),
+         ": they must be of one type");
+  }
+}
+
+// Appends the ends of `sequences` sequences of equal length that fill `rows` rows.
+void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequences, std::vector<int64_t>& offsets) {
+  if (rows % sequences != 0) {
+    fail(name, " has ", rows, " rows, which is no multiple of its ", sequences, " sequences");
+  }
+  const int64_t first = offsets.back();
+  for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
+}
+
 // Offsets of the sequences: given, or of equal length.
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
-    if (tokens == 0 && hidden.sequences >= 0) return {0};  // [0, T, H] is a legal empty batch
-    if (hidden.sequences < 1) fail("sequences = ", hidden.sequences, " must be positive");
-    if (tokens % hidden.sequences != 0) {
-      fail("hidden has ", tokens, " rows, which is no multiple of its ", hidden.sequences, " sequences");
+    if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
+      return std::vector<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
     }
-    std::vector<int64_t> offsets;
-    for (int64_t s = 0; s <= hidden.sequences; ++s) offsets.push_back(s * (tokens / hidden.sequences));
+    if (hidden.sequences < 1) fail("sequences = ", hidden.sequences, " must be positive");
+    std::vector<int64_t> offsets = {0};
+    append_equal_sequences("hidden", hidden.states.rows, hidden.sequences, offsets);
+    if (hidden.has_second()) {
+      append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
+    }
     return offsets;
   }
   const auto& offsets = hidden.offsets;
@@ -71,15 +99,22 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   if (offsets.back() != tokens) {
     fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of hidden, ", tokens);
   }
+  if (!std::binary_search(offsets.begin(), offsets.end(), hidden.states.rows)) {
+    fail("offsets has no entry ", hidden.states.rows, ", where hidden.second begins: no sequence may lie in both");
+  }
   return {offsets.begin(), offsets.end()};
 }
 
-void check_token_options(const Problem& problem) {
+void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
+  if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
+    fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
+  }
   if (options.temperatures.empty()) {
-    check_scale("temperature", options.temperature, problem.hidden.dtype);
+    check_scale("temperature", options.temperature, problem.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
-    fail("temperatures has ", options.temperatures.size(), " entries but hidden has ", problem.tokens, " rows");
+    fail("temperatures has ", options.temperatures.size(), " entries but ", problem.rows_name, " has ", problem.tokens,
+         " rows");
   }
   if (options.prior.empty()) return;
   if (static_cast<int64_t>(options.prior.size()) != problem.vocab_size) {
@@ -92,9 +127,9 @@ void check_token_options(const Problem& problem) {
   }
 }
 
-void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets& targets) {
+void resolve_targets(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets) {
   if (targets.size != problem.tokens) {
-    fail("targets has ", targets.size, " entries but hidden has ", problem.tokens, " rows");
+    fail("targets has ", targets.size, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
   }
   if (targets.size > 0 && !targets.data32 && !targets.data64) fail("targets.data is null");
   // Every target is checked, also one that no position predicts: a stray id is a bug in the caller's data.
@@ -106,7 +141,6 @@ void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets
            ")");
     }
   }
-  const std::vector<int64_t> offsets = sequence_offsets(hidden);
   problem.targets.assign(static_cast<size_t>(problem.tokens), -1);
   const int64_t shift = problem.options.shift ? 1 : 0;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
@@ -117,11 +151,20 @@ void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets
       problem.active.push_back(row);
     }
   }
-  // A temperature counts only where its row does: padding may hold anything.
+}
+
+// A temperature counts only where its row does: padding may hold anything.
+void check_temperatures(const TokenProblem& problem) {
+  if (problem.options.temperatures.empty()) return;
   for (const int64_t row : problem.active) {
-    const double t = problem.temperature(row);
-    check_scale("temperatures[" + std::to_string(row) + "]", t, problem.hidden.dtype);
+    check_scale("temperatures[" + std::to_string(row) + "]", problem.temperature(row), problem.dtype);
   }
+}
+
+void set_prior_mass(TokenProblem& problem) {
+  if (problem.options.prior.empty()) return;
+  problem.prior_mass = 0;
+  for (const float q : problem.options.prior) problem.prior_mass += q;
 }
 
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
@@ -139,47 +182,82 @@ void check_output_shape(std::string_view name, const Matrix& out, const ConstMat
   check_output_type(name, out.dtype, in.dtype, input_name);
 }
 
+// d_hidden and d_hidden_second: both are wanted or none is, but for one that has no rows.
+void check_d_hidden(const Problem& problem, const Gradients& outputs) {
+  const bool has_second = problem.hidden_second.cols != 0;
+  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
+  if (second.data && !has_second) fail("d_hidden_second is set but hidden.second is not");
+  if (first.data) check_output_shape("d_hidden", first, problem.hidden, "hidden");
+  if (second.data) check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
+  if (first.data && !second.data && problem.hidden_second.rows > 0) {
+    fail("d_hidden is set but d_hidden_second is not: with hidden.second they are wanted together");
+  }
+  if (second.data && !first.data && problem.hidden.rows > 0) {
+    fail("d_hidden_second is set but d_hidden is not: they are wanted together");
+  }
+  if (first.data && second.data && first.dtype != second.dtype) {
+    fail("d_hidden_second is ", name_of(second.dtype), " but d_hidden is ", name_of(first.dtype),
+         ": they must be of one type");
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> checked_sequence_offsets(const HiddenStates& hidden) {
-  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
-                     hidden.states.stride);
-  std::vector<int64_t> offsets = sequence_offsets(hidden);
-  // An empty batch has no length to tell its sequences apart.
-  if (hidden.offsets.empty()) offsets.resize(static_cast<size_t>(std::max<int64_t>(hidden.sequences, 0)) + 1);
-  return offsets;
+  check_hidden(hidden);
+  return sequence_offsets(hidden);
 }
 
 std::vector<core::ByteRange> output_ranges(const Gradients& outputs) {
-  return {core::range_of("d_hidden", outputs.d_hidden), core::range_of("d_weight", outputs.d_weight),
-          core::range_of("d_bias", outputs.d_bias)};
+  return {core::range_of("d_hidden", outputs.d_hidden), core::range_of("d_hidden_second", outputs.d_hidden_second),
+          core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
+}
+
+void resolve_tokens(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets) {
+  check_token_options(problem);
+  resolve_targets(problem, targets, offsets);
+  check_temperatures(problem);
+  set_prior_mass(problem);
+}
+
+void resolve_tokens(TokenProblem& problem) {
+  check_token_options(problem);
+  problem.targets.assign(static_cast<size_t>(problem.tokens), -1);
+  for (int64_t row = 0; row < problem.tokens; ++row) problem.active.push_back(row);
+  check_temperatures(problem);
+  set_prior_mass(problem);
+}
+
+std::vector<core::ByteRange> reads_of(const TokenProblem& problem, const Targets& targets) {
+  const size_t count = static_cast<size_t>(targets.size);
+  return {
+      targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
+                     : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
+      core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
+      core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
 }
 
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options, StatsRequest request, std::string_view prior_name) {
   Problem problem;
   problem.hidden = hidden.states;
+  problem.hidden_second = hidden.second;
   problem.head = head;
   problem.options = options;
   problem.request = request;
   problem.prior_name = prior_name;
-  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
-                     hidden.states.stride);
+  check_hidden(hidden);
   check_head(head, hidden.states);
   problem.tokens = hidden.tokens();
   problem.hidden_size = hidden.hidden_size();
   problem.vocab_size = head.vocab_size();
-  check_token_options(problem);
-  resolve_targets(problem, hidden, targets);
-  if (!options.prior.empty()) {
-    problem.prior_mass = 0;
-    for (const float q : options.prior) problem.prior_mass += q;
-  }
+  problem.dtype = hidden.states.dtype;
+  resolve_tokens(problem, targets, sequence_offsets(hidden));
   return problem;
 }
 
 void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs) {
-  if (outputs.d_hidden.data) check_output_shape("d_hidden", outputs.d_hidden, problem.hidden, "hidden");
+  check_d_hidden(problem, outputs);
   if (outputs.d_weight.data) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
@@ -192,15 +270,11 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }
-  const size_t count = static_cast<size_t>(targets.size);
-  const std::vector<core::ByteRange> reads = {
-      core::range_of("hidden", problem.hidden),
-      core::range_of("lm_head", problem.head.weight),
-      core::range_of("bias", problem.head.bias),
-      targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
-                     : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
-      core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
-      core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
+  std::vector<core::ByteRange> reads = reads_of(problem, targets);
+  reads.push_back(core::range_of("hidden", problem.hidden));
+  reads.push_back(core::range_of("hidden.second", problem.hidden_second));
+  reads.push_back(core::range_of("lm_head", problem.head.weight));
+  reads.push_back(core::range_of("bias", problem.head.bias));
   core::check_overlaps(output_ranges(outputs), reads);
 }
 

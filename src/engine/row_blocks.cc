@@ -24,8 +24,8 @@ void append_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBlocks& 
     block.begin = static_cast<int64_t>(out.order.size());
     block.count = std::min(step, count - at);
     const auto part = rows.subspan(static_cast<size_t>(at), static_cast<size_t>(block.count));
-    block.contiguous = part.back() - part.front() == block.count - 1;
     out.order.insert(out.order.end(), part.begin(), part.end());
+    block.contiguous = out.is_run(block.begin, block.count);
     out.blocks.push_back(block);
   }
 }
@@ -36,8 +36,14 @@ bool RowBlocks::all_contiguous() const {
   return std::all_of(blocks.begin(), blocks.end(), [](const RowBlock& block) { return block.contiguous; });
 }
 
-RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows) {
+bool RowBlocks::is_run(int64_t begin, int64_t count) const {
+  const int64_t first = order[static_cast<size_t>(begin)], last = order[static_cast<size_t>(begin + count - 1)];
+  return last - first == count - 1 && (first < border) == (last < border);
+}
+
+RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, int64_t border) {
   RowBlocks out;
+  out.border = border;
   out.order.reserve(rows.size());
   append_row_blocks(rows, most_rows, out);
   return out;
@@ -49,7 +55,7 @@ void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBloc
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && rows[end] != out.border) ++end;
     const auto run = rows.subspan(begin, end - begin);
     if (run.size() >= long_run) {
       append_blocks(run, most_rows, out);

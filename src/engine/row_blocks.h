@@ -18,19 +18,22 @@ struct RowBlock {
 struct RowBlocks {
   std::vector<int64_t> order;  // rows of hidden
   std::vector<RowBlock> blocks;
+  int64_t border = 0;  // rows of hidden's first matrix; what follows does not follow in memory
 
   bool all_contiguous() const;
+  /// Whether order[begin .. begin + count) follow one another in one matrix.
+  bool is_run(int64_t begin, int64_t count) const;
   std::span<const int64_t> rows(const RowBlock& block) const {
     return {order.data() + block.begin, static_cast<size_t>(block.count)};
   }
 };
 
-/// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in memory become blocks
-/// that need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks of one run have nearly
-/// equal sizes, so that no tile is a sliver.
-RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows);
+/// Cuts `rows` (increasing) into blocks of at most `most_rows`. `border`: of RowBlocks. Runs that follow one another in
+/// memory become blocks that need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks
+/// of one run have nearly equal sizes, so that no tile is a sliver.
+RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, int64_t border);
 
-/// The same, behind the blocks that `out` holds.
+/// The same, behind the blocks that `out` holds, whose border counts.
 void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBlocks& out);
 
 }  // namespace logitless::engine

@@ -1,4 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of each.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,37 @@
 
 namespace logitless::engine {
 
+/// The first element of a row, and how far on the next row of the same matrix is, in elements.
+template <class Pointer>
+struct RowPlace {
+  Pointer data;
+  int64_t stride;
+};
+
+inline RowPlace<const void*> hidden_row(const Problem& problem, int64_t row) {
+  const bool in_second = row >= problem.hidden.rows;
+  const ConstMatrix& matrix = in_second ? problem.hidden_second : problem.hidden;
+  const int64_t index = in_second ? row - problem.hidden.rows : row;
+  return {core::element(matrix.data, matrix.dtype, index * matrix.stride), matrix.stride};
+}
+
+inline RowPlace<void*> d_hidden_row(const Problem& problem, const Gradients& outputs, int64_t row) {
+  const bool in_second = row >= problem.hidden.rows;
+  const Matrix& matrix = in_second ? outputs.d_hidden_second : outputs.d_hidden;
+  const int64_t index = in_second ? row - problem.hidden.rows : row;
+  return {core::element(matrix.data, matrix.dtype, index * matrix.stride), matrix.stride};
+}
+
+/// The type of d_hidden, of which there may be one half alone.
+inline DType d_hidden_dtype(const Gradients& outputs) {
+  return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
+}
+
 /// Copies `rows` of hidden to `to`, one after the other.
-inline void gather_rows(const ConstMatrix& hidden, std::span<const int64_t> rows, std::byte* to) {
-  const size_t bytes = static_cast<size_t>(hidden.cols) * size_of(hidden.dtype);
+inline void gather_rows(const Problem& problem, std::span<const int64_t> rows, std::byte* to) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
   for (const int64_t row : rows) {
-    std::memcpy(to, core::element(hidden.data, hidden.dtype, row * hidden.stride), bytes);
+    std::memcpy(to, hidden_row(problem, row).data, bytes);
     to += bytes;
   }
 }
@@ -25,10 +52,10 @@ inline void gather_rows(const ConstMatrix& hidden, std::span<const int64_t> rows
 /// where gather_rows() has put them.
 inline gemm::Operand hidden_operand(const Problem& problem, const RowBlocks& blocks, const RowBlock& block,
                                     const std::byte* gathered) {
-  const ConstMatrix& hidden = problem.hidden;
-  if (!block.contiguous) return {gathered, hidden.dtype, hidden.cols, false};
-  const int64_t first = blocks.order[static_cast<size_t>(block.begin)];
-  return {core::element(hidden.data, hidden.dtype, first * hidden.stride), hidden.dtype, hidden.stride, false};
+  const DType dtype = problem.hidden.dtype;
+  if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
+  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)]);
+  return {first.data, dtype, first.stride, false};
 }
 
 /// The part of the head that holds words [word, ...) and hidden components [component, ...), as op(M) [H, V] when

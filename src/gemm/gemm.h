@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Matrix products, behind one interface so that a backend (OpenBLAS today, oneDNN next) is one file and one line in
-// gemm.cc. Products have float sums for float32 and bfloat16 operands and double sums for float64 operands.
+// gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class Backend {
 
   /// Bytes of scratch that a product whose sizes are at most m, n, k needs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
-  /// On the calling thread alone. `kernels` widens bf16 operands into scratch where the backend cannot read them.
+  /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read them.
   virtual void multiply(const Product<float>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
   virtual void multiply(const Product<double>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
   /// With `threads` threads of the backend's own: for the dense path only, outside of every parallel region.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/views.h"
 #include "rows/row_kernels.h"
 
 namespace logitless::gemm {
@@ -93,26 +94,24 @@ void call_blas(const Product<double>& p) {
               static_cast<blasint>(p.ldc));
 }
 
-// bf16 operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough
+// 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough
 // that reading and writing C once a panel costs little (256 multiply-adds an element).
 constexpr int64_t kWidenDepth = 256;
 constexpr int64_t kWidenBreadth = 2048;  // 2 MiB of float32 a panel at the most
 
-// op(M)[row, row + rows) x [col, col + cols) of a bf16 operand, widened to a dense float matrix of the same
+// op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand, widened to a dense float matrix of the same
 // orientation. A float32 operand is left where it is.
 Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols, const rows::RowKernels& kernels,
                 float* scratch, int threads) {
   const int64_t stored_row = m.transposed ? col : row;
   const int64_t stored_col = m.transposed ? row : col;
-  if (m.dtype == DType::kFloat32) {
-    return {static_cast<const float*>(m.data) + stored_row * m.stride + stored_col, m.dtype, m.stride, m.transposed};
-  }
+  const void* first = core::element(m.data, m.dtype, stored_row * m.stride + stored_col);
+  if (!core::is_half(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
   const int64_t stored_rows = m.transposed ? cols : rows;
   const int64_t stored_cols = m.transposed ? rows : cols;
-  const bfloat16* from = static_cast<const bfloat16*>(m.data) + stored_row * m.stride + stored_col;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
   for (int64_t r = 0; r < stored_rows; ++r) {
-    kernels.widen_bf16(from + r * m.stride, stored_cols, scratch + r * stored_cols);
+    kernels.widen(core::element(first, m.dtype, r * m.stride), m.dtype, stored_cols, scratch + r * stored_cols);
   }
   return {scratch, DType::kFloat32, stored_cols, m.transposed};
 }
@@ -120,12 +119,12 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
 template <class Call>
 void multiply_widened(const Product<float>& p, const rows::RowKernels& kernels, void* scratch, int threads,
                       const Call& call) {
-  if (p.a.dtype == DType::kFloat32 && p.b.dtype == DType::kFloat32) {
+  if (!core::is_half(p.a.dtype) && !core::is_half(p.b.dtype)) {
     call(p);
     return;
   }
   float* a_panel = static_cast<float*>(scratch);
-  float* b_panel = a_panel + (p.a.dtype == DType::kBFloat16 ? std::min(p.m, kWidenBreadth) * kWidenDepth : 0);
+  float* b_panel = a_panel + (core::is_half(p.a.dtype) ? std::min(p.m, kWidenBreadth) * kWidenDepth : 0);
   for (int64_t n = 0; n < p.n; n += kWidenBreadth) {
     const int64_t n_size = std::min(kWidenBreadth, p.n - n);
     for (int64_t k = 0; k < p.k; k += kWidenDepth) {
@@ -154,8 +153,8 @@ class OpenBlas final : public Backend {
   int max_threads() const override { return std::max(1, openblas_info().max_threads); }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t, DType a, DType b) const override {
-    const int64_t rows = (a == DType::kBFloat16 ? std::min(m, kWidenBreadth) : 0) +
-                         (b == DType::kBFloat16 ? std::min(n, kWidenBreadth) : 0);
+    const int64_t rows =
+        (core::is_half(a) ? std::min(m, kWidenBreadth) : 0) + (core::is_half(b) ? std::min(n, kWidenBreadth) : 0);
     return static_cast<size_t>(rows * kWidenDepth) * sizeof(float);
   }
 

@@ -81,7 +81,10 @@ void add_model_rules(std::vector<KeyRule>& rules) {
       choice<HeadLayout>({{"hidden_vocab", HeadLayout::kHiddenVocab}, {"vocab_hidden", HeadLayout::kVocabHidden}})));
   rules.push_back(rule(
       "model.dtype", [](Config & c) -> auto& { return c.model.dtype; },
-      choice<DType>({{"float32", DType::kFloat32}, {"bfloat16", DType::kBFloat16}, {"float64", DType::kFloat64}})));
+      choice<DType>({{"float32", DType::kFloat32},
+                     {"bfloat16", DType::kBFloat16},
+                     {"float16", DType::kFloat16},
+                     {"float64", DType::kFloat64}})));
   rules.push_back(rule(
       "model.softcap", [](Config & c) -> auto& { return c.model.softcap; },
       number({.low = 0, .text = "a finite number above 0, or 0 for none"})));

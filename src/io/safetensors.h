@@ -74,7 +74,7 @@ struct TensorHandle {
 /// wished class and rank. Throws Error that names file and tensor.
 TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
 
-/// The type under which a float tensor is stored without loss: F16 widens to float32, the others map to themselves.
+/// The element type of a float tensor.
 DType natural_dtype(const Tensor& tensor);
 
 /// Whether the file's own bytes can serve as `dtype` in place: same type, aligned.
@@ -87,9 +87,11 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out);
 /// The elements of an I32 or I64 tensor.
 std::vector<int64_t> read_integers(const Tensor& tensor);
 
-/// The float32 nearest even rounding of a value to bfloat16; NaN stays NaN.
+/// Rounding to nearest even; NaN stays NaN.
 bfloat16 to_bfloat16(float value);
+float16 to_float16(float value);
 float to_float(bfloat16 value);
+float to_float(float16 value);
 
 /// One tensor to write. `dtype` is the file's spelling.
 struct TensorToWrite {

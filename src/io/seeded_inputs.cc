@@ -46,6 +46,8 @@ template <class T>
 T store(float value) {
   if constexpr (std::is_same_v<T, bfloat16>) {
     return to_bfloat16(value);
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return to_float16(value);
   } else {
     return value;
   }
@@ -56,6 +58,7 @@ void with_type(DType dtype, void* out, F&& f) {
   if (dtype == DType::kFloat32) f(static_cast<float*>(out));
   if (dtype == DType::kFloat64) f(static_cast<double*>(out));
   if (dtype == DType::kBFloat16) f(static_cast<bfloat16*>(out));
+  if (dtype == DType::kFloat16) f(static_cast<float16*>(out));
 }
 
 // Vectors of `length` normal values, one a word or token; element k of vector r comes from pair k/2 of that vector.

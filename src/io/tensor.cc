@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What a tensor of a file is, how a command finds it, and how its elements become the library's types.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -42,7 +43,8 @@ void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorW
 }
 
 // IEEE binary16 to float32, exact.
-float widen_half(uint16_t half) {
+float widen_half(float16 value) {
+  const uint32_t half = value.bits;
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = (half >> 10) & 0x1fu;
   const uint32_t mantissa = half & 0x3ffu;
@@ -54,7 +56,7 @@ float widen_half(uint16_t half) {
   return std::bit_cast<float>(sign | wide | mantissa << 13);
 }
 
-// A float64 must not reach bfloat16 through float32 rounded to nearest: two roundings can miss the nearest value.
+// A float64 must not reach a 16-bit type through float32 rounded to nearest: two roundings can miss the nearest value.
 // Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
 float narrow_to_odd(double value) {
   const float nearest = static_cast<float>(value);
@@ -83,14 +85,20 @@ void convert(const Tensor& tensor, DType dtype, void* out, Read read) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(load(i));
   } else {
-    auto* to = static_cast<bfloat16*>(out);
+    const auto narrow = [&](auto* to, const auto& round) {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      if constexpr (kWide) {
-        to[i] = to_bfloat16(narrow_to_odd(load(i)));
-      } else {
-        to[i] = to_bfloat16(load(i));
+      for (int64_t i = 0; i < n; ++i) {
+        if constexpr (kWide) {
+          to[i] = round(narrow_to_odd(load(i)));
+        } else {
+          to[i] = round(load(i));
+        }
       }
+    };
+    if (dtype == DType::kFloat16) {
+      narrow(static_cast<float16*>(out), to_float16);
+    } else {
+      narrow(static_cast<bfloat16*>(out), to_bfloat16);
     }
   }
 }
@@ -147,12 +155,12 @@ TensorHandle find_tensor(const std::string& spec, const TensorWish& wish) {
 
 DType natural_dtype(const Tensor& tensor) {
   if (tensor.dtype == "F64") return DType::kFloat64;
+  if (tensor.dtype == "F16") return DType::kFloat16;
   return tensor.dtype == "BF16" ? DType::kBFloat16 : DType::kFloat32;
 }
 
 bool usable_in_place(const Tensor& tensor, DType dtype) {
-  return tensor.dtype != "F16" && natural_dtype(tensor) == dtype &&
-         reinterpret_cast<uintptr_t>(tensor.data) % size_of(dtype) == 0;
+  return natural_dtype(tensor) == dtype && reinterpret_cast<uintptr_t>(tensor.data) % size_of(dtype) == 0;
 }
 
 void convert_floats(const Tensor& tensor, DType dtype, void* out) {
@@ -163,7 +171,7 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out) {
   } else if (tensor.dtype == "BF16") {
     convert<bfloat16>(tensor, dtype, out, [](bfloat16 value) { return to_float(value); });
   } else {
-    convert<uint16_t>(tensor, dtype, out, widen_half);
+    convert<float16>(tensor, dtype, out, widen_half);
   }
 }
 
@@ -188,6 +196,22 @@ bfloat16 to_bfloat16(float value) {
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
+float16 to_float16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  uint32_t half;
+  if (value != value) {
+    half = 0x7e00u | (magnitude >> 13 & 0x3ffu);
+  } else if (magnitude < 0x38800000u) {
+    // Below 2^-14 the last place is 2^-24, that of a float in [0.5, 1): the addition rounds there.
+    half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    half = std::min((magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13, 0x7c00u);
+  }
+  return {static_cast<uint16_t>(sign | half)};
+}
+
+float to_float(float16 value) { return widen_half(value); }
 float to_float(bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 
 }  // namespace logitless::io

@@ -12,14 +12,26 @@ namespace {
 //   of
 //             its own size (random walk of the roundings), so this covers sums over more than 10^4 terms, and the
 //             logits' own error, which enters a probability as a relative error.
-//   bfloat16  the same: a product of two bfloat16 numbers is exact in float32 and the sums are float32.
+//   bfloat16, float16  the same: a product of two of their numbers is exact in float32 and the sums are float32.
 //   float64   u is 2^29 times smaller, so 170 u would be 2e-14; the elementary functions of a float64 row are good to a
 //             few units in the last place of a logit of size ~100, which is 1e-14 absolute, and a probability takes
 //             that over as a relative error. 1e-12 leaves two orders above both and is 10^7 times tighter than float32.
 double summed_rel_l2(DType dtype) { return dtype == DType::kFloat64 ? 1e-12 : 1e-5; }
 
 // Largest spacing of neighbouring numbers of a type, relative to the numbers.
-double spacing(DType dtype) { return dtype == DType::kFloat64 ? 0x1p-52 : dtype == DType::kFloat32 ? 0x1p-23 : 0x1p-7; }
+double spacing(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-52;
+    case DType::kFloat32:
+      return 0x1p-23;
+    case DType::kFloat16:
+      return 0x1p-10;
+    case DType::kBFloat16:
+      break;
+  }
+  return 0x1p-7;
+}
 
 // Two numbers that differ by d before they are rounded to a grid of spacing s end on different grid points with
 // probability d / s (d < s) and then differ by s: the mean square is d · s, and d · s + d² for every d. With s <= e ·

@@ -116,6 +116,7 @@ KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmH
                   core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
                   core::range_of("reference.logps", batch.reference.logps),
                   core::range_of("reference.hidden", batch.reference.hidden.states),
+                  core::range_of("reference.hidden.second", batch.reference.hidden.second),
                   core::range_of("reference.head", batch.reference.head.weight)});
   loss.set_reference(loss::reference_sums(context, batch.reference, loss.tokens(), options.token));
   Plan plan;

@@ -14,6 +14,11 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
 
+/// Whether a correction takes the ratio of a whole sequence.
+inline bool is_sequence_level(SamplerCorrection correction) {
+  return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask;
+}
+
 class PolicyLoss final : public TokenLoss {
  public:
   /// `offsets`: [B + 1], the sequences of the N rows. Checks and copies the batch; reads nothing under a false mask.

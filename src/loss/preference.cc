@@ -146,7 +146,8 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
       of_margin(-log_sigmoid(z), -sigmoid(-z));
       break;
     case PreferenceLoss::kHinge:
-      of_margin(std::max(0.0, 1 - z), z < 1 ? -1 : 0);
+      // Written so that a NaN is not clipped away.
+      of_margin(z >= 1 ? 0 : 1 - z, z >= 1 ? 0 : -1);
       break;
     case PreferenceLoss::kIpo: {
       const double error = a - b - 1 / (2 * beta);
@@ -371,6 +372,7 @@ PreferenceResult preference_loss(const Context& context, const HiddenStates& hid
       loss::checked_problem(hidden, head, targets, loss.tokens(), options.token, loss.needs(), gradients,
                             std::vector{core::range_of("reference.logps", reference.logps),
                                         core::range_of("reference.hidden", reference.hidden.states),
+                                        core::range_of("reference.hidden.second", reference.hidden.second),
                                         core::range_of("reference.head", reference.head.weight)});
   if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
   Plan plan;

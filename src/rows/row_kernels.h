@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,15 +13,21 @@
 
 namespace logitless::rows {
 
-/// A tile of raw logits, row-major, and what turns a raw logit r into a capped one: c = softcap · tanh((r +
-/// bias)/softcap).
+/// A tile of products x · w, row-major, and what turns one into a capped logit:
+///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
+///   c = softcap · tanh(r / softcap)
+/// The derivative of the rounding counts as 1.
 template <class T>
 struct TileShape {
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;       // in elements, >= cols
-  const T* bias = nullptr;  // [cols], or null
-  T softcap = 0;            // 0: c = r + bias
+  int64_t stride = 0;             // in elements, >= cols
+  const T* bias = nullptr;        // [cols], or null
+  T softcap = 0;                  // 0: c = r
+  std::optional<DType> round_to;  // kBFloat16 or kFloat16
+
+  /// Whether c is the product itself.
+  bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 
 /// Folds the tile's columns into each row's running statistics.
@@ -63,16 +70,18 @@ struct RowGradient {
   int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
 };
 
-/// Turns raw logits into gradients of raw logits, in place. Entry k of `gradients` takes the logits of tile row
-/// gradients[k].source_row and writes tile row k: rows that are not named are dropped and the others move up
+/// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
+/// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others move up
 /// (source rows must increase).
-///   logits  [shape.rows, cols] in, [count, cols] out.
+///   logits  [shape.rows, cols]
+///   out     [count, cols] with the stride of shape: the logits themselves (in place), or memory apart from them.
 ///   scratch [cols]; may hold anything on entry.
 /// A row whose max or log_sum is NaN becomes NaN in every column.
 template <class T>
 struct GradientArgs {
   TileShape<T> shape;
-  T* logits = nullptr;
+  const T* logits = nullptr;
+  T* out = nullptr;
   int64_t count = 0;
   const RowGradient<T>* gradients = nullptr;  // [count]
   bool entropy = false;                       // some entropy_term is not zero
@@ -101,6 +110,31 @@ struct RowKernels {
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
   /// to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
   void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
+  /// The same for float16: subnormals are kept, what rounds to 65536 or more is infinity.
+  void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;
+  void (*round_f16)(const float* from, int64_t count, bool accumulate, float16* to) = nullptr;
+
+  /// to[i] = from[i], exact, from a type that is stored in 16 bits (core::is_half).
+  void widen(const void* from, DType dtype, int64_t count, float* to) const {
+    if (dtype == DType::kFloat16) {
+      widen_f16(static_cast<const float16*>(from), count, to);
+    } else {
+      widen_bf16(static_cast<const bfloat16*>(from), count, to);
+    }
+  }
+  /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64 sums have
+  /// no narrower output: for them this does nothing.
+  template <class T>
+  void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
+             [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {
+    if constexpr (sizeof(T) == 4) {
+      if (dtype == DType::kFloat16) {
+        round_f16(from, count, accumulate, static_cast<float16*>(to));
+      } else {
+        round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
+      }
+    }
+  }
 
   template <class T>
   const TypedKernels<T>& typed() const {

@@ -66,10 +66,57 @@ HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
   for (; i < count; ++i) step(narrow, i);
 }
 
+// What rounding a T to a narrower type takes, in place: bits to drop, the smallest normal number (below it, adding and
+// subtracting a number whose last bit is the type's smallest subnormal rounds to a multiple of that), and the first
+// power of 2 that overflows.
+template <class T>
+struct NarrowType {
+  int dropped;
+  T smallest_normal;
+  T subnormal_shift;
+  T overflow;
+};
+
+// float32 has bfloat16's exponents: its subnormals round like its normal numbers, and its overflow is a carry.
+constexpr NarrowType<float> narrow_type(DType dtype, float) {
+  return dtype == DType::kFloat16 ? NarrowType<float>{13, 0x1p-14f, 0x1p-1f, 0x1p16f}
+                                  : NarrowType<float>{16, 0, 0, std::numeric_limits<float>::infinity()};
+}
+constexpr NarrowType<double> narrow_type(DType dtype, double) {
+  return dtype == DType::kFloat16 ? NarrowType<double>{42, 0x1p-14, 0x1p28, 0x1p16}
+                                  : NarrowType<double>{45, 0x1p-126, 0x1p-81, 0x1p128};
+}
+
+// The nearest value of a narrower type, ties to even; NaN and infinity stay.
+template <DType kTo, class D, class V = hn::Vec<D>>
+HWY_INLINE V round_in_place(D d, V value) {
+  using T = hn::TFromD<D>;
+  constexpr NarrowType<T> to = narrow_type(kTo, T{});
+  const hn::RebindToUnsigned<D> du;
+  using U = hn::TFromD<decltype(du)>;
+  const V magnitude = hn::Abs(value);
+  const auto bits = hn::BitCast(du, magnitude);
+  const auto odd = hn::And(hn::ShiftRight<to.dropped>(bits), hn::Set(du, U{1}));
+  const auto half = hn::Set(du, (U{1} << (to.dropped - 1)) - 1);
+  const auto kept = hn::Set(du, ~((U{1} << to.dropped) - 1));
+  V rounded = hn::BitCast(d, hn::And(hn::Add(bits, hn::Add(odd, half)), kept));
+  if constexpr (to.smallest_normal > 0) {
+    const V shift = hn::Set(d, to.subnormal_shift);
+    const V subnormal = hn::Sub(hn::Add(magnitude, shift), shift);
+    rounded = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, to.smallest_normal)), subnormal, rounded);
+  }
+  const V infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+  rounded = hn::IfThenElse(hn::Ge(rounded, hn::Set(d, to.overflow)), infinity, rounded);
+  return hn::IfThenElse(hn::IsNaN(value), value, hn::CopySign(rounded, value));
+}
+
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE V raw_logit(D d, const TileShape<T>& shape, const T* logits, int64_t v) {
-  const V r = hn::LoadU(d, logits + v);
-  return shape.bias ? hn::Add(r, hn::LoadU(d, shape.bias + v)) : r;
+  V r = hn::LoadU(d, logits + v);
+  if (shape.bias) r = hn::Add(r, hn::LoadU(d, shape.bias + v));
+  if (!shape.round_to) return r;
+  return *shape.round_to == DType::kFloat16 ? round_in_place<DType::kFloat16>(d, r)
+                                            : round_in_place<DType::kBFloat16>(d, r);
 }
 
 // Largest element of a row and whether it holds a NaN (Max would drop it).
@@ -222,7 +269,7 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
     RowStats& stats = args.stats[row];
     const T* logits = args.logits + row * shape.stride;
     bool nan = false;
-    if (shape.bias || shape.softcap > 0) {
+    if (!shape.plain()) {
       nan = cap_row<T>(shape, logits, args.scratch, nullptr);
       logits = args.scratch;
     }
@@ -299,12 +346,12 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T>& args) {
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
     const T* from = args.logits + g.source_row * shape.stride;
-    T* to = args.logits + k * shape.stride;
+    T* to = args.out + k * shape.stride;
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {
       for (int64_t v = 0; v < shape.cols; ++v) to[v] = std::numeric_limits<T>::quiet_NaN();
       continue;
     }
-    if (kCap || shape.bias) {
+    if (!shape.plain()) {
       cap_row<T>(shape, from, to, kCap ? args.scratch : nullptr);
       from = to;
     }
@@ -385,6 +432,53 @@ void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to)
   });
 }
 
+// float16 by integer arithmetic on every target: some have no conversion, some have one that truncates.
+template <class D32, class V = hn::Vec<D32>>
+HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
+  const hn::RebindToUnsigned<D32> d32;
+  const hn::RebindToSigned<D32> ds32;
+  const hn::Rebind<uint16_t, D32> d16;
+  const auto half = hn::PromoteTo(d32, hn::LoadU(d16, from));
+  const auto magnitude = hn::And(half, hn::Set(d32, 0x7FFFu));
+  const auto sign = hn::ShiftLeft<16>(hn::Sub(half, magnitude));
+  // Values below 2^15 compare alike signed and unsigned.
+  const auto signed_magnitude = hn::BitCast(ds32, magnitude);
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const auto special = hn::RebindMask(d32, hn::Gt(signed_magnitude, hn::Set(ds32, 0x7BFF)));
+  const auto exponent = hn::IfThenElse(special, hn::Set(d32, 224u << 23), hn::Set(d32, 112u << 23));
+  const auto subnormal = hn::RebindMask(d32, hn::Lt(signed_magnitude, hn::Set(ds32, 0x0400)));
+  const auto multiple = hn::BitCast(d32, hn::Mul(hn::ConvertTo(d, signed_magnitude), hn::Set(d, 0x1p-24f)));
+  return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(subnormal, multiple, hn::Add(shifted, exponent))));
+}
+
+void widen_f16(const float16* from, int64_t count, float* to) {
+  const uint16_t* bits = reinterpret_cast<const uint16_t*>(from);
+  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(load_f16(d, bits + i), d, to + i); });
+}
+
+void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
+  uint16_t* stored = reinterpret_cast<uint16_t*>(to);
+  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> d32;
+    const hn::RebindToSigned<decltype(d)> ds32;
+    const hn::Rebind<uint16_t, decltype(d)> d16;
+    auto value = hn::LoadU(d, from + i);
+    if (accumulate) value = hn::Add(value, load_f16(d, stored + i));
+    const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d32, value)), hn::Set(d32, 0x8000u));
+    const auto rounded = hn::Abs(round_in_place<DType::kFloat16>(d, value));
+    const auto bits = hn::BitCast(d32, rounded);
+    // Infinity's exponent is 143 too large for a shift alone; half the bits of 2^16 are those of infinity.
+    const auto finite = hn::BitCast(d32, hn::Min(rounded, hn::Set(d, 0x1p16f)));
+    const auto normal = hn::ShiftRight<13>(hn::Sub(finite, hn::Set(d32, 112u << 23)));
+    const auto subnormal = hn::BitCast(d32, hn::ConvertTo(ds32, hn::Mul(rounded, hn::Set(d, 0x1p24f))));
+    const auto quiet = hn::Or(hn::And(hn::ShiftRight<13>(bits), hn::Set(d32, 0x3FFu)), hn::Set(d32, 0x7E00u));
+    auto half = hn::IfThenElse(hn::RebindMask(d32, hn::Lt(rounded, hn::Set(d, 0x1p-14f))), subnormal, normal);
+    half = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(value)), quiet, half);
+    // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, hn::Or(sign, half))), d16, stored + i);
+  });
+}
+
 const RowKernels* table() {
   static const RowKernels kKernels = {
       hwy::TargetName(HWY_TARGET),
@@ -392,6 +486,8 @@ const RowKernels* table() {
       {fold<double>, gradient<double>, add_column_sums<double>, add<double>},
       widen_bf16,
       round_bf16,
+      widen_f16,
+      round_f16,
   };
   return &kKernels;
 }

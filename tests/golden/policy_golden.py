@@ -1,0 +1,499 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Policy losses: TRL's own functions on small seeded batches, with Liger-Kernel and docs/losses.md beside them.
+
+Three evaluations of each case, as far as each goes:
+  trl      GRPOTrainer._compute_loss (and RLOOTrainer's), called on a stand-in for the trainer
+  liger    LigerFusedLinearGRPOFunction.ppo_loss_fn
+  formula  docs/losses.md, section 1, written with autograd: what the others leave out, and per-token losses
+They must agree; the expected values are TRL's where TRL knows the case.
+"""
+
+import torch
+from common import (
+    Accelerator,
+    Options,
+    Training,
+    expect_equal,
+    gradient,
+    keep_away,
+    new_metrics,
+    numbers,
+    token_statistics,
+)
+from liger_kernel.chunked_loss.grpo_loss import LigerFusedLinearGRPOFunction
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.rloo_trainer import RLOOTrainer
+
+VOCAB = 11
+LENGTHS = [9, 6, 4, 0, 7, 5, 2, 8]
+HOLES = [(0, 3), (0, 4), (4, 0), (7, 5)]  # (sequence, position): answers of a tool among a model's words
+ADVANTAGES = [1.25, -0.75, 0.5, 2.0, -1.5, 0.875, -0.375, 0.625]  # the fourth belongs to an empty sequence
+# Mean of logp - old of each sequence: some of either sign of the advantage on either side of the clip range.
+DRIFT = [0.45, -0.5, -0.3, 0.0, 0.4, 0.05, -0.1, 0.4]
+
+DEFAULTS = Options(
+    variant="grpo",
+    temperature=1.0,
+    importance_sampling_level="token",
+    epsilon_low=0.2,
+    epsilon_high=None,
+    delta=None,
+    log_ratio_clamp=20.0,
+    beta=0.0,
+    kl_estimator="k3",
+    use_bias_correction_kl=False,
+    entropy_bonus=0.0,
+    top_entropy_quantile=1.0,
+    off_policy_mask_threshold=None,
+    sampler_correction="none",
+    sampler_clip_min=None,
+    sampler_clip_max=3.0,
+    num_items_in_batch=None,
+    max_completion_length=None,
+    sapo_temperature_pos=1.0,
+    sapo_temperature_neg=1.05,
+    vespo_k_pos=2.0,
+    vespo_lambda_pos=3.0,
+    vespo_k_neg=3.0,
+    vespo_lambda_neg=2.0,
+    loss_scale=1.0,
+    want_entropy=True,
+)
+CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo", "ppo")
+
+
+def make_batch():
+    g = torch.Generator().manual_seed(20260101)
+    b, t = len(LENGTHS), max(LENGTHS)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+    def decimals(x):
+        return (x * 1e6).round() / 1e6
+
+    mask = torch.arange(t)[None] < torch.tensor(LENGTHS)[:, None]
+    for s, position in HOLES:
+        mask[s, position] = False
+    logits = (normal(b, t, VOCAB) * 1.5 * 64).round() / 64  # multiples of 1/64: the same in float32
+    ids = torch.randint(0, VOCAB, (b, t), generator=g)
+    logps, _ = token_statistics(logits, ids, mask)
+    old = decimals(logps - torch.tensor(DRIFT, dtype=torch.float64)[:, None] - 0.25 * normal(b, t))
+    ref = decimals(logps + 0.4 * normal(b, t))
+    sampling = decimals(old + 0.35 * normal(b, t))
+    sampling[4, 2] = float("nan")  # a token that takes part, but that the sampler could not score
+    # Two of three positions reward the way the policy went, so that many tokens are clipped, and one does not.
+    way = torch.where((logps > old) == (torch.arange(t) % 3 != 2), 1.0, -1.0)
+    per_token = way * (normal(b, t) * 64).abs().ceil() / 64
+    per_token[0, 1] = 0.0
+    return Options(
+        logits=logits, ids=ids, mask=mask, old=old, ref=ref, sampling=sampling,
+        advantages=torch.tensor(ADVANTAGES, dtype=torch.float64), advantages_per_token=per_token,
+    )  # fmt: skip
+
+
+def batch_to_json(batch):
+    """Under false masks stands what must not be read: null (NaN), 1e30, or a word that does not exist."""
+    out, nan = {}, float("nan")
+    odd = (torch.arange(batch.mask.numel()).view_as(batch.mask) % 2).bool()
+    hole = torch.where(odd, nan, 1e30)
+    for name, values in [("old_logps", batch.old), ("ref_logps", batch.ref), ("sampling_logps", batch.sampling),
+                         ("advantages_per_token", batch.advantages_per_token)]:  # fmt: skip
+        out[name] = numbers(torch.where(batch.mask, values, hole), 17)
+    advantages = torch.where(batch.mask.any(1), batch.advantages, nan)
+    logits = torch.where(batch.mask[..., None], batch.logits, hole[..., None])
+    ids = torch.where(batch.mask, batch.ids, torch.where(odd, -7, 999))
+    return {"logits": numbers(logits, 17), "chosen_ids": numbers(ids), "mask": batch.mask.int().tolist(),
+            "advantages": numbers(advantages, 17), **out}  # fmt: skip
+
+
+def sampler_ratio(o, logps, c):
+    """r of docs/losses.md, 1.5; [B, T] or [B, 1]. TRL makes it while it samples, in no function of its own."""
+    if o.sampler_correction == "none":
+        return None
+    old = logps.detach() if c.old is None else c.old
+    log_ratio = torch.where(c.mask, (old - c.sampling).nan_to_num(nan=0.0), 0.0)
+    if o.sampler_correction.startswith("sequence"):
+        log_ratio = log_ratio.sum(1, keepdim=True)
+    r = log_ratio.exp()
+    if o.sampler_correction.endswith("truncate"):
+        return r.clamp(o.sampler_clip_min, o.sampler_clip_max)
+    low = 0.0 if o.sampler_clip_min is None else o.sampler_clip_min
+    high = float("inf") if o.sampler_clip_max is None else o.sampler_clip_max
+    keep_away(r, low, high)
+    return torch.where((r >= low) & (r <= high), r, 0.0)
+
+
+class Formula:
+    """docs/losses.md, section 1, as it stands there."""
+
+    def __init__(self, o, c, logps, entropies):
+        self.o, self.c, self.mask = o, c, c.mask
+        self.n_s = c.mask.sum(1, keepdim=True)
+        self.advantages = c.advantages if c.advantages.dim() == 2 else c.advantages[:, None]
+        self.logps, self.entropies = logps, entropies
+        old = logps.detach() if c.old is None else c.old
+        self.old = old
+        self.difference = logps - old
+        clamp = 700.0 if o.log_ratio_clamp is None else o.log_ratio_clamp
+        self.held = lambda x: x.clamp(-clamp, clamp)
+        if o.variant == "rloo":
+            w = self.sequence_sum(self.difference)
+        elif o.importance_sampling_level == "sequence":
+            w = self.sequence_sum(self.difference) / self.n_s.clamp(min=1)
+        else:
+            w = self.difference
+        self.ratio = self.held(w).exp().expand_as(logps)
+
+    def sequence_sum(self, x):
+        return torch.where(self.mask, x, 0.0).sum(1, keepdim=True)
+
+    def clipped_surrogate(self):
+        o, a = self.o, self.advantages
+        keep_away(self.ratio[self.mask], 1 - o.epsilon_low, 1 + o.epsilon_high, *([o.delta] if o.delta else []))
+        free = self.ratio if o.delta is None else self.ratio.clamp(max=o.delta)
+        self.is_low = (free < 1 - o.epsilon_low) & (a < 0)
+        self.is_high = (free > 1 + o.epsilon_high) & (a > 0)
+        return -torch.min(free * a, self.ratio.clamp(1 - o.epsilon_low, 1 + o.epsilon_high) * a)
+
+    def vespo(self):
+        o, a = self.o, self.advantages
+        lowest = torch.log(torch.tensor(1e-8, dtype=torch.float64))
+        terms = self.held(self.difference.detach())
+        r = sampler_ratio(o, self.logps, self.c)
+        if r is not None:
+            terms = terms + r.log().clamp(lowest, 20.0)
+        w = self.sequence_sum(terms).clamp(lowest, 20.0)
+        k = torch.where(a >= 0, o.vespo_k_pos, o.vespo_k_neg)
+        rate = torch.where(a >= 0, o.vespo_lambda_pos, o.vespo_lambda_neg).clamp(min=1e-4)
+        return -(rate + k * w - rate * w.exp()).exp() * a * self.logps
+
+    def variant_loss(self):
+        o, a = self.o, self.advantages
+        self.is_low = self.is_high = torch.zeros_like(self.mask)
+        if o.variant in CLIPPED:
+            return self.clipped_surrogate()
+        if o.variant == "cispo":
+            keep_away(self.ratio[self.mask], o.epsilon_high)
+            self.is_high = (self.ratio > o.epsilon_high) & (a > 0)
+            return -self.ratio.clamp(max=o.epsilon_high).detach() * a * self.logps
+        if o.variant == "sapo":
+            tau = torch.where(a > 0, o.sapo_temperature_pos, o.sapo_temperature_neg)
+            return -4 / tau * torch.sigmoid(tau * (self.ratio - 1)) * a
+        if o.variant == "vespo":
+            return self.vespo()
+        assert o.variant == "reinforce"
+        return -a * self.logps
+
+    def factors(self):
+        o, c = self.o, self.c
+        factor = torch.ones_like(self.logps)
+        self.top = self.mask
+        if o.off_policy_mask_threshold is not None:
+            q = self.old if c.sampling is None else c.sampling
+            drift = self.sequence_sum((q - self.logps.detach()).nan_to_num(nan=0.0)) / self.n_s.clamp(min=1)
+            keep_away(drift, o.off_policy_mask_threshold)
+            factor = factor * ((self.advantages >= 0) | (drift <= o.off_policy_mask_threshold))
+        if o.top_entropy_quantile < 1:
+            chosen = self.entropies.detach()[self.mask]
+            bound = torch.quantile(chosen, 1 - o.top_entropy_quantile)
+            keep_away(chosen, bound.item())
+            self.top = self.mask & (self.entropies >= bound)
+            factor = factor * self.top
+        if o.sampler_correction != "none" and o.variant != "vespo":
+            factor = factor * sampler_ratio(o, self.logps, c)
+        return factor.detach()
+
+    def kl(self):
+        d = self.c.ref - self.logps
+        held = self.held(d)
+        k = {"k1": -d, "k2": d * d / 2, "k3": held.exp() - held - 1}[self.o.kl_estimator]
+        return k * self.ratio if self.o.use_bias_correction_kl else k
+
+    def normalised(self, per_token):
+        o, b, n = self.o, self.mask.shape[0], self.mask.sum()
+        if o.variant in ("grpo", "sapo", "rloo"):
+            return (per_token.sum(1) / self.n_s[:, 0].clamp(min=1)).sum() / b
+        if o.variant in ("bnpo", "ppo"):
+            return per_token.sum() / n
+        if o.variant == "dr_grpo":
+            return per_token.sum() / (b * o.max_completion_length)
+        if o.variant in ("luspo", "reinforce"):
+            return per_token.sum() / b
+        return per_token.sum() / (n if o.num_items_in_batch is None else o.num_items_in_batch)
+
+    def evaluate(self):
+        o = self.o
+        per_token = self.variant_loss() * self.factors()
+        if o.beta:
+            per_token = per_token + o.beta * self.kl()
+        per_token = torch.where(self.mask, per_token, 0.0)
+        loss = self.normalised(per_token)
+        if o.entropy_bonus:
+            loss = loss - o.entropy_bonus * (self.entropies * self.top).sum() / self.top.sum()
+        return o.loss_scale * loss, per_token
+
+    def metrics(self):
+        o, mask = self.o, self.mask
+        token_mean = lambda x: x.detach()[mask].double().mean().item()  # noqa: E731
+        by_sequence = (o.importance_sampling_level == "sequence" or o.variant == "rloo") and self.c.advantages.dim() == 1
+        # The ratio of a sequence is the same at each of its tokens: its first one stands for it.
+        first = mask & (mask.cumsum(1) == 1)
+        ratio_mean = (lambda x: x.detach()[first].double().mean().item()) if by_sequence else token_mean
+        return {
+            "tokens": int(mask.sum()),
+            "mean_ratio": ratio_mean(self.ratio),
+            "clip_fraction_low": ratio_mean(self.is_low.expand_as(mask)),
+            "clip_fraction_high": ratio_mean(self.is_high.expand_as(mask)),
+            "clip_fraction": ratio_mean((self.is_low | self.is_high).expand_as(mask)),
+            "mean_kl": token_mean(self.kl()) if o.beta else None,
+            "mean_entropy": token_mean(self.entropies) if o.want_entropy else None,
+            "mean_logp": token_mean(self.logps),
+        }
+
+
+class GrpoStandIn:
+    """What GRPOTrainer._compute_loss and RLOOTrainer._compute_loss read of their trainer."""
+
+    get_high_entropy_mask = GRPOTrainer.get_high_entropy_mask
+    get_off_policy_mask = staticmethod(GRPOTrainer.get_off_policy_mask)
+    get_gamma_weights = staticmethod(GRPOTrainer.get_gamma_weights)
+    accelerator = Accelerator()
+    model = Training()
+    aux_loss_enabled = False
+    use_adaptive_entropy = False
+    current_gradient_accumulation_steps = 1
+
+    def __init__(self, o, logps, entropies):
+        self.args = Options(o, steps_per_generation=1)
+        # ppo is bnpo with an advantage a token.
+        self.loss_type = "bnpo" if o.variant == "ppo" else o.variant
+        for name in ("importance_sampling_level", "epsilon_low", "epsilon_high", "beta", "top_entropy_quantile",
+                     "off_policy_mask_threshold", "max_completion_length"):  # fmt: skip
+            setattr(self, name, o[name])
+        self.entropy_coef = o.entropy_bonus
+        self._entropy_bonus_enabled = o.entropy_bonus != 0
+        self.use_vllm = self.vllm_importance_sampling_correction = o.sampler_correction != "none"
+        self._metrics = new_metrics()
+        self._get_per_token_logps_and_entropies = lambda *args, **kwargs: (logps, entropies, None)
+
+
+def trl_inputs(o, c, logps):
+    nothing = torch.zeros(c.mask.shape[0], 0, dtype=torch.long)
+    n = c.mask.sum() if o.num_items_in_batch is None else torch.tensor(float(o.num_items_in_batch))
+    inputs = {"prompt_ids": nothing, "prompt_mask": nothing, "completion_ids": c.ids, "completion_mask": c.mask.long(),
+              "advantages": c.advantages, "num_items_in_batch": n}  # fmt: skip
+    if c.old is not None:
+        inputs["old_per_token_logps"] = c.old
+    if c.ref is not None:
+        inputs["ref_per_token_logps"] = c.ref
+    if c.sampling is not None:
+        inputs["sampling_per_token_logps"] = c.sampling
+    r = sampler_ratio(o, logps, c)
+    if r is not None:
+        inputs["importance_sampling_ratio"] = r
+    return inputs
+
+
+def rows(c, chosen):
+    return Options({k: v[chosen] if torch.is_tensor(v) else v for k, v in c.items()})
+
+
+def trl_metrics(o, kept):
+    last = {name: values[-1] for name, values in kept["train"].items()}
+    metrics = {"clip_fraction_low": "clip_ratio/low_mean", "clip_fraction_high": "clip_ratio/high_mean",
+               "clip_fraction": "clip_ratio/region_mean", "mean_kl": "kl", "mean_entropy": "entropy"}  # fmt: skip
+    metrics = {ours: last[theirs] for ours, theirs in metrics.items() if theirs in last}
+    if o.variant == "cispo":
+        metrics["clip_fraction"] = metrics["clip_fraction_high"] = last["cispo_clip_ratio"]
+    return metrics
+
+
+def trl(o, c, logps, entropies):
+    """(loss, metrics) by TRL, or None where TRL has no such case."""
+    full = c.mask.any(1)
+    if o.variant == "reinforce" or o.kl_estimator != "k3":
+        return None
+    if o.variant == "rloo":
+        # RLOOTrainer knows neither a penalty in the loss, nor factors, nor an advantage a token.
+        extra = o.beta or o.entropy_bonus or o.sampler_correction != "none" or o.delta
+        if extra or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None or c.advantages.dim() == 2:
+            return None
+        # An empty sequence adds nothing (docs/losses.md, 1.6): TRL's mean over the others, times their share of B.
+        kept = rows(c, full)
+        stand_in = GrpoStandIn(o, logps[full], entropies[full])
+        inputs = trl_inputs(o, kept, logps[full])
+        old = logps[full].detach() if c.old is None else kept.old
+        inputs["old_logps"] = torch.where(kept.mask, old, 0.0).sum(1)
+        loss = RLOOTrainer._compute_loss(stand_in, None, inputs) * (full.sum() / full.numel())
+        return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)
+    stand_in = GrpoStandIn(o, logps, entropies)
+    loss = GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, c, logps))
+    # Metrics of a sequence's ratio count no empty sequence (docs/losses.md, 1.7; TRL counts it as unclipped).
+    stand_in = GrpoStandIn(o, logps[full].detach(), entropies[full].detach())
+    GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, rows(c, full), logps[full].detach()))
+    return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)
+
+
+def liger(o, c, logps):
+    """The loss by Liger-Kernel, or None where it has no such case."""
+    if o.variant in ("reinforce", "rloo") or o.kl_estimator != "k3" or c.advantages.dim() == 2:
+        return None
+    if o.entropy_bonus or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None:
+        return None
+    if o.importance_sampling_level == "sequence" and o.variant in ("cispo", "sapo"):
+        return None
+    if o.variant == "luspo" and (o.importance_sampling_level == "token" or o.beta or "token" in o.sampler_correction):
+        return None  # per-token terms of luspo: its mean takes the padding in
+    mask = c.mask.double()
+    loss, _ = LigerFusedLinearGRPOFunction.ppo_loss_fn(
+        logps, mask, c.advantages, mask, ref_per_token_logps=c.ref, old_per_token_logps=c.old,
+        epsilon_low=o.epsilon_low, epsilon_high=o.epsilon_high, beta=o.beta,
+        loss_type="bnpo" if o.variant == "ppo" else o.variant, max_completion_length=o.max_completion_length,
+        importance_sampling_level=o.importance_sampling_level, sapo_temperature_pos=o.sapo_temperature_pos,
+        sapo_temperature_neg=o.sapo_temperature_neg, vllm_is_ratio=sampler_ratio(o, logps, c), delta=o.delta,
+        use_bias_correction_kl=o.use_bias_correction_kl, vespo_k_pos=o.vespo_k_pos,
+        vespo_lambda_pos=o.vespo_lambda_pos, vespo_k_neg=o.vespo_k_neg, vespo_lambda_neg=o.vespo_lambda_neg,
+        num_items_in_batch=o.num_items_in_batch,
+    )  # fmt: skip
+    return o.loss_scale * loss
+
+
+def leaves(logps, entropies):
+    return logps.detach().requires_grad_(), entropies.detach().requires_grad_()
+
+
+def gradients(loss, of):
+    return [torch.zeros_like(x) if g is None else g
+            for x, g in zip(of, torch.autograd.grad(loss, of, allow_unused=True))]  # fmt: skip
+
+
+def check_clipping(o, c, of_formula):
+    """At least a tenth of the tokens is clipped on each side, so that the gradient of a clipped token is tested."""
+    n = c.mask.sum().item()
+    low, high = ((x.expand_as(c.mask) & c.mask).sum().item() / n for x in (of_formula.is_low, of_formula.is_high))
+    if c.old is not None and o.variant in CLIPPED:
+        assert low >= 0.1 or (o.delta is not None and o.delta <= 1 - o.epsilon_low), low
+        # Above a delta within the clip range nothing counts as clipped.
+        assert high >= 0.1 or (o.delta is not None and o.delta <= 1 + o.epsilon_high), high
+
+
+def make_case(batch, name, advantages="advantages", old=True, sampling=False, **options):
+    o = Options(DEFAULTS, **options)
+    if o.epsilon_high is None:
+        o["epsilon_high"] = 5.0 if o.variant == "cispo" else 0.3
+    c = Options(mask=batch.mask, ids=batch.ids, advantages=batch[advantages], old=batch.old if old else None,
+                ref=batch.ref if o.beta else None, sampling=batch.sampling if sampling else None)  # fmt: skip
+
+    logits = batch.logits.clone().requires_grad_()
+    logps, entropies = token_statistics(logits, batch.ids, batch.mask, o.temperature)
+
+    formula = Formula(o, c, *leaves(logps, entropies))
+    loss, per_token = formula.evaluate()
+    token_gradients = gradients(loss, (formula.logps, formula.entropies))
+    metrics = formula.metrics()
+    check_clipping(o, c, formula)
+    source, checked = "autograd", []
+
+    at = leaves(logps, entropies)
+    if (by_liger := liger(o, c, at[0])) is not None:
+        expect_equal(f"{name}: loss by Liger", by_liger, loss)
+        expect_equal(f"{name}: d_logps by Liger", gradients(by_liger, at)[0], token_gradients[0])
+        checked.append("liger")
+    at = leaves(logps, entropies)
+    if (by_trl := trl(o, c, *at)) is not None:
+        expect_equal(f"{name}: loss by TRL", by_trl[0], loss)
+        loss, source, of_formula = by_trl[0], "trl", token_gradients
+        token_gradients = gradients(loss, at)
+        for what, theirs, ours in zip(("d_logps", "d_entropies"), token_gradients, of_formula):
+            expect_equal(f"{name}: {what} by TRL", theirs, ours)
+        for metric, value in by_trl[1].items():
+            if metrics[metric] is not None:
+                expect_equal(f"{name}: {metric} by TRL", value, metrics[metric], 1e-6)  # fractions in float32
+        loss_of_logits = trl(o, c, logps, entropies)[0]
+        checked.append("autograd")
+    else:
+        loss_of_logits = Formula(o, c, logps, entropies).evaluate()[0]
+    (d_logits,) = torch.autograd.grad(loss_of_logits, logits)
+
+    case = {"name": name, "source": source, "checked": checked, "options": options, "advantages": advantages,
+            "old_logps": old, "ref_logps": bool(o.beta), "sampling_logps": sampling}  # fmt: skip
+    expected = {"loss": numbers(loss, 12), "metrics": {k: numbers(v) for k, v in metrics.items()},
+                "per_token_loss": numbers(per_token), "d_logps": numbers(token_gradients[0]),
+                "d_logits": gradient(d_logits)}  # fmt: skip
+    if o.entropy_bonus:
+        expected["d_entropies"] = numbers(token_gradients[1])
+    return {**case, "expected": expected}
+
+
+def make_cases(batch):
+    cases = []
+
+    def case(name, **options):
+        cases.append(make_case(batch, name, **options))
+
+    length = {"dr_grpo": {"max_completion_length": 9}}
+    for v in ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo"):
+        more = dict(length.get(v, {}), variant=v)
+        case(v, **more)
+        kl = dict(more, beta=0.04)
+        if v == "cispo":
+            kl["epsilon_high"] = 1.2
+        case(f"{v}_kl_per_token_advantages", advantages="advantages_per_token", **kl)
+        if v not in ("bnpo", "dr_grpo", "luspo", "ppo"):  # they differ from grpo and dapo in the divisor alone
+            case(f"{v}_on_policy", old=False, **more)
+
+    case("grpo_epsilons", epsilon_low=0.1, epsilon_high=0.15)
+    case("grpo_no_log_ratio_clamp", log_ratio_clamp=None, beta=0.04)
+    case("grpo_loss_scale", loss_scale=0.25, beta=0.04, entropy_bonus=0.02)
+    case("grpo_temperature", temperature=0.75, beta=0.04, entropy_bonus=0.02)
+    for estimator in ("k1", "k2"):
+        case(f"grpo_{estimator}", beta=0.04, kl_estimator=estimator)
+        case(f"grpo_{estimator}_bias_correction", beta=0.04, kl_estimator=estimator, use_bias_correction_kl=True)
+    case("grpo_kl_bias_correction", beta=0.04, use_bias_correction_kl=True)
+    case("cispo_kl_bias_correction", variant="cispo", epsilon_high=1.2, beta=0.04, use_bias_correction_kl=True)
+    case("rloo_kl", variant="rloo", beta=0.04)
+
+    case("grpo_delta", delta=1.5)
+    case("grpo_delta_within_clip_range", delta=1.1)
+    case("dapo_delta_kl_bias_correction", variant="dapo", delta=1.5, beta=0.04, use_bias_correction_kl=True)
+
+    sequence = {"importance_sampling_level": "sequence"}
+    for v in ("grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo"):
+        more = {"epsilon_high": 1.2} if v == "cispo" else {}
+        case(f"{v}_sequence", variant=v, **sequence, **length.get(v, {}), **more)
+    case("grpo_sequence_kl_bias_correction", beta=0.04, use_bias_correction_kl=True, **sequence)
+    case("grpo_sequence_per_token_advantages", advantages="advantages_per_token", **sequence)
+    case("grpo_sequence_on_policy", old=False, **sequence)
+    case("luspo_sequence_kl_delta", variant="luspo", beta=0.04, delta=1.5, **sequence)
+
+    for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"):
+        clip = {"sampler_correction": mode, "sampler_clip_min": 0.6, "sampler_clip_max": 1.5, "sampling": True}
+        case(f"grpo_{mode}", beta=0.04, **clip)
+    case("grpo_token_truncate_defaults", sampler_correction="token_truncate", sampling=True)
+    case("grpo_token_mask_without_max", sampler_correction="token_mask", sampler_clip_min=0.8, sampler_clip_max=None,
+         sampling=True)  # fmt: skip
+    case("reinforce_token_truncate_on_policy", variant="reinforce", old=False, sampler_correction="token_truncate",
+         sampler_clip_max=1.2, sampling=True)  # fmt: skip
+    case("rloo_token_truncate", variant="rloo", sampler_correction="token_truncate", sampler_clip_max=1.2,
+         sampling=True)  # fmt: skip
+    case("vespo_token_truncate", variant="vespo", sampler_correction="token_truncate", sampler_clip_min=0.6,
+         sampler_clip_max=1.2, sampling=True, beta=0.04)  # fmt: skip
+    case("vespo_token_mask", variant="vespo", sampler_correction="token_mask", sampler_clip_max=1.9, sampling=True)
+    case("vespo_parameters", variant="vespo", vespo_k_pos=1.5, vespo_lambda_pos=0.5, vespo_k_neg=0.75,
+         vespo_lambda_neg=0.0)  # fmt: skip
+    case("sapo_temperatures", variant="sapo", sapo_temperature_pos=2.0, sapo_temperature_neg=0.5)
+
+    case("grpo_off_policy_mask", off_policy_mask_threshold=0.3, beta=0.04)
+    case("grpo_off_policy_mask_sampling", off_policy_mask_threshold=0.1, sampling=True)
+    case("grpo_off_policy_mask_per_token_advantages", off_policy_mask_threshold=0.3, advantages="advantages_per_token")
+    case("grpo_top_entropy", top_entropy_quantile=0.35)
+    case("dapo_top_entropy_kl_bonus", variant="dapo", top_entropy_quantile=0.35, beta=0.04, entropy_bonus=0.02)
+    case("dapo_entropy_bonus", variant="dapo", entropy_bonus=0.02)
+    case("rloo_entropy_bonus", variant="rloo", entropy_bonus=-0.02)
+    for v in ("dapo", "cispo", "vespo"):
+        case(f"{v}_num_items_in_batch", variant=v, num_items_in_batch=100.0)
+    case("grpo_everything", delta=1.5, beta=0.04, use_bias_correction_kl=True, entropy_bonus=0.02,
+         top_entropy_quantile=0.7, off_policy_mask_threshold=0.3, sampler_correction="sequence_truncate",
+         sampler_clip_max=1.5, sampling=True, temperature=0.95, loss_scale=2.0, **sequence)  # fmt: skip
+    return cases

@@ -1,0 +1,43 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Options and fabricated batches that tests of the preference losses share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "preference_oracle.h"
+
+namespace logitless::testing {
+
+/// Every loss, written out: the library's own list is under test.
+const std::vector<PreferenceLoss>& every_preference_loss();
+
+struct PreferenceCase {
+  std::string name;
+  PreferenceOptions options;
+};
+
+/// Options of one term that the loss accepts: label_smoothing where it must be or may be.
+PreferenceOptions options_of(PreferenceLoss loss);
+/// Every loss with every option that means something to it, and weighted sums.
+const std::vector<PreferenceCase>& preference_cases();
+
+/// A batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about -1, every
+/// fourth token without a part, and a reference near the policy.
+oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t seed);
+/// One token a sequence, with these log-probabilities and reference.
+oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector<double>& reference);
+
+struct KtoCase {
+  std::string name;
+  KtoOptions options;
+  std::vector<double> kl_logps, kl_ref_logps;
+  std::vector<uint8_t> labels;  ///< used over and over
+};
+
+const std::vector<KtoCase>& kto_cases();
+/// With the labels and the baseline of a case.
+oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kto_case);
+
+}  // namespace logitless::testing

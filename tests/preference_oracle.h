@@ -1,0 +1,67 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The fp64 oracle of preference losses and KTO: docs/losses.md, section 2, word for word. Token log-probabilities in,
+// loss, metrics and ∂loss/∂logp out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "logitless/preference.h"
+#include "oracle.h"
+
+namespace logitless::oracle {
+
+/// The tokens of S sequences. For pairs: the B chosen sequences, then the B rejected ones.
+struct SequenceBatch {
+  std::vector<double> logp;       ///< [N]
+  std::vector<double> entropy;    ///< [N]; empty: not asked for
+  std::vector<bool> takes_part;   ///< [N]
+  std::vector<int64_t> offsets;   ///< [S + 1]: sequence s holds the tokens [offsets[s], offsets[s + 1])
+  std::vector<double> reference;  ///< [S]: the reference's sums over the tokens that take part; empty: none
+
+  int64_t tokens() const { return static_cast<int64_t>(logp.size()); }
+  int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  /// n_s
+  int64_t count(int64_t sequence) const;
+  /// Σ of `values` over the tokens of the sequence that take part.
+  double sum(const std::vector<double>& values, int64_t sequence) const;
+};
+
+/// Where the sequences of these hidden states begin and end.
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
+/// The tokens of a problem, without a reference.
+SequenceBatch read_batch(const Problem& problem, const Statistics& stats, std::vector<int64_t> offsets);
+
+/// Whether the loss has a, b or Δ in its formula.
+bool compares_with_reference(PreferenceLoss loss);
+
+struct PreferenceTruth {
+  double loss = 0;
+  std::vector<double> sequence_logps;  ///< [2B]; 0 in pairs that take no part
+  PreferenceMetrics metrics;
+  std::vector<double> d_logp;  ///< ∂loss/∂logp, [N]
+};
+
+PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options);
+
+/// How far any sequence log-probability (or average, where a term takes averages) may move before something jumps: the
+/// accuracy, the slope of a hinge, the order of sorted values, the end of orpo's range.
+double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& options);
+
+struct KtoInput {
+  SequenceBatch batch;
+  std::vector<uint8_t> labels;  ///< [S]
+  std::vector<double> kl_logps, kl_ref_logps;
+};
+
+struct KtoTruth {
+  double loss = 0;
+  std::vector<double> sequence_losses;  ///< [S]
+  std::vector<double> sequence_logps;   ///< [S]
+  KtoMetrics metrics;
+  std::vector<double> d_logp;  ///< [N]
+};
+
+KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options);
+
+}  // namespace logitless::oracle
