@@ -12,22 +12,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-double read_element(const void* data, DType dtype, int64_t at) {
-  if (dtype == DType::kFloat64) return static_cast<const double*>(data)[at];
-  if (dtype == DType::kFloat32) return static_cast<const float*>(data)[at];
-  if (dtype == DType::kFloat16) {
-    const int half = static_cast<const float16*>(data)[at].bits;
-    const int exponent = half >> 10 & 31, mantissa = half & 1023;
-    double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
-    if (exponent == 31) magnitude = mantissa == 0 ? kInfinity : kNaN;
-    return half & 0x8000 ? -magnitude : magnitude;
-  }
-  const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(data)[at].bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
 MatrixXd read_matrix(const ConstMatrix& matrix) {
   MatrixXd copy(matrix.rows, matrix.cols);
   for (int64_t r = 0; r < matrix.rows; ++r) {
@@ -122,6 +106,22 @@ void softmax_row(const Problem& problem, int64_t i, const VectorXd& a, Statistic
 }
 
 }  // namespace
+
+double read_element(const void* data, DType dtype, int64_t at) {
+  if (dtype == DType::kFloat64) return static_cast<const double*>(data)[at];
+  if (dtype == DType::kFloat32) return static_cast<const float*>(data)[at];
+  if (dtype == DType::kFloat16) {
+    const int half = static_cast<const float16*>(data)[at].bits;
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    if (exponent == 31) magnitude = mantissa == 0 ? kInfinity : kNaN;
+    return half & 0x8000 ? -magnitude : magnitude;
+  }
+  const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(data)[at].bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
 
 Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options) {

@@ -20,6 +20,9 @@ using VectorXd = Eigen::VectorXd;
 
 inline constexpr int64_t kNoLabel = -1;
 
+/// An element of any type.
+double read_element(const void* data, DType dtype, int64_t at);
+
 /// Double copies of one call's inputs.
 struct Problem {
   MatrixXd hidden;              ///< [N, H]; rows that take no part are 0, whatever they held

@@ -59,14 +59,17 @@ struct Call {
     return spec;
   }
 
-  PolicyResult run(const PolicyCase& policy_case, const Context& context = small_context()) {
+  PolicyBatch batch(const PolicyCase& policy_case) const {
     PolicyBatch batch;
     batch.chosen_ids = inputs.targets_view();
     batch.advantages = view(policy_case.advantages_per_token ? token_advantages : advantages);
     if (!policy_case.on_policy) batch.old_logps = view(old_logps);
     if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
     if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
-    return policy_loss(context, inputs.hidden_view(), inputs.head_view(), batch, policy_case.options,
+    return batch;
+  }
+  PolicyResult run(const PolicyCase& policy_case, const Context& context = small_context()) {
+    return policy_loss(context, inputs.hidden_view(), inputs.head_view(), batch(policy_case), policy_case.options,
                        outputs.gradients());
   }
 
@@ -169,6 +172,49 @@ TEST(PolicyNumerics, NaNInOneRowReachesItsSequenceAtMost) {
           for (int64_t h = 0; h < 19; ++h) ASSERT_TRUE(std::isfinite(call.outputs.d_hidden().get(i, h))) << i;
         }
       }
+    }
+  }
+}
+
+TEST(PolicyNumerics, RoundedLogits) {
+  for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
+    Call call(DType::kFloat32);
+    TokenOptions options;
+    options.round_logits_to = type;
+    const TokenStats rounded = compute_token_stats(small_context(), call.inputs.hidden_view(), call.inputs.head_view(),
+                                                   call.inputs.targets_view(), options);
+    EXPECT_NE(rounded.logp, call.stats.logp);
+    PolicyCase policy_case = plain_case(PolicyVariant::kGrpo);
+    policy_case.options.round_logits_to = type;
+    EXPECT_EQ(call.run(policy_case).per_token_logps, rounded.logp);
+  }
+}
+
+// Two matrices of 10 rows each.
+TEST(PolicyNumerics, HiddenStatesInTwoMatrices) {
+  for (const PolicyCase& policy_case : policy_cases(0)) {
+    SCOPED_TRACE(policy_case.name);
+    Call call(DType::kFloat64);
+    const PolicyResult want = call.run(policy_case);
+    const ConstMatrix states = call.inputs.hidden.view();
+    const auto* data = static_cast<const double*>(states.data);
+    HostTensor first(DType::kFloat64, 10, 19), second(DType::kFloat64, 10, 19, 3), d_weight(DType::kFloat64, 19, 150);
+    Gradients gradients;
+    gradients.d_hidden = first.output();
+    gradients.d_hidden_second = second.output();
+    gradients.d_weight = d_weight.output();
+    const HiddenStates pair =
+        HiddenStates::pair({data, 10, 19, states.stride}, {data + 10 * states.stride, 10, 19, states.stride},
+                           std::span<const int64_t>(call.inputs.spec.offsets));
+    const PolicyResult got = policy_loss(small_context(), pair, call.inputs.head_view(), call.batch(policy_case),
+                                         policy_case.options, gradients);
+    EXPECT_NEAR(got.loss, want.loss, 1e-12);
+    for (int64_t h = 0; h < 19; ++h) {
+      for (int64_t i = 0; i < 10; ++i) {
+        ASSERT_NEAR(first.get(i, h), call.outputs.d_hidden().get(i, h), 1e-12);
+        ASSERT_NEAR(second.get(i, h), call.outputs.d_hidden().get(10 + i, h), 1e-12);
+      }
+      for (int64_t v = 0; v < 150; ++v) ASSERT_NEAR(d_weight.get(h, v), call.outputs.d_weight().get(h, v), 1e-12);
     }
   }
 }

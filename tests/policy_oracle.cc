@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "oracle.h"
 
 namespace logitless::oracle {
 namespace {
@@ -13,19 +14,12 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-double read_element(const ConstVector& vector, int64_t at) {
-  if (vector.dtype == DType::kFloat64) return static_cast<const double*>(vector.data)[at];
-  if (vector.dtype == DType::kFloat32) return static_cast<const float*>(vector.data)[at];
-  const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(vector.data)[at].bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+double element(const ConstVector& vector, int64_t at) { return read_element(vector.data, vector.dtype, at); }
 
 std::optional<std::vector<double>> read_vector(const ConstVector& vector) {
   if (vector.size == 0) return std::nullopt;
   std::vector<double> values(vector.size);
-  for (int64_t i = 0; i < vector.size; ++i) values[i] = read_element(vector, i);
+  for (int64_t i = 0; i < vector.size; ++i) values[i] = element(vector, i);
   return values;
 }
 
@@ -314,7 +308,7 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   result.advantages.assign(tokens, kNaN);
   for (int64_t s = 0; s < result.sequences(); ++s) {
     for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
-      result.advantages[i] = read_element(batch.advantages, result.one_advantage_a_sequence ? s : i);
+      result.advantages[i] = element(batch.advantages, result.one_advantage_a_sequence ? s : i);
     }
   }
   return result;

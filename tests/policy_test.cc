@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kFloat16};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
 // Small tiles: the default shape of 23 tokens and 150 words has 2 x 3 of them.
@@ -98,7 +98,9 @@ TEST(Policy, OutputsInEveryForm) {
     tester.workspace(size_t{64} << 20).plan(PlanKind::kAuto).gradients(false, false, false);
     EXPECT_EQ(tester.matches_oracle().result.plan.kind, PlanKind::kForwardOnly);
     tester.gradients(true, true, true).bias(false).matches_oracle();
-    tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).matches_oracle();
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      tester.dtype(dtype).gradient_dtype(dtype).matches_oracle();
+    }
   }
 }
 

@@ -63,9 +63,7 @@ PolicyFromLogits policy_loss_from_logits(const Context& context, const Logits& l
   const logits::Problem problem =
       logits::make_problem(logits, Targets(loss.targets()), loss.token_options(), loss.needs(), dlogits);
   const core::ByteRange writes[] = {logits::output_range(dlogits)};
-  std::vector<core::ByteRange> reads = loss::batch_ranges(batch);
-  reads.push_back(core::range_of("chosen_ids", batch.chosen_ids));
-  core::check_overlaps(writes, reads);
+  core::check_overlaps(writes, loss::batch_ranges(batch));
   const TokenStats stats = logits::run(context, problem, &loss);
   PolicyResult result = loss.result(stats, {});
   return {result.loss, std::move(result.per_token_loss), std::move(result.per_token_logps), result.metrics};

@@ -101,7 +101,7 @@ class PolicyLoss final : public TokenLoss {
   std::vector<uint8_t> clips_;  // kLow, kHigh
 };
 
-/// What a batch reads, its chosen ids apart: no output may overlap it.
+/// What a batch reads: no output may overlap it.
 std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch);
 
 /// The sequences' offsets and the loss of one fused call; everything that can be wrong with the batch is thrown here.

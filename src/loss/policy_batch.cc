@@ -152,8 +152,11 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
 }
 
 std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
-  return {core::range_of("advantages", batch.advantages), core::range_of("old_logps", batch.old_logps),
-          core::range_of("ref_logps", batch.ref_logps), core::range_of("sampling_logps", batch.sampling_logps),
+  return {core::range_of("chosen_ids", batch.chosen_ids),
+          core::range_of("advantages", batch.advantages),
+          core::range_of("old_logps", batch.old_logps),
+          core::range_of("ref_logps", batch.ref_logps),
+          core::range_of("sampling_logps", batch.sampling_logps),
           core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())};
 }
 
