@@ -90,7 +90,7 @@ TEST(PolicyBounds, LogRatioClamp) {
   for (const PolicyVariant variant : all_policy_variants()) {
     for (const double log_ratio : {0.25, -0.25, 1.5, -1.5, 25.0, -25.0, 40.0, -800.0, 800.0}) {
       for (const double advantage : {1.7, -1.7, 0.0}) {
-        const PolicyData data = data_of({{log_ratio}, {0.125, 0.25}}, {advantage, 1});
+        PolicyData data = data_of({{log_ratio}, {0.125, 0.25}}, {advantage, 1});
         PolicyCase c = one_case(variant, "log ratio " + std::to_string(log_ratio));
         matches_oracle(c, data);
         for (const double clamp : around(std::abs(log_ratio))) {
@@ -99,10 +99,13 @@ TEST(PolicyBounds, LogRatioClamp) {
         }
         c.options.log_ratio_clamp = std::nullopt;
         matches_oracle(c, data);
-        c.options.beta = 0.5;  // d = -0.25
-        for (const double clamp : around(0.25)) {
-          c.options.log_ratio_clamp = clamp;
-          matches_oracle(c, data);
+        c.options.beta = 0.5;
+        for (const double d : {-0.25, 0.25}) {
+          data.ref_logps.assign(3, -2 + d);
+          for (const double clamp : around(0.25)) {
+            c.options.log_ratio_clamp = clamp;
+            matches_oracle(c, data);
+          }
         }
       }
     }
