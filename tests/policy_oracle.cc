@@ -47,6 +47,8 @@ class Evaluation {
 
   PolicyLoss run() {
     PolicyLoss result;
+    find_ratios();
+    find_quantile();
     result.per_token_loss.assign(tokens_.tokens(), Number());
     result.tokens = static_cast<int64_t>(active_.size());
     Number sum;
@@ -88,17 +90,24 @@ class Evaluation {
   }
 
   // 1.1
-  Number ratio(int64_t i) {
-    const int64_t s = sequence_of_[i];
+  void find_ratios() {
     const auto delta = [this](int64_t t) { return logp(t) - old(t); };
-    Number w = delta(i);
-    if (is(PolicyVariant::kRloo)) {
-      w = sum_over(s, delta);
-    } else if (options_.importance_sampling_level == ImportanceLevel::kSequence) {
-      w = sum_over(s, delta) / count(s);
+    const auto to_ratio = [this](const Number& w) { return exp(kinks_.clamp(w, -most_exponent(), most_exponent())); };
+    ratio_.resize(tokens_.tokens());
+    for (int64_t s = 0; s < tokens_.sequences(); ++s) {
+      for (const int64_t i : members_[s]) {
+        const bool first = i == members_[s].front();
+        if (is(PolicyVariant::kRloo)) {
+          ratio_[i] = first ? to_ratio(sum_over(s, delta)) : ratio_[members_[s].front()];
+        } else if (options_.importance_sampling_level == ImportanceLevel::kSequence) {
+          ratio_[i] = first ? to_ratio(sum_over(s, delta) / count(s)) : ratio_[members_[s].front()];
+        } else {
+          ratio_[i] = to_ratio(delta(i));
+        }
+      }
     }
-    return exp(kinks_.clamp(w, -most_exponent(), most_exponent()));
   }
+  const Number& ratio(int64_t i) const { return ratio_[i]; }
   Number capped_ratio(int64_t i) { return options_.delta ? kinks_.min(ratio(i), *options_.delta) : ratio(i); }
 
   // 1.2
@@ -147,18 +156,21 @@ class Evaluation {
     });
     return kinks_.at_most(drift / count(s), *options_.off_policy_mask_threshold) ? 1 : 0;
   }
-  Number top(int64_t i) {
-    if (!(options_.top_entropy_quantile < 1)) return 1;
+  void find_quantile() {
+    if (!(options_.top_entropy_quantile < 1) || active_.empty()) return;
     std::vector<Number> sorted;
     for (const int64_t t : active_) sorted.push_back(sg(entropy(t)));
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) { return x.value < y.value; });
     const double position = (1 - options_.top_entropy_quantile) * static_cast<double>(sorted.size() - 1);
     const auto below = static_cast<size_t>(position);
-    Number quantile = sorted[below];
+    quantile_ = sorted[below];
     if (below + 1 < sorted.size()) {
-      quantile = quantile + (position - std::floor(position)) * (sorted[below + 1] - sorted[below]);
+      quantile_ = quantile_ + (position - std::floor(position)) * (sorted[below + 1] - sorted[below]);
     }
-    return kinks_.at_most(quantile, sg(entropy(i))) ? 1 : 0;
+  }
+  Number top(int64_t i) {
+    if (!(options_.top_entropy_quantile < 1)) return 1;
+    return kinks_.at_most(quantile_, sg(entropy(i))) ? 1 : 0;
   }
 
   // 1.5
@@ -280,6 +292,8 @@ class Evaluation {
   const PolicyPoint& at_;
   const PolicyPoint& held_;
   Kinks kinks_;
+  std::vector<Number> ratio_;                  // ρ
+  Number quantile_;                            // of the entropies
   std::vector<int64_t> active_;                // every token that takes part
   std::vector<std::vector<int64_t>> members_;  // T_s
   std::vector<int64_t> sequence_of_;           // s(i)

@@ -8,6 +8,7 @@
 #include "logitless/dtype.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
+#include "logitless/logits.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"

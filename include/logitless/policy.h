@@ -73,6 +73,7 @@ struct PolicyOptions {
   double temperature = 1.0;              ///< positive and finite
   std::span<const double> temperatures;  ///< [N], replaces `temperature` when not empty
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  std::optional<DType> round_logits_to;  ///< as in TokenOptions
 
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
   double epsilon_low = 0.2;            ///< in [0, 1]

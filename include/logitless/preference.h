@@ -67,6 +67,7 @@ struct PreferenceTokenOptions {
   bool shift = false;           ///< position t predicts target t + 1 of its sequence
   double temperature = 1.0;     ///< positive and finite
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  std::optional<DType> round_logits_to;  ///< as in TokenOptions
 };
 
 struct PreferenceOptions {

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "core/checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -56,6 +57,11 @@ ByteRange range_of(std::string_view name, const Vector& v) {
 }
 ByteRange range_of(std::string_view name, const ConstVector& v) {
   return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
+}
+ByteRange range_of(std::string_view name, const Targets& targets) {
+  const auto count = static_cast<size_t>(std::max<int64_t>(targets.size, 0));
+  return targets.data32 ? range_of(name, targets.data32, count * sizeof(int32_t))
+                        : range_of(name, targets.data64, count * sizeof(int64_t));
 }
 ByteRange range_of(std::string_view name, const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);

@@ -41,6 +41,7 @@ ByteRange range_of(std::string_view name, const Matrix& m);
 ByteRange range_of(std::string_view name, const ConstMatrix& m);
 ByteRange range_of(std::string_view name, const Vector& v);
 ByteRange range_of(std::string_view name, const ConstVector& v);
+ByteRange range_of(std::string_view name, const Targets& targets);
 ByteRange range_of(std::string_view name, const void* data, size_t bytes);
 
 /// No output overlaps an input or another output.

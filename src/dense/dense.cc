@@ -14,6 +14,7 @@
 #include "core/workspace.h"
 #include "engine/context_state.h"
 #include "engine/forward.h"
+#include "engine/logit_rows.h"
 #include "engine/row_gradients.h"
 #include "engine/rows_of_hidden.h"
 #include "engine/run.h"
@@ -24,8 +25,6 @@ namespace {
 
 using engine::Problem;
 
-// Columns that a row kernel takes at once: 8 KiB of float32 stay in L1 between its two walks.
-constexpr int64_t kColumns = 2048;
 // Words of d_weight that are summed apart when it is narrower than its sums.
 constexpr int64_t kNarrowWords = 4096;
 
@@ -67,7 +66,8 @@ class Dense {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
     for (int64_t a = 0; a < count; ++a) {
       const int64_t row = problem_.active[static_cast<size_t>(a)];
-      engine::store_row_stats(problem_, row, fold_row(row), stats);
+      const rows::RowStats folded = walker().fold(row, logits_ + row * v_, DTypeOf<T>::value, scratch());
+      engine::store_row_stats(problem_, row, folded, stats);
     }
     return stats;
   }
@@ -90,7 +90,7 @@ class Dense {
     bytes =
         std::max({bytes, state_.gemm->scratch_bytes(v_, h, n, sums, x), state_.gemm->scratch_bytes(h, v_, n, x, sums)});
     gemm_ = workspace.take_bytes(bytes);
-    rows_ = workspace.take<T>(kColumns * threads_);
+    rows_ = workspace.take<T>(engine::kRowColumns * threads_);
     bias_ = engine::widened_bias<T>(workspace, workspace_ ? state_.kernels : nullptr, problem_);
   }
 
@@ -98,43 +98,11 @@ class Dense {
     state_.gemm->multiply_parallel(product, *state_.kernels, gemm_, threads_);
   }
   const rows::TypedKernels<T>& kernels() const { return state_.kernels->typed<T>(); }
-  T* row_scratch() const { return rows_ + kColumns * omp_get_thread_num(); }
-
-  rows::TileShape<T> shape(int64_t first, int64_t cols) const {
-    return {1,
-            cols,
-            v_,
-            bias_ ? bias_ + first : nullptr,
-            static_cast<T>(problem_.head.softcap),
-            problem_.options.round_logits_to};
+  typename engine::LogitRows<T>::Scratch scratch() const {
+    return {rows_ + engine::kRowColumns * omp_get_thread_num(), nullptr};
   }
-  const float* prior(int64_t first) const {
-    return problem_.options.prior.empty() ? nullptr : problem_.options.prior.data() + first;
-  }
-
-  rows::RowStats fold_row(int64_t row) const {
-    rows::RowStats stats;
-    const T inverse_temperature = static_cast<T>(1 / problem_.logit_temperature(row));
-    for (int64_t first = 0; first < v_; first += kColumns) {
-      const int64_t cols = std::min(kColumns, v_ - first);
-      const int64_t column = problem_.targets[static_cast<size_t>(row)] - first;
-      const int32_t target = column >= 0 && column < cols ? static_cast<int32_t>(column) : -1;
-      rows::FoldArgs<T> args;
-      args.shape = shape(first, cols);
-      args.logits = logits_ + row * v_ + first;
-      args.inverse_temperature = &inverse_temperature;
-      args.target = &target;
-      args.first_column = first;
-      args.entropy = problem_.request.entropy;
-      args.argmax = problem_.request.argmax;
-      args.prior = problem_.request.prior;
-      args.prior_weights = prior(first);
-      args.uniform_prior = 1.0 / static_cast<double>(v_);
-      args.scratch = row_scratch();
-      args.stats = &stats;
-      kernels().fold(args);
-    }
-    return stats;
+  engine::LogitRows<T> walker() const {
+    return {*state_.kernels, problem_, bias_, static_cast<T>(problem_.head.softcap), engine::kRowColumns};
   }
 
   void make_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads) const {
@@ -143,24 +111,8 @@ class Dense {
       std::fill_n(logits, v_, T{0});
       return;
     }
-    const rows::RowGradient<T> gradient = engine::row_gradient<T>(problem_, stats, grads, row);
-    for (int64_t first = 0; first < v_; first += kColumns) {
-      const int64_t cols = std::min(kColumns, v_ - first);
-      rows::RowGradient<T> here = gradient;
-      const int64_t column = gradient.target - first;
-      here.target = column >= 0 && column < cols ? static_cast<int32_t>(column) : -1;
-      rows::GradientArgs<T> args;
-      args.shape = shape(first, cols);
-      args.logits = args.out = logits + first;
-      args.count = 1;
-      args.gradients = &here;
-      args.entropy = gradient.entropy_term != 0;
-      args.prior = gradient.prior_term != 0;
-      args.prior_weights = prior(first);
-      args.uniform_prior = 1.0 / static_cast<double>(v_);
-      args.scratch = row_scratch();
-      kernels().gradient(args);
-    }
+    walker().gradient(engine::row_gradient<T>(problem_, stats, grads, row), logits, DTypeOf<T>::value, logits,
+                      DTypeOf<T>::value, scratch());
   }
 
   void d_hidden(const Gradients& outputs) const {
@@ -235,7 +187,7 @@ class Dense {
   std::unique_ptr<core::Workspace> workspace_;
   T* logits_ = nullptr;  // [N, V], then their gradients
   void* gemm_ = nullptr;
-  T* rows_ = nullptr;  // [threads, kColumns]
+  T* rows_ = nullptr;  // [threads, kRowColumns]
   const T* bias_ = nullptr;
 };
 

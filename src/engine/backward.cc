@@ -3,10 +3,7 @@
 
 #include <omp.h>
 
-#include <atomic>
-#include <exception>
-#include <mutex>
-
+#include "core/first_error.h"
 #include "core/views.h"
 #include "engine/row_gradients.h"
 #include "engine/rows_of_hidden.h"
@@ -43,7 +40,7 @@ class BackwardTasks {
 // Not `single`: libgomp 12 never frees the dependence table of a worker that submits tasks, only that of thread 0.
 #pragma omp master
     submit(tokens);
-    if (error_) std::rethrow_exception(error_);
+    error_.rethrow();
     if (narrow_hidden_) round_d_hidden();
   }
 
@@ -86,19 +83,19 @@ class BackwardTasks {
         [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
         [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
-        guarded([&] { make_tile(j, b, slot); });
+        error_.guard([&] { make_tile(j, b, slot); });
         for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
-          guarded([&] { add_d_hidden(j, b, slot, h); });
+          error_.guard([&] { add_d_hidden(j, b, slot, h); });
         }
         for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
 #pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0]) depend(inout : weight_token[h])
-          guarded([&] { add_d_weight(j, b, slot, h); });
+          error_.guard([&] { add_d_weight(j, b, slot, h); });
         }
         if (outputs_.d_bias.data) {
           // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
 #pragma omp task firstprivate(j, b, slot) depend(in : tile_token[0]) depend(inout : weight_token[0])
-          guarded([&] { add_d_bias(j, b, slot); });
+          error_.guard([&] { add_d_bias(j, b, slot); });
         }
       }
       if (weight_tiles_) {
@@ -107,23 +104,10 @@ class BackwardTasks {
                                         inout                           \
                                         : weight_token[h]) depend(inout \
                                                                   : tokens.finished, word_token[0])
-        guarded([&] { finish_weight_tile(j); });
+        error_.guard([&] { finish_weight_tile(j); });
       }
     }
 #pragma omp taskwait
-  }
-
-  // Exceptions must not leave a task: the first one waits until all tasks have ended, the others have nothing to do.
-  template <class Work>
-  void guarded(const Work& work) noexcept {
-    if (failed_.load(std::memory_order_acquire)) return;
-    try {
-      work();
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(error_mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_.store(true, std::memory_order_release);
-    }
   }
 
   typename BackwardBuffers<T>::PerThread& scratch() {
@@ -285,9 +269,7 @@ class BackwardTasks {
   bool wants_weight_ = false;
   bool entropy_ = false;
   bool prior_ = false;
-  std::atomic<bool> failed_{false};
-  std::mutex error_mutex_;
-  std::exception_ptr error_;
+  core::FirstError error_;
 };
 
 template <class T>

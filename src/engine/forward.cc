@@ -90,7 +90,7 @@ void compute_logits(const Pass<T>& pass, const RowBlock& block, const gemm::Oper
   pass.context.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
 }
 
-void store_row_stats(const Problem& problem, int64_t row, const rows::RowStats& folded, TokenStats& stats) {
+void store_row_stats(const TokenProblem& problem, int64_t row, const rows::RowStats& folded, TokenStats& stats) {
   const auto i = static_cast<size_t>(row);
   const double t = problem.logit_temperature(row);
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -98,14 +98,15 @@ void store_row_stats(const Problem& problem, int64_t row, const rows::RowStats& 
   const double log_sum = valid ? folded.log_sum() : nan;
   stats.max_logit[i] = valid ? folded.max : nan;
   stats.log_sum[i] = log_sum;
-  stats.logp[i] = ((folded.chosen - stats.max_logit[i]) / t - log_sum) / problem.logp_temperature(row);
+  if (problem.targets[i] >= 0)
+    stats.logp[i] = ((folded.chosen - stats.max_logit[i]) / t - log_sum) / problem.logp_temperature(row);
   stats.lse[i] = stats.max_logit[i] / t + log_sum;
   if (problem.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
   if (problem.request.prior) stats.prior[i] = folded.prior - log_sum * folded.prior_mass;
   if (problem.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
 }
 
-TokenStats empty_stats(const Problem& problem) {
+TokenStats empty_stats(const TokenProblem& problem) {
   const auto n = static_cast<size_t>(problem.tokens);
   TokenStats stats;
   stats.logp.assign(n, 0);

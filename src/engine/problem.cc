@@ -105,15 +105,16 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   return {offsets.begin(), offsets.end()};
 }
 
-void check_token_options(const Problem& problem) {
+void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
   if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
     fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
   }
   if (options.temperatures.empty()) {
-    check_scale("temperature", options.temperature, problem.hidden.dtype);
+    check_scale("temperature", options.temperature, problem.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
-    fail("temperatures has ", options.temperatures.size(), " entries but hidden has ", problem.tokens, " rows");
+    fail("temperatures has ", options.temperatures.size(), " entries but ", problem.rows_name, " has ", problem.tokens,
+         " rows");
   }
   if (options.prior.empty()) return;
   if (static_cast<int64_t>(options.prior.size()) != problem.vocab_size) {
@@ -126,9 +127,9 @@ void check_token_options(const Problem& problem) {
   }
 }
 
-void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets& targets) {
+void resolve_targets(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets) {
   if (targets.size != problem.tokens) {
-    fail("targets has ", targets.size, " entries but hidden has ", problem.tokens, " rows");
+    fail("targets has ", targets.size, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
   }
   if (targets.size > 0 && !targets.data32 && !targets.data64) fail("targets.data is null");
   // Every target is checked, also one that no position predicts: a stray id is a bug in the caller's data.
@@ -140,7 +141,6 @@ void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets
            ")");
     }
   }
-  const std::vector<int64_t> offsets = sequence_offsets(hidden);
   problem.targets.assign(static_cast<size_t>(problem.tokens), -1);
   const int64_t shift = problem.options.shift ? 1 : 0;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
@@ -151,11 +151,20 @@ void resolve_targets(Problem& problem, const HiddenStates& hidden, const Targets
       problem.active.push_back(row);
     }
   }
-  // A temperature counts only where its row does: padding may hold anything.
+}
+
+// A temperature counts only where its row does: padding may hold anything.
+void check_temperatures(const TokenProblem& problem) {
+  if (problem.options.temperatures.empty()) return;
   for (const int64_t row : problem.active) {
-    const double t = problem.temperature(row);
-    check_scale("temperatures[" + std::to_string(row) + "]", t, problem.hidden.dtype);
+    check_scale("temperatures[" + std::to_string(row) + "]", problem.temperature(row), problem.dtype);
   }
+}
+
+void set_prior_mass(TokenProblem& problem) {
+  if (problem.options.prior.empty()) return;
+  problem.prior_mass = 0;
+  for (const float q : problem.options.prior) problem.prior_mass += q;
 }
 
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
@@ -204,6 +213,28 @@ std::vector<core::ByteRange> output_ranges(const Gradients& outputs) {
           core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
 }
 
+void resolve_tokens(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets) {
+  check_token_options(problem);
+  resolve_targets(problem, targets, offsets);
+  check_temperatures(problem);
+  set_prior_mass(problem);
+}
+
+void resolve_tokens(TokenProblem& problem) {
+  check_token_options(problem);
+  problem.targets.assign(static_cast<size_t>(problem.tokens), -1);
+  for (int64_t row = 0; row < problem.tokens; ++row) problem.active.push_back(row);
+  check_temperatures(problem);
+  set_prior_mass(problem);
+}
+
+std::vector<core::ByteRange> reads_of(const TokenProblem& problem, const Targets& targets) {
+  return {
+      core::range_of("targets", targets),
+      core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
+      core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
+}
+
 Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options, StatsRequest request, std::string_view prior_name) {
   Problem problem;
@@ -218,12 +249,8 @@ Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   problem.tokens = hidden.tokens();
   problem.hidden_size = hidden.hidden_size();
   problem.vocab_size = head.vocab_size();
-  check_token_options(problem);
-  resolve_targets(problem, hidden, targets);
-  if (!options.prior.empty()) {
-    problem.prior_mass = 0;
-    for (const float q : options.prior) problem.prior_mass += q;
-  }
+  problem.dtype = hidden.states.dtype;
+  resolve_tokens(problem, targets, sequence_offsets(hidden));
   return problem;
 }
 
@@ -241,16 +268,11 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }
-  const size_t count = static_cast<size_t>(targets.size);
-  const std::vector<core::ByteRange> reads = {
-      core::range_of("hidden", problem.hidden),
-      core::range_of("hidden.second", problem.hidden_second),
-      core::range_of("lm_head", problem.head.weight),
-      core::range_of("bias", problem.head.bias),
-      targets.data32 ? core::range_of("targets", targets.data32, count * sizeof(int32_t))
-                     : core::range_of("targets", targets.data64, count * sizeof(int64_t)),
-      core::range_of("temperatures", problem.options.temperatures.data(), problem.options.temperatures.size_bytes()),
-      core::range_of(problem.prior_name, problem.options.prior.data(), problem.options.prior.size_bytes())};
+  std::vector<core::ByteRange> reads = reads_of(problem, targets);
+  reads.push_back(core::range_of("hidden", problem.hidden));
+  reads.push_back(core::range_of("hidden.second", problem.hidden_second));
+  reads.push_back(core::range_of("lm_head", problem.head.weight));
+  reads.push_back(core::range_of("bias", problem.head.bias));
   core::check_overlaps(output_ranges(outputs), reads);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -12,22 +13,21 @@
 
 namespace logitless::engine {
 
-struct Problem {
-  ConstMatrix hidden;         // rows [0, hidden.rows); rows_of_hidden.h tells where a row stands
-  ConstMatrix hidden_second;  // the rows after them, if any
-  LmHead head;
+/// What a call says about its rows of logits, wherever the logits come from.
+struct TokenProblem {
   TokenOptions options;
   StatsRequest request;
   int64_t tokens = 0;
-  int64_t hidden_size = 0;
   int64_t vocab_size = 0;
-  std::vector<int64_t> active;   // rows that take part, increasing
-  std::vector<int64_t> targets;  // [tokens], -1 where a row takes no part
-  double prior_mass = 1;         // Σ q
-  std::string_view prior_name;   // in messages
+  DType dtype = DType::kFloat32;          // of hidden, or of the logits
+  std::vector<int64_t> active;            // rows that take part, increasing
+  std::vector<int64_t> targets;           // [tokens], -1 where a row takes no part or has no target
+  double prior_mass = 1;                  // Σ q
+  std::string_view prior_name = "prior";  // in messages: what the caller knows options.prior as
+  std::string_view rows_name = "hidden";  // and what has the rows
 
   /// Sums in float64 for float64 tensors, in float32 for all others.
-  bool in_double() const { return hidden.dtype == DType::kFloat64; }
+  bool in_double() const { return dtype == DType::kFloat64; }
   double temperature(int64_t row) const {
     return options.temperatures.empty() ? options.temperature : options.temperatures[static_cast<size_t>(row)];
   }
@@ -41,6 +41,22 @@ struct Problem {
   double prior_weight(int64_t word) const {
     return options.prior.empty() ? 1.0 / static_cast<double>(vocab_size) : options.prior[static_cast<size_t>(word)];
   }
+};
+
+/// Checks the options, and the targets against them, and fills `active`, `targets` and `prior_mass`. All other members
+/// are set by then. Sequence s holds the rows [offsets[s], offsets[s + 1]).
+void resolve_tokens(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets);
+/// The same where no statistic needs a target: every row takes part.
+void resolve_tokens(TokenProblem& problem);
+
+/// What a call reads apart from its tensors.
+std::vector<core::ByteRange> reads_of(const TokenProblem& problem, const Targets& targets);
+
+struct Problem : TokenProblem {
+  ConstMatrix hidden;         // rows [0, hidden.rows); rows_of_hidden.h tells where a row stands
+  ConstMatrix hidden_second;  // the rows after them, if any
+  LmHead head;
+  int64_t hidden_size = 0;
 };
 
 /// Throws InvalidInput for anything that breaks the contracts of tensors.h and token_stats.h. `prior_name` is what the

@@ -18,7 +18,7 @@ bool has_gradient(const TokenGrads& grads, int64_t row) {
 }
 
 template <class T>
-rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+rows::RowGradient<T> row_gradient(const TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
                                   int64_t row) {
   const auto i = static_cast<size_t>(row);
   const double scale = 1 / problem.logit_temperature(row);
@@ -27,14 +27,17 @@ rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stat
   const double g_entropy = entry(grads.entropy, row);
   const double g_prior = entry(grads.prior, row);
   const double entropy = g_entropy != 0 ? stats.entropy[i] : 0;
-  const double log_p = stats.logp[i] * problem.logp_temperature(row);
-  const double p = std::exp(log_p);
   const int64_t target = problem.targets[i];
 
-  // dL/da of the target's column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
-  double at_target = -g_logp * std::expm1(log_p) + g_prior * problem.prior_weight(target);
-  at_target += p * (g_lse - g_prior * problem.prior_mass);
-  if (p > 0 && g_entropy != 0) at_target -= g_entropy * p * (log_p + entropy);
+  double at_target = 0;
+  if (target >= 0) {
+    // dL/da of the target's column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
+    const double log_p = stats.logp[i] * problem.logp_temperature(row);
+    const double p = std::exp(log_p);
+    at_target = -g_logp * std::expm1(log_p) + g_prior * problem.prior_weight(target);
+    at_target += p * (g_lse - g_prior * problem.prior_mass);
+    if (p > 0 && g_entropy != 0) at_target -= g_entropy * p * (log_p + entropy);
+  }
 
   rows::RowGradient<T> out;
   out.max = static_cast<T>(stats.max_logit[i]);
@@ -49,7 +52,7 @@ rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stat
   return out;
 }
 
-template rows::RowGradient<float> row_gradient(const Problem&, const TokenStats&, const TokenGrads&, int64_t);
-template rows::RowGradient<double> row_gradient(const Problem&, const TokenStats&, const TokenGrads&, int64_t);
+template rows::RowGradient<float> row_gradient(const TokenProblem&, const TokenStats&, const TokenGrads&, int64_t);
+template rows::RowGradient<double> row_gradient(const TokenProblem&, const TokenStats&, const TokenGrads&, int64_t);
 
 }  // namespace logitless::engine

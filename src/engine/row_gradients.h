@@ -12,7 +12,7 @@ bool has_gradient(const TokenGrads& grads, int64_t row);
 
 /// The row kernel's terms for `row`, from the formula of dL/da in token_stats.h. The target is the word itself.
 template <class T>
-rows::RowGradient<T> row_gradient(const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+rows::RowGradient<T> row_gradient(const TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
                                   int64_t row);
 
 }  // namespace logitless::engine

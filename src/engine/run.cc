@@ -98,9 +98,9 @@ TokenStats two_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
   return stats;
 }
 
-void check_count(std::string_view name, size_t entries, const Problem& problem) {
+void check_count(std::string_view name, size_t entries, const TokenProblem& problem) {
   if (static_cast<int64_t>(entries) == problem.tokens) return;
-  core::fail(name, " has ", entries, " entries but hidden has ", problem.tokens, " rows");
+  core::fail(name, " has ", entries, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
 }
 
 Work work_of(const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
@@ -131,11 +131,11 @@ auto with_pass(const Context& context, const Problem& problem, const RunPlan& ru
 
 }  // namespace
 
-void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem) {
+void check_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
   check_count(name, values.size(), problem);
 }
 
-TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss) {
+TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss) {
   const auto n = static_cast<size_t>(problem.tokens);
   const TokenLoss::GradientTerms terms = loss.gradients();
   TokenGrads grads;

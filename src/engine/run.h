@@ -2,6 +2,7 @@
 // One call from its checked problem to its outputs.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -28,9 +29,9 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
 Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs);
 
 /// Throws InvalidInput unless `values` has an entry a token.
-void check_entries(std::string_view name, const std::vector<double>& values, const Problem& problem);
+void check_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
 
 /// Token gradients with an entry a row for each term that `loss` fills.
-TokenGrads empty_grads(const Problem& problem, const TokenLoss& loss);
+TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss);
 
 }  // namespace logitless::engine

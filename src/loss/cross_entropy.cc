@@ -48,16 +48,13 @@ void check_options(const CrossEntropyOptions& options) {
   }
 }
 
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const engine::Problem& problem)
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const engine::TokenProblem& problem)
     : options_(options), problem_(problem) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
     double weights = 0;
-    for (const int64_t row : problem.active) {
-      const int64_t y = problem.targets[static_cast<size_t>(row)];
-      weights += options.class_weights.empty() ? 1.0 : options.class_weights[static_cast<size_t>(y)];
-    }
+    for (const int64_t row : problem.active) weights += class_weight(row);
     nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
     z_scale_ = reciprocal_or_zero(options.normaliser.value_or(static_cast<double>(problem.active.size())));
   }
@@ -74,23 +71,46 @@ double CrossEntropyLoss::upstream(int64_t row) const {
   return upstream_[options_.reduction == Reduction::kNone ? static_cast<size_t>(row) : 0];
 }
 
-void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
-  const auto& weights = options_.class_weights;
+double CrossEntropyLoss::class_weight(int64_t row) const {
+  const int64_t y = problem_.targets[static_cast<size_t>(row)];
+  return options_.class_weights.empty() ? 1.0 : options_.class_weights[static_cast<size_t>(y)];
+}
+
+// The prior is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
+double CrossEntropyLoss::prior_factor() const {
   const double smoothing = options_.label_smoothing;
-  // The prior is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
-  const double prior_factor = weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
+  return options_.class_weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
+}
+
+double CrossEntropyLoss::nll(int64_t row, const TokenStats& stats) const {
+  const auto i = static_cast<size_t>(row);
+  double nll = weighted((1 - options_.label_smoothing) * class_weight(row), -stats.logp[i]);
+  if (options_.label_smoothing > 0) nll += weighted(prior_factor(), -stats.prior[i]);
+  return nll;
+}
+
+double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
+  const double lse = stats.lse[static_cast<size_t>(row)];
+  return options_.z_loss * lse * lse;
+}
+
+std::vector<double> CrossEntropyLoss::unreduced(const TokenStats& stats) const {
+  std::vector<double> losses(static_cast<size_t>(problem_.tokens), 0);
+  for (const int64_t row : problem_.active) {
+    const double loss = nll(row, stats) + (options_.z_loss > 0 ? z_loss(row, stats) : 0);
+    losses[static_cast<size_t>(row)] = weighted(options_.loss_scale, loss);
+  }
+  return losses;
+}
+
+void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double weight = weights.empty() ? 1.0 : weights[static_cast<size_t>(problem_.targets[i])];
-    const double logp_factor = (1 - smoothing) * weight;
-    nll_[i] = weighted(logp_factor * nll_scale_, -stats.logp[i]);
-    grads.logp[i] = -logp_factor * nll_scale_ * upstream(row);
-    if (smoothing > 0) {
-      nll_[i] += weighted(prior_factor * nll_scale_, -stats.prior[i]);
-      grads.prior[i] = -prior_factor * nll_scale_ * upstream(row);
-    }
+    nll_[i] = weighted(nll_scale_, nll(row, stats));
+    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream(row);
+    if (options_.label_smoothing > 0) grads.prior[i] = -prior_factor() * nll_scale_ * upstream(row);
     if (options_.z_loss > 0) {
-      z_[i] = weighted(options_.z_loss * z_scale_, stats.lse[i] * stats.lse[i]);
+      z_[i] = weighted(z_scale_, z_loss(row, stats));
       grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream(row), stats.lse[i]);
     }
   }

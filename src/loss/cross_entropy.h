@@ -24,7 +24,7 @@ engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, 
 
 class CrossEntropyLoss final : public TokenLoss {
  public:
-  CrossEntropyLoss(const CrossEntropyOptions& options, const engine::Problem& problem);
+  CrossEntropyLoss(const CrossEntropyOptions& options, const engine::TokenProblem& problem);
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradientTerms gradients() const override;
@@ -36,12 +36,18 @@ class CrossEntropyLoss final : public TokenLoss {
 
   /// The loss and metrics of all rows that were evaluated.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
+  /// [N]: loss_scale (nll_i + z_i), before any reduction; 0 where a row takes no part.
+  std::vector<double> unreduced(const TokenStats& stats) const;
 
  private:
   double upstream(int64_t row) const;
+  double class_weight(int64_t row) const;
+  double prior_factor() const;
+  double nll(int64_t row, const TokenStats& stats) const;  // neither scaled nor reduced
+  double z_loss(int64_t row, const TokenStats& stats) const;
 
   const CrossEntropyOptions& options_;
-  const engine::Problem& problem_;
+  const engine::TokenProblem& problem_;
   std::span<const double> upstream_;
   double nll_scale_ = 1;     // what a token's nll is multiplied with
   double z_scale_ = 1;       // and its z-loss

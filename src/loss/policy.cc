@@ -20,150 +20,10 @@ constexpr uint8_t kHigh = 2;
 const double kLeastLogWeight = std::log(1e-8);
 constexpr double kMostLogWeight = 20;
 
-bool is_sequence_level(SamplerCorrection c) {
-  return c == SamplerCorrection::kSequenceTruncate || c == SamplerCorrection::kSequenceMask;
-}
 bool is_mask(SamplerCorrection c) {
   return c == SamplerCorrection::kTokenMask || c == SamplerCorrection::kSequenceMask;
 }
-bool divides_by_items(PolicyVariant v) {
-  return v == PolicyVariant::kDapo || v == PolicyVariant::kCispo || v == PolicyVariant::kVespo;
-}
-
-void check_not_negative(std::string_view name, double value) {
-  if (!(value >= 0) || !std::isfinite(value)) core::fail(name, " = ", value, " must be finite and not negative");
-}
-
-void check_meaning(bool given, bool used, std::string_view name, const PolicyOptions& options) {
-  if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
-}
-
-void check_size(std::string_view name, const ConstVector& values, int64_t tokens) {
-  core::check_vector(name, values.data, values.dtype, values.size);
-  if (values.size != tokens) core::fail(name, " has ", values.size, " entries but hidden has ", tokens, " rows");
-}
-
 }  // namespace
-
-void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
-  using core::fail;
-  const PolicyVariant v = o.variant;
-  if (!(o.epsilon_low >= 0 && o.epsilon_low <= 1)) fail("epsilon_low = ", o.epsilon_low, " must be in [0, 1]");
-  if (o.epsilon_high) check_not_negative("epsilon_high", *o.epsilon_high);
-  if (o.delta) core::check_positive_finite("delta", *o.delta);
-  if (o.log_ratio_clamp) core::check_positive_finite("log_ratio_clamp", *o.log_ratio_clamp);
-  check_not_negative("beta", o.beta);
-  core::check_finite("entropy_bonus", o.entropy_bonus);
-  core::check_finite("loss_scale", o.loss_scale);
-  if (!(o.top_entropy_quantile > 0 && o.top_entropy_quantile <= 1)) {
-    fail("top_entropy_quantile = ", o.top_entropy_quantile, " must be in (0, 1]");
-  }
-  if (o.off_policy_mask_threshold) core::check_finite("off_policy_mask_threshold", *o.off_policy_mask_threshold);
-  if (o.sampler_clip_min) check_not_negative("sampler_clip_min", *o.sampler_clip_min);
-  if (o.sampler_clip_max) core::check_positive_finite("sampler_clip_max", *o.sampler_clip_max);
-  if (o.sampler_clip_min && o.sampler_clip_max && *o.sampler_clip_min > *o.sampler_clip_max) {
-    fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
-  }
-  core::check_positive_finite("sapo_temperature_pos", o.sapo_temperature_pos);
-  core::check_positive_finite("sapo_temperature_neg", o.sapo_temperature_neg);
-  for (const auto& [name, value] :
-       {std::pair{"vespo_k_pos", o.vespo_k_pos}, std::pair{"vespo_lambda_pos", o.vespo_lambda_pos},
-        std::pair{"vespo_k_neg", o.vespo_k_neg}, std::pair{"vespo_lambda_neg", o.vespo_lambda_neg}}) {
-    core::check_finite(name, value);
-  }
-  if (o.num_items_in_batch) core::check_positive_finite("num_items_in_batch", *o.num_items_in_batch);
-  if (o.max_completion_length && *o.max_completion_length <= 0) {
-    fail("max_completion_length = ", *o.max_completion_length, " must be positive");
-  }
-  check_meaning(o.num_items_in_batch.has_value(), divides_by_items(v), "num_items_in_batch", o);
-  check_meaning(o.max_completion_length.has_value(), v == PolicyVariant::kDrGrpo, "max_completion_length", o);
-  if (v == PolicyVariant::kDrGrpo && !o.max_completion_length) {
-    fail("max_completion_length is not set: variant dr_grpo divides by it");
-  }
-  check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
-                v != PolicyVariant::kVespo && v != PolicyVariant::kRloo, "importance_sampling_level = sequence", o);
-  const bool clips = v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
-                     v != PolicyVariant::kReinforce;
-  check_meaning(o.delta.has_value(), clips, "delta", o);
-  check_meaning(o.epsilon_high.has_value(), clips || v == PolicyVariant::kCispo, "epsilon_high", o);
-  if (o.use_bias_correction_kl && o.beta == 0) fail("use_bias_correction_kl is set but beta = 0");
-  if (o.beta != 0 && batch.ref_logps.size == 0 && batch.chosen_ids.size != 0) {
-    fail("beta = ", o.beta, " needs ref_logps");
-  }
-  if (o.beta == 0 && batch.ref_logps.size != 0) fail("ref_logps is given but beta = 0");
-  const bool corrects = o.sampler_correction != SamplerCorrection::kNone;
-  if (corrects && batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
-    fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
-  }
-  if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold) {
-    fail("sampling_logps is given but neither sampler_correction nor off_policy_mask_threshold uses it");
-  }
-  if (v == PolicyVariant::kVespo && is_sequence_level(o.sampler_correction)) {
-    fail("sampler_correction = ", name_of(o.sampler_correction),
-         " has no meaning for variant vespo: it takes token_truncate or token_mask");
-  }
-}
-
-PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
-                       int64_t vocab_size)
-    : options_(options), batch_(static_cast<int64_t>(offsets.size()) - 1) {
-  using core::fail;
-  check_policy_options(options, batch);
-  const int64_t n = offsets.back();
-  const Targets& ids = batch.chosen_ids;
-  if (ids.size != n) fail("chosen_ids has ", ids.size, " entries but hidden has ", n, " rows");
-  if (n > 0 && !ids.data32 && !ids.data64) fail("chosen_ids.data is null");
-  if (!batch.mask.empty() && static_cast<int64_t>(batch.mask.size()) != n) {
-    fail("mask has ", batch.mask.size(), " entries but hidden has ", n, " rows");
-  }
-  const ConstVector& advantages = batch.advantages;
-  core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
-  if (advantages.size != n && advantages.size != batch_) {
-    fail("advantages has ", advantages.size, " entries but must have one a sequence (", batch_, ") or one a token (", n,
-         ")");
-  }
-  advantage_per_token_ = advantages.size != batch_;
-  const auto size = static_cast<size_t>(n);
-  const auto take = [&](std::string_view name, const ConstVector& values, std::vector<double>& to) {
-    if (values.size == 0) return;
-    check_size(name, values, n);
-    to.assign(size, 0);
-  };
-  take("old_logps", batch.old_logps, old_);
-  take("ref_logps", batch.ref_logps, ref_);
-  take("sampling_logps", batch.sampling_logps, sampling_);
-
-  targets_.assign(size, kNoTarget);
-  advantage_.assign(size, 0);
-  sequence_ = sequence_of_rows(offsets);
-  sequences_.resize(static_cast<size_t>(batch_));
-  for (int64_t row = 0; row < n; ++row) {
-    const auto i = static_cast<size_t>(row);
-    if (!batch.mask.empty() && !batch.mask[i]) continue;
-    if (ids[row] < 0 || ids[row] >= vocab_size) {
-      fail("chosen_ids[", row, "] = ", ids[row], " is outside [0, ", vocab_size, ")");
-    }
-    targets_[i] = ids[row];
-    advantage_[i] = finite_entry("advantages", advantages, advantage_per_token_ ? row : sequence_[i]);
-    if (!old_.empty()) old_[i] = finite_entry("old_logps", batch.old_logps, row);
-    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", batch.ref_logps, row);
-    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", batch.sampling_logps, row, true);
-    sequences_[static_cast<size_t>(sequence_[i])].tokens += 1;
-    ++tokens_;
-  }
-
-  if (options.top_entropy_quantile < 1) {
-    groups_.assign(size, 0);
-  } else if (coupled_ratio() || options.variant == PolicyVariant::kVespo || options.off_policy_mask_threshold ||
-             is_sequence_level(options.sampler_correction)) {
-    groups_ = sequence_;
-  }
-  kept_tokens_ = static_cast<double>(tokens_);
-  loss_.assign(size, 0);
-  ratio_.assign(size, 0);
-  clips_.assign(size, 0);
-  if (options.beta != 0) kl_.assign(size, 0);
-}
 
 TokenOptions PolicyLoss::token_options() const {
   TokenOptions out;
@@ -171,6 +31,7 @@ TokenOptions PolicyLoss::token_options() const {
   out.temperature = options_.temperature;
   out.temperatures = options_.temperatures;
   out.temperature_meaning = options_.temperature_meaning;
+  out.round_logits_to = options_.round_logits_to;
   return out;
 }
 
@@ -471,12 +332,7 @@ engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, 
   StatsRequest request = loss.needs();
   engine::Problem problem = engine::make_problem(hidden, head, Targets(loss.targets()), loss.token_options(), request);
   engine::check_gradients(problem, batch.chosen_ids, gradients);
-  core::check_overlaps(
-      engine::output_ranges(gradients),
-      std::vector<core::ByteRange>{
-          core::range_of("advantages", batch.advantages), core::range_of("old_logps", batch.old_logps),
-          core::range_of("ref_logps", batch.ref_logps), core::range_of("sampling_logps", batch.sampling_logps),
-          core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+  core::check_overlaps(engine::output_ranges(gradients), batch_ranges(batch));
   return problem;
 }
 
@@ -496,32 +352,6 @@ Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const 
                       const PolicyOptions& options, const Gradients& gradients) {
   const loss::PolicyLoss loss = loss::make_policy_loss(hidden, head, batch, options);
   return engine::plan_loss(context, loss::checked_problem(hidden, head, batch, loss, gradients), loss, gradients);
-}
-
-const char* name_of(PolicyVariant variant) {
-  static constexpr const char* kNames[] = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
-                                           "luspo", "vespo", "reinforce", "rloo", "ppo"};
-  return kNames[static_cast<size_t>(variant)];
-}
-
-std::span<const PolicyVariant> all_policy_variants() {
-  using enum PolicyVariant;
-  static constexpr PolicyVariant kAll[] = {kGrpo,  kBnpo,  kDrGrpo,    kDapo, kCispo, kSapo,
-                                           kLuspo, kVespo, kReinforce, kRloo, kPpo};
-  return kAll;
-}
-
-const char* name_of(KlEstimator estimator) {
-  static constexpr const char* kNames[] = {"k1", "k2", "k3"};
-  return kNames[static_cast<size_t>(estimator)];
-}
-
-const char* name_of(ImportanceLevel level) { return level == ImportanceLevel::kToken ? "token" : "sequence"; }
-
-const char* name_of(SamplerCorrection correction) {
-  static constexpr const char* kNames[] = {"none", "token_truncate", "token_mask", "sequence_truncate",
-                                           "sequence_mask"};
-  return kNames[static_cast<size_t>(correction)];
 }
 
 }  // namespace logitless

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/checks.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
 
@@ -14,11 +16,17 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
 
+/// Whether a correction takes the ratio of a whole sequence.
+inline bool is_sequence_level(SamplerCorrection correction) {
+  return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask;
+}
+
 class PolicyLoss final : public TokenLoss {
  public:
-  /// `offsets`: [B + 1], the sequences of the N rows. Checks and copies the batch; reads nothing under a false mask.
+  /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads nothing under a
+  /// false mask.
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
-             int64_t vocab_size);
+             int64_t vocab_size, std::string_view rows_name = "hidden");
 
   /// [N]: the chosen word of each row, kNoTarget where it takes no part.
   const std::vector<int64_t>& targets() const { return targets_; }
@@ -92,6 +100,9 @@ class PolicyLoss final : public TokenLoss {
   std::vector<double> kl_;
   std::vector<uint8_t> clips_;  // kLow, kHigh
 };
+
+/// What a batch reads, its chosen ids apart: no output may overlap it.
+std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch);
 
 /// The sequences' offsets and the loss of one fused call; everything that can be wrong with the batch is thrown here.
 PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,

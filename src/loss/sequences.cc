@@ -20,6 +20,7 @@ TokenOptions SequenceTokens::options(const PreferenceTokenOptions& token) const 
   out.ignore_index = kNoTarget;
   out.temperature = token.temperature;
   out.temperature_meaning = token.temperature_meaning;
+  out.round_logits_to = token.round_logits_to;
   return out;
 }
 

@@ -243,21 +243,15 @@ def pair_loss(o, c, terms, logps):
     return o.loss_scale * loss, dict(metrics, nll=nll.item()), "liger" if names[0] == "orpo" else "trl"
 
 
-def full_gradient(batch, part, values):
-    """Zeros for the sequences that take no part."""
-    out = torch.zeros(batch.mask.shape + values.shape[2:])
-    out[part] = values
-    return out
-
-
 def gradients_of(batch, part, temperature, loss_of):
     """(d_logps, d_logits) of a loss of [B, T] log-probabilities of the sequences that take part."""
     logits = batch.logits.clone().requires_grad_()
     logps, _ = token_statistics(logits, batch.ids, batch.mask, temperature)
-    leaf = logps.detach()[part].requires_grad_()
-    (d_logps,) = torch.autograd.grad(loss_of(leaf), leaf)
+    leaf = logps.detach().requires_grad_()
+    # Tokens that take no part have log-probability 0, so that sums may run over them.
+    (d_logps,) = torch.autograd.grad(loss_of(torch.where(batch.mask, leaf, 0.0)[part]), leaf)
     (d_logits,) = torch.autograd.grad(loss_of(logps[part]), logits)
-    return full_gradient(batch, part, d_logps), d_logits
+    return d_logps, d_logits
 
 
 def make_pair_case(batch, name, terms, reference="token", **options):

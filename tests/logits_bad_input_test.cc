@@ -1,0 +1,193 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every kind of bad input of the calls of logits.h: the message names argument, value and rule, and nothing has been
+// written.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "logitless/logitless.h"
+
+namespace logitless::testing {
+namespace {
+
+// A good call for a case to spoil: [2, 3, 5] of float32, with room behind it.
+struct Call {
+  static constexpr int64_t kBatch = 2, kTime = 3, kVocab = 5;
+  std::vector<float> memory = std::vector<float>(200, 0.5f);
+  std::vector<float> written = std::vector<float>(200, 7.0f);
+  std::vector<int64_t> words = {0, 1, 2, 3, 4, -100};
+  std::vector<double> doubles;
+  std::vector<float> floats;
+  Logits logits{memory.data(), kBatch, kTime, kVocab};
+  LogitsGradient dlogits{written.data(), kBatch, kTime, kVocab};
+  Targets targets{words.data(), 6};
+  CrossEntropyOptions options;
+  ContextOptions context;
+};
+
+struct BadCase {
+  std::string name;
+  std::function<void(Call&)> spoil;
+  std::vector<std::string> parts;  ///< of the message
+};
+
+void run(Call& c) { cross_entropy_from_logits(Context(c.context), c.logits, c.targets, c.options, c.dlogits); }
+
+void expect_refused(const std::vector<BadCase>& cases) {
+  for (const BadCase& bad : cases) {
+    SCOPED_TRACE(bad.name);
+    Call call;
+    bad.spoil(call);
+    const std::vector<float> memory = call.memory, written = call.written;
+    try {
+      run(call);
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidInput& error) {
+      const std::string message = error.what();
+      for (const std::string& part : bad.parts) {
+        EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
+      }
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    }
+    EXPECT_TRUE(call.memory == memory && call.written == written) << "something was written";
+  }
+}
+
+TEST(LogitsBadInput, TheCallThatTheCasesSpoilIsGood) {
+  Call call;
+  EXPECT_NO_THROW(run(call));
+  EXPECT_NE(call.written[0], 7.0f);
+  EXPECT_EQ(call.written[30], 7.0f);
+}
+
+TEST(LogitsBadInput, PointersAndShapes) {
+  expect_refused({
+      {"logits", [](Call& c) { c.logits.data = nullptr; }, {"logits.data", "null"}},
+      {"targets", [](Call& c) { c.targets.data64 = nullptr; }, {"targets", "null"}},
+      {"batch", [](Call& c) { c.logits.batch = -2; }, {"logits.batch", "-2", "negative"}},
+      {"time", [](Call& c) { c.logits.time = -3; }, {"logits.time", "-3", "negative"}},
+      {"vocab", [](Call& c) { c.logits.vocab = 0; }, {"logits.vocab", "0", "positive"}},
+      {"targets' size", [](Call& c) { c.targets.size = 5; }, {"targets", "5", "logits has 6 rows"}},
+      {"dlogits' time", [](Call& c) { c.dlogits.time = 2; }, {"dlogits is [2, 2, 5]", "logits is [2, 3, 5]"}},
+      {"dlogits' batch", [](Call& c) { c.dlogits.batch = 1; }, {"dlogits is [1, 3, 5]"}},
+      {"dlogits' vocab",
+       [](Call& c) { c.dlogits.vocab = c.dlogits.row_stride = 4; },
+       {"dlogits is [2, 3, 4]", "logits is [2, 3, 5]"}},
+      {"alignment",
+       [](Call& c) { c.logits.data = reinterpret_cast<const char*>(c.memory.data()) + 2; },
+       {"logits.data", "aligned", "float32"}},
+      {"too many rows",
+       [](Call& c) { c.logits.batch = c.logits.time = int64_t{1} << 40; },
+       {"logits of [1099511627776, 1099511627776, 5]", "64-bit"}},
+  });
+}
+
+TEST(LogitsBadInput, Strides) {
+  expect_refused({
+      {"rows", [](Call& c) { c.logits.row_stride = 4; }, {"logits.row_stride = 4", "5 elements"}},
+      {"sequences", [](Call& c) { c.logits.batch_stride = 4; }, {"logits.batch_stride = 4", "5 elements"}},
+      {"negative", [](Call& c) { c.logits.row_stride = -5; }, {"logits.row_stride = -5"}},
+      {"rows of dlogits", [](Call& c) { c.dlogits.row_stride = 3; }, {"dlogits.row_stride = 3"}},
+      {"sequences of dlogits that overlap",
+       [](Call& c) { c.dlogits.batch_stride = 14; },
+       {"dlogits.batch_stride = 14", "overlap", "15"}},
+      {"positions of dlogits that overlap",
+       [](Call& c) {
+         c.dlogits.batch_stride = 5;
+         c.dlogits.row_stride = 9;
+       },
+       {"dlogits.batch_stride = 5", "row_stride = 9", "10"}},
+  });
+}
+
+TEST(LogitsBadInput, Types) {
+  expect_refused({
+      {"float64 gradient of float32", [](Call& c) { c.dlogits.dtype = DType::kFloat64; }, {"dlogits is float64"}},
+      {"float16 gradient of float32",
+       [](Call& c) { c.dlogits.dtype = DType::kFloat16; },
+       {"dlogits is float16", "must be float32"}},
+      {"bfloat16 gradient of float16",
+       [](Call& c) {
+         c.logits.dtype = DType::kFloat16;
+         c.dlogits.dtype = DType::kBFloat16;
+       },
+       {"dlogits is bfloat16", "float32", "float16"}},
+      {"float32 gradient of float64", [](Call& c) { c.logits.dtype = DType::kFloat64; }, {"dlogits is float32"}},
+      {"rounding", [](Call& c) { c.options.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
+  });
+}
+
+TEST(LogitsBadInput, Overlaps) {
+  expect_refused({
+      {"one element further", [](Call& c) { c.dlogits.data = c.memory.data() + 1; }, {"dlogits", "overlaps", "logits"}},
+      {"the last element", [](Call& c) { c.dlogits.data = c.memory.data() + 29; }, {"dlogits", "overlaps", "logits"}},
+      {"other strides in place",
+       [](Call& c) {
+         c.dlogits.data = c.memory.data();
+         c.dlogits.row_stride = 6;
+         c.dlogits.batch_stride = 18;
+       },
+       {"dlogits", "overlaps", "logits"}},
+      {"another type in place",
+       [](Call& c) {
+         c.logits.dtype = DType::kFloat16;
+         c.dlogits.data = c.memory.data();
+       },
+       {"dlogits", "overlaps", "logits"}},
+      {"in place with rows that overlap",
+       [](Call& c) {
+         c.dlogits.data = c.memory.data();
+         c.dlogits.batch_stride = c.logits.batch_stride = 7;
+       },
+       {"dlogits.batch_stride = 7", "overlap"}},
+      {"targets",
+       [](Call& c) { c.targets.data64 = reinterpret_cast<const int64_t*>(c.written.data() + 20); },
+       {"targets"}},
+      {"class weights",
+       [](Call& c) { c.options.class_weights = std::span<const float>(c.written.data() + 28, 5); },
+       {"dlogits", "overlaps", "class_weights"}},
+  });
+}
+
+TEST(LogitsBadInput, TargetsAndOptions) {
+  expect_refused({
+      {"target above", [](Call& c) { c.words[3] = 5; }, {"targets[3] = 5", "[0, 5)", "ignore_index"}},
+      {"target below", [](Call& c) { c.words[0] = -1; }, {"targets[0] = -1"}},
+      {"temperature", [](Call& c) { c.options.temperature = 0; }, {"temperature = 0"}},
+      {"temperatures",
+       [](Call& c) {
+         c.options.temperatures = c.doubles = {1, 1};
+       },
+       {"temperatures has 2 entries", "logits has 6 rows"}},
+      {"a temperature", [](Call& c) { c.options.temperatures = c.doubles = {1, 1, -1, 1, 1, 1}; }, {"temperatures[2]"}},
+      {"class weights",
+       [](Call& c) {
+         c.options.class_weights = c.floats = {1, 2};
+       },
+       {"class_weights has 2 entries"}},
+      {"label smoothing", [](Call& c) { c.options.label_smoothing = 1.5; }, {"label_smoothing = 1.5"}},
+      {"workspace", [](Call& c) { c.context.workspace_bytes = 16; }, {"workspace_bytes = 16", "too small"}},
+  });
+}
+
+TEST(LogitsBadInput, Entropy) {
+  Call c;
+  const Context context;
+  const std::vector<double> upstream(6, 1.0), few(5, 1.0);
+  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, {}, c.dlogits), InvalidInput);
+  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, few, c.dlogits), InvalidInput);
+  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, upstream, {}), InvalidInput);
+  EntropyOptions options;
+  options.temperature = -1;
+  EXPECT_THROW(entropy_from_logits(context, c.logits, options, upstream, c.dlogits), InvalidInput);
+  const std::span<const double> inside(reinterpret_cast<const double*>(c.written.data()), 6);
+  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, inside, c.dlogits), InvalidInput);
+  EXPECT_EQ(c.written, std::vector<float>(200, 7.0f));
+  EXPECT_NO_THROW(entropy_from_logits(context, c.logits, {}, upstream, c.dlogits));
+}
+
+}  // namespace
+}  // namespace logitless::testing
