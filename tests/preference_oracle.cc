@@ -305,8 +305,12 @@ double SequenceBatch::sum(const std::vector<double>& values, int64_t sequence) c
 
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
-  std::vector<int64_t> offsets;
-  for (int64_t s = 0; s <= hidden.sequences; ++s) offsets.push_back(hidden.tokens() / hidden.sequences * s);
+  std::vector<int64_t> offsets = {0};
+  for (int64_t s = 0; s < hidden.sequences; ++s)
+    offsets.push_back(offsets.back() + hidden.states.rows / hidden.sequences);
+  if (!hidden.has_second()) return offsets;
+  for (int64_t s = 0; s < hidden.sequences; ++s)
+    offsets.push_back(offsets.back() + hidden.second.rows / hidden.sequences);
   return offsets;
 }
 

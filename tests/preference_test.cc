@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -137,13 +138,15 @@ TEST(Preference, GradientsOneByOneAddedAndThroughASink) {
 }
 
 TEST(Preference, OnePassInChunksOfWholePairs) {
-  for (const PreferenceLoss loss : {PreferenceLoss::kSigmoid, PreferenceLoss::kSft, PreferenceLoss::kOrpo}) {
-    for (const DType dtype : kDTypes) {
-      PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8).dtype(dtype).plan(PlanKind::kOnePass);
-      tester.tightest_workspace().matches_oracle();
-      const Plan plan = tester.run_once().result.plan;
-      EXPECT_LT(plan.chunk_rows, plan.active_rows) << plan.describe();
-    }
+  const auto runs_in_chunks = [](PreferenceLoss loss, DType dtype) {
+    PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8).dtype(dtype).plan(PlanKind::kOnePass);
+    tester.tightest_workspace().matches_oracle();
+    const Plan plan = tester.run_once().result.plan;
+    EXPECT_LT(plan.chunk_rows, plan.active_rows) << plan.describe();
+  };
+  for (const DType dtype : kDTypes) runs_in_chunks(PreferenceLoss::kSigmoid, dtype);
+  for (const PreferenceLoss loss : {PreferenceLoss::kSft, PreferenceLoss::kOrpo}) {
+    runs_in_chunks(loss, DType::kFloat32);
   }
 }
 
@@ -183,35 +186,87 @@ TEST(Preference, SameBytesForEveryNumberOfThreads) {
   }
 }
 
-// What a trainer may hand over: [2B, T] with padding, or the same answers packed.
-TEST(Preference, PaddedAndPackedBatchesAreTheSame) {
+TEST(Preference, ChosenAndRejectedAnswersInTwoTensors) {
+  for (const PreferenceLoss loss : kRepresentatives) {
+    // [3, 7] and [3, 5].
+    PreferenceTester tester = small().loss(loss).tokens(3 * 7 + 3 * 5).second(3 * 5).batch(3);
+    for (const DType dtype : kDTypes) matches_oracle_in_every_plan(tester.dtype(dtype).padding(2));
+    matches_oracle_in_every_plan(tester.dtype(DType::kFloat32).shift().accumulate());
+    matches_oracle_in_every_plan(tester.packed({0, 9, 9, 21, 30, 34, 37}).second(16).sink());
+    if (loss == PreferenceLoss::kSft) continue;
+    for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kModel}) {
+      matches_oracle_in_every_plan(small().loss(loss).tokens(36).second(15).batch(3).reference(form));
+    }
+  }
+}
+
+// A NaN in one row reaches its pair and the loss, no other pair.
+TEST(Preference, NaNInOneRow) {
+  for (const PreferenceLoss loss : every_preference_loss()) {
+    InputSpec spec;
+    spec.tokens = 42;
+    spec.sequences = 6;
+    Inputs inputs(spec);
+    inputs.set_hidden(10, 3, std::numeric_limits<double>::quiet_NaN());  // the second pair's chosen answer
+    const std::vector<double> sums(6, -40.0);
+    Reference reference;
+    if (needs_reference(loss)) reference.logps = ConstVector(sums.data(), 6);
+    for (const PlanKind plan : kPlans) {
+      RunSpec run;
+      run.context.plan = plan;
+      GradientOutputs outputs(inputs, run);
+      const PreferenceResult result =
+          preference_loss(Context(run.context), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                          reference, options_of(loss), outputs.gradients());
+      EXPECT_TRUE(std::isnan(result.loss)) << name_of(loss);
+      EXPECT_TRUE(std::isnan(outputs.d_hidden().get(10, 0))) << name_of(loss);
+      if (loss == PreferenceLoss::kAot || loss == PreferenceLoss::kAotUnpaired) continue;
+      for (int64_t i = 0; i < 42; ++i) {
+        if (i / 7 % 3 == 1) continue;
+        EXPECT_TRUE(std::isfinite(outputs.d_hidden().get(i, 0))) << name_of(loss) << ", row " << i;
+        EXPECT_TRUE(std::isfinite(result.per_token_logps[i])) << name_of(loss) << ", row " << i;
+      }
+    }
+  }
+}
+
+// The answers of packed inputs, padded to these lengths: in one matrix when they are equal, else in two.
+Inputs padded_inputs(const Inputs& packed, int64_t chosen_length, int64_t rejected_length) {
+  const std::vector<int64_t>& offsets = packed.spec.offsets;
+  const auto pairs = static_cast<int64_t>(offsets.size() - 1) / 2;
+  InputSpec spec = packed.spec;
+  spec.offsets.clear();
+  spec.ignored = 0;
+  spec.tokens = pairs * (chosen_length + rejected_length);
+  spec.sequences = 2 * pairs;
+  if (chosen_length != rejected_length) {
+    spec.sequences = pairs;
+    spec.second_tokens = pairs * rejected_length;
+  }
+  std::vector<int64_t> source;  // the packed row of each row, or -1
+  for (int64_t s = 0; s < 2 * pairs; ++s) {
+    for (int64_t t = 0; t < (s < pairs ? chosen_length : rejected_length); ++t) {
+      source.push_back(offsets[s] + t < offsets[s + 1] ? offsets[s] + t : -1);
+    }
+  }
+  for (const int64_t row : source) spec.targets.push_back(row < 0 ? spec.ignore_index : packed.targets_view()[row]);
+  Inputs padded(spec);  // the same head: it comes first from the seed
+  for (int64_t i = 0; i < spec.tokens; ++i) {
+    if (source[i] < 0) continue;
+    for (int64_t h = 0; h < spec.hidden; ++h) padded.set_hidden(i, h, packed.hidden.get(source[i], h));
+  }
+  return padded;
+}
+
+// What a trainer may hand over: [2B, T] with padding, the same answers packed, or [B, T1] and [B, T2].
+TEST(Preference, PaddedPackedAndParted) {
   InputSpec spec;
   spec.offsets = {0, 9, 12, 20, 25, 31, 37};
   spec.tokens = 37;
   spec.ignored = 0.2;
-  const Inputs packed(spec);
-  InputSpec padded_spec = spec;
-  padded_spec.offsets.clear();
-  padded_spec.sequences = 6;
-  padded_spec.tokens = 6 * 9;
-  Inputs padded(padded_spec);  // the same head
-  padded_spec.targets.assign(6 * 9, -100);
-  for (int64_t s = 0; s < 6; ++s) {
-    for (int64_t t = 0; t < spec.offsets[s + 1] - spec.offsets[s]; ++t) {
-      padded_spec.targets[s * 9 + t] = packed.targets_view()[spec.offsets[s] + t];
-    }
-  }
-  padded_spec.ignored = 0;
-  padded = Inputs(padded_spec);
-  for (int64_t s = 0; s < 6; ++s) {
-    for (int64_t t = 0; t < spec.offsets[s + 1] - spec.offsets[s]; ++t) {
-      for (int64_t h = 0; h < spec.hidden; ++h) {
-        padded.hidden.set(s * 9 + t, h, packed.hidden.get(spec.offsets[s] + t, h));
-      }
-    }
-  }
+  const Inputs packed(spec), padded = padded_inputs(packed, 9, 9), parted = padded_inputs(packed, 9, 6);
+  const std::vector<double> sums = {-30, -20, -40, -25, -35, -30};
   for (const PreferenceLoss loss : every_preference_loss()) {
-    const std::vector<double> sums = {-30, -20, -40, -25, -35, -30};
     Reference reference;
     if (needs_reference(loss)) reference.logps = ConstVector(sums.data(), 6);
     const auto run = [&](const Inputs& inputs, HostTensor& d_weight) {
@@ -220,13 +275,18 @@ TEST(Preference, PaddedAndPackedBatchesAreTheSame) {
       return preference_loss(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference,
                              options_of(loss), gradients);
     };
-    HostTensor d_packed(DType::kFloat32, spec.hidden, spec.vocab), d_padded(DType::kFloat32, spec.hidden, spec.vocab);
-    const PreferenceResult a = run(packed, d_packed), b = run(padded, d_padded);
-    // The rows that take part are the same rows in the same order.
-    EXPECT_EQ(a.loss, b.loss) << name_of(loss);
-    EXPECT_EQ(a.sequence_logps, b.sequence_logps);
-    EXPECT_EQ(a.metrics.margin, b.metrics.margin);
-    EXPECT_TRUE(std::equal(d_packed.bytes().begin(), d_packed.bytes().end(), d_padded.bytes().begin()));
+    HostTensor packed_gradient(DType::kFloat32, spec.hidden, spec.vocab);
+    const PreferenceResult want = run(packed, packed_gradient);
+    for (const Inputs* inputs : {&padded, &parted}) {
+      HostTensor gradient(DType::kFloat32, spec.hidden, spec.vocab);
+      const PreferenceResult got = run(*inputs, gradient);
+      // The rows that take part are the same rows in the same order.
+      EXPECT_EQ(got.sequence_logps, want.sequence_logps) << name_of(loss);
+      EXPECT_EQ(got.loss, want.loss) << name_of(loss);
+      EXPECT_EQ(got.metrics.margin, want.metrics.margin) << name_of(loss);
+      EXPECT_TRUE(std::equal(gradient.bytes().begin(), gradient.bytes().end(), packed_gradient.bytes().begin()))
+          << name_of(loss);
+    }
   }
 }
 

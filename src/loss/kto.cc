@@ -117,7 +117,8 @@ KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmH
                   core::range_of("reference.logps", batch.reference.logps),
                   core::range_of("reference.hidden", batch.reference.hidden.states),
                   core::range_of("reference.hidden.second", batch.reference.hidden.second),
-                  core::range_of("reference.head", batch.reference.head.weight)});
+                  core::range_of("reference.head", batch.reference.head.weight),
+                  core::range_of("reference.head.bias", batch.reference.head.bias)});
   loss.set_reference(loss::reference_sums(context, batch.reference, loss.tokens(), options.token));
   Plan plan;
   const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);

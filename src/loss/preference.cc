@@ -373,7 +373,8 @@ PreferenceResult preference_loss(const Context& context, const HiddenStates& hid
                             std::vector{core::range_of("reference.logps", reference.logps),
                                         core::range_of("reference.hidden", reference.hidden.states),
                                         core::range_of("reference.hidden.second", reference.hidden.second),
-                                        core::range_of("reference.head", reference.head.weight)});
+                                        core::range_of("reference.head", reference.head.weight),
+                                        core::range_of("reference.head.bias", reference.head.bias)});
   if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
   Plan plan;
   const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
