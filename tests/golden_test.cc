@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "compare.h"
+#include "logitless/logits.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "loss/kto.h"
@@ -414,6 +415,16 @@ TEST_P(PolicyGoldenTest, Fused) {
     expect_result(result, expected_, tokens_, true);
     expect_all_near("per_token_loss", result.per_token_loss, flat(expected_.at("per_token_loss")), kRelative);
   });
+}
+
+// The same from the logits themselves, in tiles that divide nothing.
+TEST_P(PolicyGoldenTest, FromLogits) {
+  const Context context({.row_tile = 5, .vocab_tile = 4});
+  const Logits logits(tokens_.hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
+  const LogitsGradient dlogits(tokens_.d_hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
+  const PolicyFromLogits result = policy_loss_from_logits(context, logits, batch_, options_, dlogits);
+  expect_result(result, expected_, tokens_, true);
+  expect_all_near("per_token_loss", result.per_token_loss, flat(expected_.at("per_token_loss")), kRelative);
 }
 
 // What pairs and KTO have in common.
