@@ -217,9 +217,7 @@ TEST(PreferenceBadInput, LabelSmoothing) {
     if (loss == L::kExoPair) bad.push_back(0);
     expect_values_refused_by({run_preference}, "label_smoothing", bad,
                              [loss](Call& c, double x) { c.use_term(loss, x); });
-    std::vector<double> good = {};
-    if (smooths) good = {0.1, 0.25};
-    if (loss != L::kExoPair) good.push_back(0);
+    std::vector<double> good = smooths ? std::vector<double>{0.1, 0.25} : std::vector<double>{0};
     for (const double smoothing : good) {
       Call call;
       call.use_term(loss, smoothing);
@@ -249,14 +247,13 @@ TEST(PreferenceBadInput, LabelSmoothing) {
 TEST(PreferenceBadInput, ReferenceMissingOrNotNeeded) {
   for (const L loss : every_preference_loss()) {
     SCOPED_TRACE(name_of(loss));
-    const bool relative = oracle::compares_with_reference(loss);
     for (const bool model : {false, true}) {
       Call call;
       const Reference given = call.reference;
       call.use_term(loss, loss == L::kExoPair ? 0.1 : 0.0);
       call.reference = given;
       if (model) call.use_model();
-      if (relative) call.reference = {};
+      if (oracle::compares_with_reference(loss)) call.reference = {};
       expect_refused(call, {"reference"}, [&] { run_preference(call); });
     }
   }

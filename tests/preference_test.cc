@@ -161,6 +161,9 @@ TEST(Preference, AotRunsOnePassWhereTheBatchFits) {
     EXPECT_EQ(tester.run_once().result.plan.kind, PlanKind::kTwoPass);
     tester.plan(PlanKind::kOnePass);
     EXPECT_THROW(tester.run_once(), InvalidInput);
+    const Plan tight = tester.tightest_workspace().run_once().result.plan;
+    EXPECT_EQ(tight.chunk_rows, tight.active_rows);
+    tester.matches_oracle();
   }
 }
 
