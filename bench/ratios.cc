@@ -11,12 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "contender.h"
 #include "engine/context_state.h"
 #include "logitless/logitless.h"
+#include "logits.h"
 
 namespace {
 
 using namespace logitless;
+using namespace logitless::bench;
 
 struct Shape {
   int64_t tokens = 2048;
@@ -72,43 +75,6 @@ class Inputs {
   std::vector<float> hidden_, weight_, d_hidden_, d_weight_;
   std::vector<int64_t> all_, some_;
 };
-
-struct Contender {
-  std::string name;
-  std::function<void()> run;
-  double flops = 0;  // of its own multiply-adds, twice; 0: no efficiency is printed
-  std::vector<double> seconds;
-
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
-};
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-void take_turns(std::vector<Contender>& contenders, int repeat) {
-  for (int i = 0; i < repeat; ++i) {
-    for (Contender& contender : contenders) contender.seconds.push_back(seconds_of(contender.run));
-  }
-}
-
-void print(const Contender& c, double gemm_rate) {
-  const auto [low, high] = std::minmax_element(c.seconds.begin(), c.seconds.end());
-  std::printf("  %-34s median %9.4f s  (%.4f to %.4f)", c.name.c_str(), c.median(), *low, *high);
-  if (c.flops > 0 && gemm_rate > 0) std::printf("  %.3f of the GEMM rate", c.flops / c.median() / gemm_rate);
-  std::printf("\n");
-}
-
-void print_ratio(const Contender& a, const Contender& b) {
-  std::printf("  %s / %s = %.3f\n", a.name.c_str(), b.name.c_str(), a.median() / b.median());
-  std::fflush(stdout);
-}
 
 Context context_of(PlanKind plan, int threads, int64_t workspace_mib = 256) {
   ContextOptions options;
@@ -266,8 +232,8 @@ int main(int argc, char** argv) {
   Shape shape;
   shape.ignored = 0.6;
   int threads = 0, repeat = 3;
-  app.add_option("what", what, "plans, threads, ignored or rows")
-      ->check(CLI::IsMember({"plans", "threads", "ignored", "rows"}));
+  app.add_option("what", what, "plans, threads, ignored, rows or logits")
+      ->check(CLI::IsMember({"plans", "threads", "ignored", "rows", "logits"}));
   app.add_option("--tokens", shape.tokens)->check(CLI::PositiveNumber);
   app.add_option("--hidden", shape.hidden)->check(CLI::PositiveNumber);
   app.add_option("--vocab", shape.vocab)->check(CLI::PositiveNumber);
@@ -278,6 +244,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (what == "rows") {
     run_rows(shape.hidden, repeat);
+    return 0;
+  }
+  if (what == "logits") {
+    run_logits(shape.tokens, shape.vocab, threads, repeat);
     return 0;
   }
   Inputs inputs(shape);

@@ -8,6 +8,7 @@
 
 #include "core/checks.h"
 #include "core/first_error.h"
+#include "core/in_order.h"
 #include "core/workspace.h"
 #include "engine/context_state.h"
 #include "engine/forward.h"
@@ -43,7 +44,7 @@ class Sweep {
     if (loss_ && !loss_->groups().empty()) {
       for_each_block([&](int64_t begin, int64_t end) { fold(begin, end); });
       loss_->evaluate(problem_.active, stats_, grads_);
-      if (problem_.dlogits.data) for_each_block([&](int64_t begin, int64_t end) { write_gradient(begin, end); });
+      for_each_block([&](int64_t begin, int64_t end) { write_gradient(begin, end); });
     } else {
       run_block_by_block();
     }
@@ -60,18 +61,15 @@ class Sweep {
     for (int64_t b = 0; b < blocks(); ++b) work(b * row_tile_, block_end(b * row_tile_));
   }
 
-  // The loss sees the blocks in row order. A thread that waits for its turn waits for a block that was begun before its
-  // own: with blocks of equal cost that is a moment.
+  // The loss sees the blocks in row order, and each block's gradient is made by the thread that has just read it.
   void run_block_by_block() {
     core::FirstError error;
-#pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads_)
-    for (int64_t b = 0; b < blocks(); ++b) {
-      const int64_t begin = b * row_tile_, end = block_end(begin);
-      error.guard([&] { fold(begin, end); });
-#pragma omp ordered
-      error.guard([&] { evaluate(begin, end); });
-      if (problem_.dlogits.data) error.guard([&] { write_gradient(begin, end); });
-    }
+    core::InOrder order(blocks());
+    const auto on_rows = [this](void (Sweep::*step)(int64_t, int64_t)) {
+      return [this, step](int64_t b) { (this->*step)(b * row_tile_, block_end(b * row_tile_)); };
+    };
+#pragma omp parallel num_threads(threads_)
+    order.run(error, on_rows(&Sweep::fold), on_rows(&Sweep::evaluate), on_rows(&Sweep::write_gradient));
     error.rethrow();
   }
 
@@ -96,6 +94,7 @@ class Sweep {
   }
 
   void write_gradient(int64_t begin, int64_t end) {
+    if (!problem_.dlogits.data) return;
     const DType out = problem_.dlogits.dtype;
     int64_t next = begin;
     const auto zeros_until = [&](int64_t row) {
