@@ -18,7 +18,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using L = PreferenceLoss;
 
-// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the reference's H is 7.
+// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the reference's H is 12,
+// so that a d_hidden that is put over its head ends within it.
 struct Call {
   static InputSpec spec(int64_t hidden_size, uint64_t seed) {
     InputSpec spec;
@@ -29,7 +30,7 @@ struct Call {
     spec.seed = seed;
     return spec;
   }
-  Call() : inputs(spec(4, 1)), model(spec(7, 2)), outputs(inputs, {}), before(outputs.bytes()) {
+  Call() : inputs(spec(4, 1)), model(spec(12, 2)), outputs(inputs, {}), before(outputs.bytes()) {
     hidden = inputs.hidden_view();
     head = inputs.head_view();
     targets = inputs.targets_view();

@@ -20,7 +20,7 @@ namespace logitless::logits {
 namespace {
 
 // Rows of a block: few, because the block is read again for its gradient and should still be in the core's cache then.
-constexpr int64_t kRowTile = 8;
+constexpr int64_t kRowTile = 4;
 
 template <class T>
 class Sweep {

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "rows/simd.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -214,6 +215,8 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
   const V scale = hn::Set(d, inverse_temperature);
   V below = zero, largest = zero, weighted = zero, prior = zero;
   for (int64_t v = begin; v < end; v += lanes) {
+    // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is harmless.
+    hwy::Prefetch(capped + end + v);
     const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
     const V term = exp_nonpositive(d, u);
     const auto is_below = hn::Lt(u, zero);
