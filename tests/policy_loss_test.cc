@@ -97,6 +97,25 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
   EXPECT_FALSE(std::isnan(got.grads.logp[4]));
 }
 
+// Two tokens in the second of two packed sequences: two advantages are one a sequence.
+TEST(PolicyLoss, AsManyTokensAsSequences) {
+  const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
+  for (const PolicyVariant variant : all_policy_variants()) matches_oracle(plain_case(variant), data);
+  PolicyCase of_tokens = one_case(PolicyVariant::kGrpo, "two advantages");
+  of_tokens.advantages_per_token = true;
+  PolicyData two = data;
+  two.token_advantages = {1, -2};
+  EXPECT_EQ(evaluate(of_tokens, two).grads.logp, evaluate(plain_case(PolicyVariant::kGrpo), data).grads.logp);
+  // A masked row more, and they are one a token.
+  two.token_advantages.push_back(kNaN);
+  two.offsets.back() = 3;
+  for (std::vector<double>* column : {&two.at.logp, &two.at.entropy, &two.old_logps}) column->push_back(kNaN);
+  two.ids.push_back(-1);
+  two.mask.push_back(0);
+  matches_oracle(of_tokens, two);
+  EXPECT_LT(evaluate(of_tokens, two).result.per_token_loss[0], 0);
+}
+
 TEST(PolicyLoss, NoTokens) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     PolicyData data = mixed_data(1);

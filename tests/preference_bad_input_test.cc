@@ -295,11 +295,11 @@ TEST(PreferenceBadInput, References) {
       {"NaN of a token", entry(12, 11, kNaN), {"reference.logps[11] = nan", "finite"}},
       {"rows", model([](Reference& r) { r.hidden.states.rows = 9; }), {"reference.hidden has 9", "12"}},
       {"words", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
-      {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "7"}},
+      {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "12"}},
       {"no head", model([](Reference& r) { r.head = {}; }), {"reference.head"}},
       {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference", "head", "null"}},
       {"no hidden states", model([](Reference& r) { r.hidden = {}; }), {"reference.hidden"}},
-      {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "7"}},
+      {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "12"}},
       {"bias", model([](Reference& r) { r.head.bias.size = 3; }), {"reference", "bias has 3", "5"}},
       {"softcap", model([](Reference& r) { r.head.softcap = -1; }), {"reference", "softcap = -1"}},
   };
@@ -320,6 +320,28 @@ TEST(PreferenceBadInput, AReferenceMayHoldAnythingWhereNothingTakesPart) {
       EXPECT_NO_THROW(function(call)) << size;
     }
   }
+}
+
+// Packed sequences of 0, 2, 0 and 2 tokens: four numbers are one a sequence.
+TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
+  const std::vector<int64_t> offsets = {0, 0, 2, 2, 4};
+  const std::vector<double> sums = {kNaN, -3, kNaN, -6};
+  Call call;
+  call.hidden.states.rows = call.targets.size = 4;
+  call.hidden.offsets = offsets;
+  call.gradients = {};
+  call.reference.logps = ConstVector(sums.data(), 4);
+  KtoOptions options;
+  options.beta = 1;
+  const KtoResult result = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
+  EXPECT_EQ(result.metrics.undesirable, 2);
+  EXPECT_NEAR(result.metrics.undesirable_reward, (result.sequence_logps[1] + 3 + result.sequence_logps[3] + 6) / 2,
+              1e-12);
+  // The pairs are (0, 2) and (1, 3).
+  const PreferenceResult pairs =
+      preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
+  EXPECT_EQ(pairs.metrics.pairs, 1);
+  EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
 }
 
 TEST(PreferenceBadInput, KtoBatches) {

@@ -61,7 +61,7 @@ LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 /// Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
   Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
-  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token
+  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token; where both fit, one a sequence
   ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
   ConstVector ref_logps;          ///< [N], exactly when beta != 0
   ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown

@@ -52,8 +52,9 @@ struct PreferenceTerm {
 
 /// What the reference model says of the same tokens: exactly one of the two.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size. Float32,
-  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size (where both
+  /// fit, a sequence). Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
+  /// read.
   ConstVector logps;
   /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
   /// same call, with the same targets and options.
