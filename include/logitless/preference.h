@@ -50,7 +50,7 @@ struct PreferenceTerm {
   double weight = 1.0;  ///< finite
 };
 
-/// What the reference model says of the same tokens: exactly one of the two.
+/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
 struct Reference {
   /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size (where both
   /// fit, a sequence). Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not

@@ -368,13 +368,8 @@ PreferenceResult preference_loss(const Context& context, const HiddenStates& hid
   if (given && !needed) core::fail("reference is given but no term uses it");
   if (needed && !given && hidden.tokens() > 0) core::fail("reference is not given but a term compares with it");
   loss::PairLoss loss(options, std::move(tokens));
-  const engine::Problem problem =
-      loss::checked_problem(hidden, head, targets, loss.tokens(), options.token, loss.needs(), gradients,
-                            std::vector{core::range_of("reference.logps", reference.logps),
-                                        core::range_of("reference.hidden", reference.hidden.states),
-                                        core::range_of("reference.hidden.second", reference.hidden.second),
-                                        core::range_of("reference.head", reference.head.weight),
-                                        core::range_of("reference.head.bias", reference.head.bias)});
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, loss.tokens(), options.token,
+                                                        loss.needs(), gradients, loss::ranges_of(reference));
   if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
   Plan plan;
   const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
