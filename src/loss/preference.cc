@@ -199,10 +199,11 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
     }
     case PreferenceLoss::kDiscopop: {
       const double x = z / options_.discopop_tau;
-      const double mix = sigmoid(x), rest = sigmoid(-x);
-      const double exponential = bounded_exp(log_sigmoid(x) - z);  // m e^{−z}
-      of_margin(-rest * log_sigmoid(z) + exponential,
-                rest / options_.discopop_tau * (mix * log_sigmoid(z) + exponential) - rest * sigmoid(-z) - exponential);
+      const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;  // of log σ(x)
+      const double exponent = log_sigmoid(x) - z;
+      const double exponential = bounded_exp(exponent);  // m e^{−z}
+      const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
+      of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope);
       break;
     }
     case PreferenceLoss::kOrpo: {
