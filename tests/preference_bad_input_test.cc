@@ -334,6 +334,31 @@ TEST(PreferenceBadInput, AReferenceMayHoldAnythingWhereNothingTakesPart) {
   }
 }
 
+// A weight of 0 changes what a term adds, not what it asks for.
+TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
+  const std::vector<BadCase> of_pairs = {
+      {"reference",
+       [](Call& c) {
+         c.options.terms = {{L::kSft, 1}, {L::kSigmoid, 0}};
+         c.reference = {};
+       },
+       {"reference"}},
+      {"label_smoothing",
+       [](Call& c) {
+         c.options.terms = {{L::kSigmoid, 1}, {L::kExoPair, 0}};
+       },
+       {"label_smoothing = 0", "exo_pair"}},
+  };
+  expect_refused_by({run_preference}, of_pairs);
+  Call call;
+  const auto loss_of = [&](std::vector<PreferenceTerm> terms) {
+    call.options.terms = std::move(terms);
+    return preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options).loss;
+  };
+  EXPECT_EQ(loss_of({{L::kSigmoid, 1}, {L::kIpo, 0}}), loss_of({{L::kSigmoid, 1}}));
+  EXPECT_EQ(loss_of({{L::kSigmoid, 0}}), 0);
+}
+
 // Packed sequences of 0, 2, 0 and 2 tokens: four numbers are one a sequence.
 TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
   const std::vector<int64_t> offsets = {0, 0, 2, 2, 4};

@@ -122,7 +122,7 @@ struct PolicyMetrics {
 
 struct PolicyResult {
   double loss = 0;
-  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;
   Plan plan;  ///< what ran
