@@ -48,7 +48,7 @@ TEST(PolicyBounds, ClipBounds) {
         for (const double bound : around(std::exp(-log_ratio))) {
           PolicyCase c = one_case(variant, "epsilon_low at " + std::to_string(-log_ratio));
           c.options.epsilon_low = 1 - bound;
-          if (1 - c.options.epsilon_low != bound) continue;  // of the smaller numbers every second one cannot be
+          if (1 - *c.options.epsilon_low != bound) continue;  // of the smaller numbers every second one cannot be
           matches_oracle(c, down);
         }
         for (const double bound : around(std::exp(log_ratio))) {

@@ -116,6 +116,16 @@ TEST(PolicyLoss, AsManyTokensAsSequences) {
   EXPECT_LT(evaluate(of_tokens, two).result.per_token_loss[0], 0);
 }
 
+TEST(PolicyLoss, FewerItemsThanOneCountAsOne) {
+  for (const PolicyVariant variant : {PolicyVariant::kDapo, PolicyVariant::kCispo, PolicyVariant::kVespo}) {
+    PolicyCase one = one_case(variant, "items"), fewer = one;
+    one.options.num_items_in_batch = 1;
+    fewer.options.num_items_in_batch = 0.25;
+    matches_oracle(fewer, mixed_data(1));
+    EXPECT_EQ(evaluate(fewer, mixed_data(1)).result.loss, evaluate(one, mixed_data(1)).result.loss);
+  }
+}
+
 TEST(PolicyLoss, NoTokens) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     PolicyData data = mixed_data(1);

@@ -62,6 +62,7 @@ class Evaluation {
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
   double most_exponent() const { return options_.log_ratio_clamp.value_or(700); }
+  double epsilon_low() const { return options_.epsilon_low.value_or(0.2); }
   double epsilon_high() const { return options_.epsilon_high.value_or(is(PolicyVariant::kCispo) ? 5.0 : 0.3); }
   bool ratio_is_of_sequence() const {
     return is(PolicyVariant::kRloo) || options_.importance_sampling_level == ImportanceLevel::kSequence;
@@ -117,7 +118,7 @@ class Evaluation {
     // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may round a
     // difference away.
     const Number capped = capped_ratio(i);
-    const Number clipped = kinks_.clamp(ratio(i), 1 - options_.epsilon_low, 1 + epsilon_high());
+    const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
     return -a * (first ? capped : clipped);
   }
@@ -219,7 +220,7 @@ class Evaluation {
       case PolicyVariant::kDapo:
       case PolicyVariant::kCispo:
       case PolicyVariant::kVespo:
-        return options_.num_items_in_batch.value_or(count());
+        return std::max(1.0, options_.num_items_in_batch.value_or(count()));
       case PolicyVariant::kLuspo:
       case PolicyVariant::kReinforce:
         return sequences;
@@ -273,7 +274,7 @@ class Evaluation {
   }
   bool clips_low(int64_t i) {
     if (clips_nothing() || is(PolicyVariant::kCispo)) return false;
-    return kinks_.below(capped_ratio(i), 1 - options_.epsilon_low);
+    return kinks_.below(capped_ratio(i), 1 - epsilon_low());
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;

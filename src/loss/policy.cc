@@ -43,8 +43,8 @@ bool PolicyLoss::coupled_ratio() const {
   return options_.variant == PolicyVariant::kRloo || options_.importance_sampling_level == ImportanceLevel::kSequence;
 }
 
-bool PolicyLoss::is_clipped_surrogate() const {
-  switch (options_.variant) {
+bool is_clipped_surrogate(PolicyVariant variant) {
+  switch (variant) {
     case PolicyVariant::kCispo:
     case PolicyVariant::kSapo:
     case PolicyVariant::kVespo:
@@ -185,7 +185,7 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
       return {-4 / t * gate * a, 0, -4 * gate * sigmoid(-t * (ratio - 1)) * a};
     }
     default: {
-      const double low = 1 - options_.epsilon_low, high = 1 + epsilon_high();
+      const double low = least_ratio(), high = 1 + epsilon_high();
       const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
       const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
       // The ratios are compared, not their products with A, which may round a difference away. A NaN stays one.
@@ -236,9 +236,9 @@ void PolicyLoss::note_clips(size_t i, double ratio) {
   const double a = advantage_[i];
   if (options_.variant == PolicyVariant::kCispo) {
     if (ratio > epsilon_high() && a > 0) clips_[i] = kHigh;
-  } else if (is_clipped_surrogate()) {
+  } else if (is_clipped_surrogate(options_.variant)) {
     const double bounded = std::min(ratio, options_.delta.value_or(std::numeric_limits<double>::infinity()));
-    if (bounded < 1 - options_.epsilon_low && a < 0) clips_[i] = kLow;
+    if (bounded < least_ratio() && a < 0) clips_[i] = kLow;
     if (bounded > 1 + epsilon_high() && a > 0) clips_[i] = kHigh;
   }
 }
