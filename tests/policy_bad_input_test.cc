@@ -222,7 +222,7 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   add("epsilon_low", {-0.1, 1.1, kNaN}, [](Call& c, double x) { c.options.epsilon_low = x; });
   add("epsilon_high", negative, [](Call& c, double x) { c.options.epsilon_high = x; });
   add("delta", not_positive, [](Call& c, double x) { c.options.delta = x; });
-  add("log_ratio_clamp", not_positive, [](Call& c, double x) { c.options.log_ratio_clamp = x; });
+  add("log_ratio_clamp", {0, -1, kNaN, 300.5, kInfinity}, [](Call& c, double x) { c.options.log_ratio_clamp = x; });
   add("beta", negative, [](Call& c, double x) { use_ref(c), c.options.beta = x, c.refresh(); });
   add("entropy_bonus", not_finite, [](Call& c, double x) { c.options.entropy_bonus = x; });
   add("top_entropy_quantile", {0, -1, 1.1, kNaN}, [](Call& c, double x) { c.options.top_entropy_quantile = x; });

@@ -61,7 +61,7 @@ class Evaluation {
   double advantage(int64_t i) const { return tokens_.advantages[i]; }
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
-  double most_exponent() const { return options_.log_ratio_clamp.value_or(700); }
+  double most_exponent() const { return options_.log_ratio_clamp.value_or(300); }
   double epsilon_low() const { return options_.epsilon_low.value_or(0.2); }
   double epsilon_high() const { return options_.epsilon_high.value_or(is(PolicyVariant::kCispo) ? 5.0 : 0.3); }
   bool ratio_is_of_sequence() const {
@@ -138,7 +138,7 @@ class Evaluation {
     const bool positive = advantage(i) >= 0;
     const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
     const double lambda = std::max(1e-4, positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg);
-    return exp(lambda + k * w - lambda * exp(w));
+    return exp(kinks_.min(lambda + k * w - lambda * exp(w), 300));
   }
 
   // 1.3
@@ -178,7 +178,7 @@ class Evaluation {
     };
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
     const Number exponent = of_token ? difference(i) : sum_over(sequence_of_[i], difference);
-    const Number r = exp(kinks_.clamp(exponent, -700, 700));
+    const Number r = exp(kinks_.clamp(exponent, -300, 300));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
       return kinks_.clamp(r, low, high);

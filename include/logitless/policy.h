@@ -81,7 +81,8 @@ struct PolicyOptions {
   std::optional<double> epsilon_low;   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
   std::optional<double> epsilon_high;  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
   std::optional<double> delta;         ///< two-sided clipping: largest ratio of the unclipped side; positive
-  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. Positive; nullopt: none.
+  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so that no
+  /// weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
   std::optional<double> log_ratio_clamp = 20.0;
 
   double beta = 0;                              ///< weight of the KL penalty, >= 0

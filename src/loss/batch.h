@@ -29,10 +29,8 @@ inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets
   return sequence;
 }
 
-/// Exponents are held within ± this: e^700 is near the largest float64.
-inline constexpr double kMostExponent = 700;
-/// exp(x) that stays a finite float64; NaN for NaN.
-inline double bounded_exp(double x) { return std::exp(std::clamp(x, -kMostExponent, kMostExponent)); }
+/// exp of x held within ±most; NaN for NaN.
+inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 
 /// log σ(x), exact for large |x|.
 inline double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }

@@ -97,7 +97,7 @@ double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
 
 // The sampler correction of exp(log_ratio).
 double PolicyLoss::corrected(double log_ratio) const {
-  const double r = bounded_exp(log_ratio);
+  const double r = bounded_exp(log_ratio, kMostLogRatio);
   const double low = options_.sampler_clip_min.value_or(0);
   const double high = options_.sampler_clip_max.value_or(std::numeric_limits<double>::infinity());
   if (is_mask(options_.sampler_correction)) return r < low || r > high ? 0 : r;
@@ -151,7 +151,7 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
     w = s.log_ratio / s.tokens;
   }
   const double c = clamp_bound();
-  const double value = std::exp(std::clamp(w, -c, c));
+  const double value = bounded_exp(w, c);
   return {value, w < -c || w > c ? 0 : value};  // NaN for NaN
 }
 
@@ -162,7 +162,7 @@ double PolicyLoss::vespo_weight(size_t i) const {
   const bool positive = advantage_[i] >= 0;
   const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
   const double lambda = std::max(positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg, 1e-4);
-  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), 700.0));
+  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), kMostLogRatio));
 }
 
 PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {

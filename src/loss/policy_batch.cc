@@ -39,7 +39,9 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
   if (o.epsilon_high) check_not_negative("epsilon_high", *o.epsilon_high);
   if (o.delta) core::check_positive_finite("delta", *o.delta);
-  if (o.log_ratio_clamp) core::check_positive_finite("log_ratio_clamp", *o.log_ratio_clamp);
+  if (o.log_ratio_clamp && !(*o.log_ratio_clamp > 0 && *o.log_ratio_clamp <= kMostLogRatio)) {
+    fail("log_ratio_clamp = ", *o.log_ratio_clamp, " must be in (0, ", kMostLogRatio, "]");
+  }
   check_not_negative("beta", o.beta);
   core::check_finite("entropy_bonus", o.entropy_bonus);
   core::check_finite("loss_scale", o.loss_scale);

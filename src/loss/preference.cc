@@ -38,6 +38,9 @@ Logistic smoothed_logistic(double z, double smoothing) {
           -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
 }
 
+// Of discopop: e^700 is near the largest float64.
+constexpr double kMostExponent = 700;
+
 // 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
 constexpr double kMostMeanLogp = -0x1p-24;
 
@@ -201,7 +204,7 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
       const double x = z / options_.discopop_tau;
       const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;  // of log σ(x)
       const double exponent = log_sigmoid(x) - z;
-      const double exponential = bounded_exp(exponent);  // m e^{−z}
+      const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
       const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
       of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope);
       break;
