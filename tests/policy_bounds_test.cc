@@ -112,6 +112,18 @@ TEST(PolicyBounds, LogRatioClamp) {
   }
 }
 
+// Shares that are a whole number of tokens: the token at the quantile is kept.
+TEST(PolicyBounds, SharesOfElevenTokens) {
+  PolicyData data = data_of({std::vector<double>(11, 0.125)}, {1});
+  for (size_t i = 0; i < 11; ++i) data.at.entropy[i] = 0.1 * static_cast<double>(i * 7 % 11);
+  PolicyCase c = one_case(PolicyVariant::kGrpo, "eleven tokens");
+  for (int tenths = 1; tenths < 10; ++tenths) {
+    c.options.top_entropy_quantile = tenths / 10.0;
+    const std::vector<double> losses = evaluate(c, data).result.per_token_loss;
+    EXPECT_EQ(11 - std::count(losses.begin(), losses.end(), 0.0), tenths + 1) << tenths;
+  }
+}
+
 // Two weights at their largest multiply in every mixture that has them, and everything stays a finite float64.
 TEST(PolicyBounds, NoWeightIsInfinite) {
   std::vector<PolicyCase> cases = policy_cases(40);

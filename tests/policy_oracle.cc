@@ -156,7 +156,8 @@ class Evaluation {
     std::vector<Number> sorted;
     for (const int64_t t : active_) sorted.push_back(sg(entropy(t)));
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) { return x.value < y.value; });
-    const double position = (1 - options_.top_entropy_quantile) * static_cast<double>(sorted.size() - 1);
+    const auto last = static_cast<double>(sorted.size() - 1);
+    const double position = last - options_.top_entropy_quantile * last;
     const auto below = static_cast<size_t>(position);
     quantile_ = sorted[below];
     if (below + 1 < sorted.size()) {

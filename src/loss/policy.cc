@@ -135,7 +135,9 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
     return;
   }
   std::sort(entropies.begin(), entropies.end());
-  const double at = (1 - options_.top_entropy_quantile) * static_cast<double>(entropies.size() - 1);
+  // Not (1 − q)(n − 1): 1 − 0.7 is above 0.3 and would drop the token at the quantile.
+  const double last = static_cast<double>(entropies.size() - 1);
+  const double at = last - options_.top_entropy_quantile * last;
   const auto below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, entropies.size() - 1);
   entropy_threshold_ = entropies[below] + (at - static_cast<double>(below)) * (entropies[above] - entropies[below]);
