@@ -13,6 +13,7 @@
 #include "cli/process_memory.h"
 #include "cli/progress.h"
 #include "logitless/context.h"
+#include "timing/statistics.h"
 
 namespace logitless::cli {
 namespace {
@@ -40,9 +41,9 @@ void run_once(const Outputs& outputs, bool dense, Progress& progress, const std:
   report.last = run_in_child(job);
   report.times_s.push_back(report.last.measured.time_s);
   report.extra_peaks.push_back(report.last.measured.extra_peak_bytes);
-  report.time_s = median(report.times_s);
+  report.time_s = timing::median(report.times_s);
   report.extra_peak_bytes =
-      std::llround(median(std::vector<double>(report.extra_peaks.begin(), report.extra_peaks.end())));
+      std::llround(timing::median(std::vector<double>(report.extra_peaks.begin(), report.extra_peaks.end())));
 }
 
 std::string phase_name(std::string contender, int run, int repeat) {
@@ -108,12 +109,6 @@ void check_outputs_exist(const io::Config& config, const Job& job) {
 
 bool ComparisonReport::agrees() const {
   return std::all_of(gates.begin(), gates.end(), [](const io::Gate& gate) { return gate.pass; });
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 int run_compare(const CompareOptions& options) {

@@ -1,0 +1,37 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "timing/large_gemm.h"
+
+#include "engine/context_state.h"
+
+namespace logitless::timing {
+
+// In each of the types a normal number: zeros would cost the machine less power.
+constexpr std::byte kFill{0x3e};
+
+LargeGemm::LargeGemm(const Context& context, DType dtype)
+    : context_(context),
+      dtype_(dtype),
+      threads_(context.threads()),
+      cols_(kColsPerThread * threads_),
+      a_(static_cast<size_t>(kRows * kDepth) * size_of(dtype), kFill),
+      b_(static_cast<size_t>(kDepth * cols_) * size_of(dtype), kFill),
+      c_(static_cast<size_t>(kRows * cols_) * (dtype == DType::kFloat64 ? sizeof(double) : sizeof(float))),
+      scratch_(context.state().gemm->scratch_bytes(kRows, cols_, kDepth, dtype, dtype)) {}
+
+void LargeGemm::run() { dtype_ == DType::kFloat64 ? multiply<double>() : multiply<float>(); }
+
+template <class T>
+void LargeGemm::multiply() {
+  const detail::ContextState& state = context_.state();
+  const gemm::Product<T> product{kRows,
+                                 cols_,
+                                 kDepth,
+                                 {a_.data(), dtype_, kDepth, false},
+                                 {b_.data(), dtype_, cols_, false},
+                                 reinterpret_cast<T*>(c_.data()),
+                                 cols_,
+                                 false};
+  state.gemm->multiply_parallel(product, *state.kernels, scratch_.data(), threads_);
+}
+
+}  // namespace logitless::timing
