@@ -1,8 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/compare.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -35,7 +33,6 @@ uint64_t bytes_of(const Outputs& outputs) {
 void run_once(const Outputs& outputs, bool dense, Progress& progress, const std::string& phase,
               ContenderReport& report) {
   Job job = outputs.job;
-  job.parent_process = getpid();
   job.dense = dense;
   progress.phase(phase);
   report.last = run_in_child(job);

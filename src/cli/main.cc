@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "cli/child_process.h"
@@ -24,6 +25,17 @@ constexpr const char* kFooter = R"(Examples:
   logitless info
 `logitless COMMAND --help` says more.)";
 
+// A command that nobody types: this executable starts it for itself.
+void add_child(CLI::App& app, Action& action, const char* name, int (*run)(const ChildEnds&)) {
+  const auto ends = std::make_shared<ChildEnds>();
+  CLI::App* child = app.add_subcommand(name);
+  child->group("");
+  child->add_option("parent", ends->parent)->required();
+  child->add_option("request", ends->request)->required();
+  child->add_option("answer", ends->answer)->required();
+  child->callback([=, &action] { action = [=] { return run(*ends); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
                "logitless");
@@ -34,12 +46,7 @@ int run(int argc, char** argv) {
   add_compare(app, action);
   add_info(app, action);
 
-  int job_descriptor = -1, outcome_descriptor = -1;
-  CLI::App* contender = app.add_subcommand("run-contender", "one side of a comparison; started by compare itself");
-  contender->group("");
-  contender->add_option("job", job_descriptor)->required();
-  contender->add_option("outcome", outcome_descriptor)->required();
-  contender->callback([&] { action = [&] { return run_contender(job_descriptor, outcome_descriptor); }; });
+  add_child(app, action, kContenderCommand, run_contender);
 
   try {
     app.parse(argc, argv);
