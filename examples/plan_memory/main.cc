@@ -89,32 +89,25 @@ class Tensors {
   std::vector<int64_t> targets_;
 };
 
-std::string mebibytes(double bytes) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.1f", bytes / (1 << 20));
-  return text;
-}
-
-/// The figure of a plan, or a dash where it does not fit the workspace.
+/// The figure of a plan in MiB, or a dash where it does not fit the workspace.
 std::string cell(const Tensors& tensors, PlanKind kind) {
   try {
     const Plan plan = tensors.plan(kind);
-    std::string text = mebibytes(static_cast<double>(plan.workspace_bytes));
-    if (kind == PlanKind::kOnePass) text += " (chunks of " + std::to_string(plan.chunk_rows) + ")";
-    return text;
+    char text[64];
+    std::snprintf(text, sizeof text, "%.1f", static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    return kind == PlanKind::kOnePass ? text + (" (chunks of " + std::to_string(plan.chunk_rows) + ")") : text;
   } catch (const InvalidInput&) {
     return "–";
   }
 }
 
 void print_table(const Question& question) {
-  std::printf("| head | tokens | logits | forward only | two pass | one pass |\n|---|---|---|---|---|---|\n");
+  std::printf("| head | tokens | dense | forward only | two pass | one pass |\n|---|---|---|---|---|---|\n");
   for (const Head& head : question.heads) {
     for (const int64_t tokens : question.tokens) {
       const Tensors tensors(question, head, tokens);
-      const double logits = 4.0 * static_cast<double>(tokens) * static_cast<double>(head.vocab_size);
       std::printf("| %s | %lld | %s | %s | %s | %s |\n", head.name.c_str(), static_cast<long long>(tokens),
-                  mebibytes(logits).c_str(), cell(tensors, PlanKind::kForwardOnly).c_str(),
+                  cell(tensors, PlanKind::kDense).c_str(), cell(tensors, PlanKind::kForwardOnly).c_str(),
                   cell(tensors, PlanKind::kTwoPass).c_str(), cell(tensors, PlanKind::kOnePass).c_str());
     }
   }
