@@ -120,7 +120,7 @@ LOGITLESS_API CrossEntropyFromLogits cross_entropy_from_logits(const Context& co
 /// What policy_loss_from_logits() returns.
 struct PolicyFromLogits {
   double loss = 0;                      ///< with its normaliser and loss_scale
-  std::vector<double> per_token_loss;   ///< [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;                ///< over the tokens that take part
 };

@@ -50,13 +50,14 @@ LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 /// One of the losses that are added up.
 struct PreferenceTerm {
   PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which
-  double weight = 1.0;                             ///< finite
+  double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
-/// What the reference model says of the same tokens: exactly one of the two.
+/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size. Float32,
-  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size (where both
+  /// fit, a sequence). Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
+  /// read.
   ConstVector logps;
   /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
   /// same call, with the same targets and options.
@@ -104,7 +105,7 @@ struct PreferenceMetrics {
 
 /// What preference_loss() returns.
 struct PreferenceResult {
-  double loss = 0;                      ///< the weighted sum of the terms, times loss_scale
+  double loss = 0;                      ///< terms and likelihood, times loss_scale
   std::vector<double> sequence_logps;   ///< [2B], sums (averages with average_log_prob, or with orpo or simpo)
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PreferenceMetrics metrics;            ///< over the pairs that take part
@@ -157,7 +158,7 @@ struct KtoMetrics {
 /// What kto_loss() returns.
 struct KtoResult {
   double loss = 0;                      ///< the mean over the sequences, times loss_scale
-  std::vector<double> sequence_losses;  ///< [B], weighted; 0 where a sequence takes no part
+  std::vector<double> sequence_losses;  ///< [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
   KtoMetrics metrics;                   ///< over the sequences that take part
