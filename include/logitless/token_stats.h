@@ -48,13 +48,13 @@ struct TokenOptions {
   double temperature = 1.0;
   /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part are not
   /// read.
-  std::span<const double> temperatures;
+  std::span<const double> temperatures = {};
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
   /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
   /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
-  std::optional<DType> round_logits_to;
+  std::optional<DType> round_logits_to = {};
   /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
-  std::span<const float> prior;
+  std::span<const float> prior = {};
 };
 
 /// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
