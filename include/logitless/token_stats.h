@@ -29,11 +29,13 @@ enum class TemperatureMeaning {
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
 };
 
-/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels.
+/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank costs a second walk
+/// over the logits, which are computed once more where they have not stayed (one pass keeps them).
 struct StatsRequest {
   bool entropy = false;
   bool prior = false;
   bool argmax = false;
+  bool rank = false;
 };
 
 struct TokenOptions {
@@ -60,7 +62,10 @@ struct TokenStats {
   std::vector<double> lse;
   std::vector<double> entropy;
   std::vector<double> prior;
-  std::vector<int64_t> argmax;    ///< the first word with the largest logit
+  std::vector<int64_t> argmax;  ///< the first word with the largest logit; -1 where the statistics are NaN
+  /// 1 + the number of words whose capped logit c is larger than the target's, as computed: 1 where the target is
+  /// argmax, and no matter the temperature. Equal logits share the better rank. 0 where the statistics are NaN.
+  std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
 };

@@ -47,6 +47,17 @@ rows::RowStats LogitRows<T>::fold(int64_t row, const void* logits, DType dtype, 
 }
 
 template <class T>
+int64_t LogitRows<T>::count_above(T chosen, const void* logits, DType dtype, const Scratch& scratch) const {
+  int64_t count = 0;
+  for (int64_t first = 0; first < problem_.vocab_size; first += vocab_tile_) {
+    const int64_t cols = std::min(vocab_tile_, problem_.vocab_size - first);
+    kernels_.typed<T>().count_above(
+        {shape(first, cols), values(logits, dtype, first, cols, scratch), &chosen, scratch.row, &count});
+  }
+  return count;
+}
+
+template <class T>
 void LogitRows<T>::gradient(const rows::RowGradient<T>& gradient, const void* logits, DType dtype, void* out,
                             DType out_dtype, const Scratch& scratch) const {
   const int64_t vocab = problem_.vocab_size;

@@ -36,6 +36,9 @@ class LogitRows {
   /// The statistics of row `row`, whose logits [V] stand at `logits`.
   rows::RowStats fold(int64_t row, const void* logits, DType dtype, const Scratch& scratch) const;
 
+  /// How many logits are larger than `chosen`, the target's as fold() found it.
+  int64_t count_above(T chosen, const void* logits, DType dtype, const Scratch& scratch) const;
+
   /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart from them.
   void gradient(const rows::RowGradient<T>& gradient, const void* logits, DType dtype, void* out, DType out_dtype,
                 const Scratch& scratch) const;

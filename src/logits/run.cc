@@ -84,7 +84,12 @@ class Sweep {
 
   void fold(int64_t begin, int64_t end) {
     for (const int64_t row : active(begin, end)) {
-      engine::store_row_stats(problem_, row, rows_.fold(row, problem_.row(row), problem_.dtype, scratch()), stats_);
+      const rows::RowStats folded = rows_.fold(row, problem_.row(row), problem_.dtype, scratch());
+      engine::store_row_stats(problem_, row, folded, stats_);
+      if (problem_.request.rank && folded.defined()) {
+        stats_.rank[static_cast<size_t>(row)] +=
+            rows_.count_above(static_cast<T>(folded.chosen), problem_.row(row), problem_.dtype, scratch());
+      }
     }
   }
 
