@@ -168,6 +168,9 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
     EXPECT_TRUE(tester.tiles(rows, 64).in_place(false).cross_entropy_once().bytes == bytes);
     EXPECT_TRUE(tester.in_place().cross_entropy_once().bytes == bytes);
   }
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    EXPECT_TRUE(tester.plan(plan).cross_entropy_once().bytes == bytes);
+  }
 }
 
 TEST(Logits, GuardPages) {
@@ -231,6 +234,15 @@ class Thrower final : public TokenLoss {
     if (rows.back() >= 20) throw std::runtime_error("from the loss");
   }
 };
+
+TEST(Logits, ACoupledLossCannotRunInOneSweep) {
+  try {
+    small().groups().plan(PlanKind::kOnePass).token_loss_once();
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("plan = one_pass cannot run"), std::string::npos) << error.what();
+  }
+}
 
 TEST(Logits, WhatALossThrowsReachesTheCaller) {
   const std::vector<float> logits(40 * 30, 1.0f);
