@@ -95,12 +95,7 @@ class Sweep {
 
   void fold(int64_t begin, int64_t end) {
     for (const int64_t row : active(begin, end)) {
-      const rows::RowStats folded = rows_.fold(row, problem_.row(row), problem_.dtype, scratch());
-      engine::store_row_stats(problem_, row, folded, stats_);
-      if (problem_.request.rank && folded.defined()) {
-        stats_.rank[static_cast<size_t>(row)] +=
-            rows_.count_above(static_cast<T>(folded.chosen), problem_.row(row), problem_.dtype, scratch());
-      }
+      rows_.statistics(row, problem_.row(row), problem_.dtype, scratch(), stats_);
     }
   }
 
