@@ -15,6 +15,11 @@ using Action = std::function<int()>;
 
 void add_compare(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
+void add_score(CLI::App& app, Action& action);
+
+struct TensorPaths;
+/// The real tensors that a command takes instead of seeded ones.
+void add_tensor_flags(CLI::App& command, TensorPaths& paths);
 
 /// The config that every command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {
