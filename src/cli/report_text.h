@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/contender.h"
+#include "cli/job.h"
 #include "logitless/environment.h"
 
 namespace logitless::cli {

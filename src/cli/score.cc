@@ -2,8 +2,6 @@
 #include "cli/score.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -12,12 +10,12 @@
 #include <numbers>
 #include <string_view>
 
-#include "cli/compare.h"
+#include "cli/measure.h"
 #include "cli/output_file.h"
-#include "cli/process_memory.h"
 #include "cli/progress.h"
 #include "cli/report_text.h"
 #include "cli/score_report.h"
+#include "cli/task_call.h"
 #include "logitless/token_stats.h"
 
 namespace logitless::cli {
@@ -27,6 +25,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 bool is_applied(const std::string& key) {
   constexpr std::string_view kApplied[] = {"task",
+                                           "level",
                                            "batch_size",
                                            "seq_len",
                                            "seed",
@@ -35,6 +34,7 @@ bool is_applied(const std::string& key) {
                                            "ignored_fraction",
                                            "temperature",
                                            "temperature_meaning",
+                                           "round_logits_to",
                                            "shift",
                                            "kernel.block_size",
                                            "kernel.time_block",
@@ -45,7 +45,14 @@ bool is_applied(const std::string& key) {
 }
 
 // A config serves every command, but who sets a key by hand expects something of it.
-void check_assignments(const io::Config& config) {
+void check_config(const io::Config& config) {
+  if (config.task != io::Task::kCrossEntropy) {
+    throw io::Error(config.place_of("task") + " is " + name_of(config.task) +
+                    ", but score computes no loss: leave it out or cross_entropy");
+  }
+  if (config.level != io::Level::kFused) {
+    throw io::Error(config.place_of("level") + " is logits, but score takes hidden states and a head");
+  }
   for (const auto& [key, place] : config.places) {
     if (place.starts_with("--set ") && !is_applied(key)) {
       throw io::Error(config.place_of(key) + " has no effect on score, which computes no loss and no gradient");
@@ -70,37 +77,6 @@ void check_output(const ScoreOptions& options) {
     if (is_output(io::split_spec(spec).path)) throw io::Error("-o " + output + ": would replace an input, " + spec);
   }
 }
-
-// The inputs of a job in this process, as the library takes them.
-struct ScoreInputs {
-  explicit ScoreInputs(const io::Config& config, const Job& job)
-      : mappings{map(job.hidden),  map(job.weight),  map(job.bias),
-                 map(job.targets), map(job.offsets), map(job.temperatures)} {
-    const auto& [x, w, b, y, o, t] = mappings;
-    hidden = HiddenStates(ConstMatrix(x.data(), job.dtype, job.tokens, job.hidden_size), job.sequences);
-    if (job.offsets) hidden.offsets = {o.as<int64_t>(), o.bytes() / sizeof(int64_t)};
-    const bool tall = job.layout == HeadLayout::kVocabHidden;
-    head = LmHead(ConstMatrix(w.data(), job.dtype, tall ? job.vocab_size : job.hidden_size,
-                              tall ? job.hidden_size : job.vocab_size),
-                  job.layout);
-    if (job.bias) head.bias = ConstVector(b.data(), job.dtype, job.vocab_size);
-    head.softcap = config.model.softcap;
-    targets = job.wide_targets ? Targets(y.as<int64_t>(), job.tokens) : Targets(y.as<int32_t>(), job.tokens);
-    options.ignore_index = config.ignore_index;
-    options.shift = config.shift;
-    options.temperature = config.temperature.low;
-    if (job.temperatures) options.temperatures = {t.as<double>(), t.bytes() / sizeof(double)};
-    options.temperature_meaning = config.temperature_meaning;
-    for (const Mapping& mapping : mappings) touch_for_reading(mapping.data(), mapping.bytes());
-  }
-  static Mapping map(const Region& region) { return Mapping(region, Mapping::Access::kRead); }
-
-  std::array<Mapping, 6> mappings;
-  HiddenStates hidden;
-  LmHead head;
-  Targets targets;
-  TokenOptions options;
-};
 
 bool takes_part(const TokenStats& stats, size_t row) { return stats.rank[row] > 0 || std::isnan(stats.logp[row]); }
 
@@ -151,7 +127,7 @@ std::vector<std::string> keys_not_applied(const io::Config& config) {
 int run_score(const ScoreOptions& options) {
   ScoreReport report;
   report.config = io::load_config(options.config_path, options.assignments);
-  check_assignments(report.config);
+  check_config(report.config);
   check_output(options);
   report.output_path = options.output_path;
   ContextOptions context_options = context_options_of(report.config);
@@ -164,14 +140,17 @@ int run_score(const ScoreOptions& options) {
   const Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
   report.job = inputs.job;
-  const ScoreInputs in(report.config, report.job);
+  const JobTensors tensors(report.job);
+  const TaskCall call(report.config, report.job, tensors);
+  tensors.touch();
 
   progress.phase("scoring");
-  const auto start = std::chrono::steady_clock::now();
-  TokenStats stats = compute_token_stats(context, in.hidden, in.head, in.targets, in.options,
-                                         {.entropy = true, .argmax = true, .rank = true}, &report.plan);
-  report.time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  report.summary = summarise(stats, in.targets, report.config.shift);
+  TokenStats stats;
+  report.time_s = measure([&] {
+                    stats = compute_token_stats(context, call.hidden, call.head, call.targets, call.token_options(),
+                                                {.entropy = true, .argmax = true, .rank = true}, &report.plan);
+                  }).time_s;
+  report.summary = summarise(stats, call.targets, report.config.shift);
   mark_rows_without_part(stats);
   write_scores(options.output_path, stats);
   progress.stop();

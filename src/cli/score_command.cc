@@ -36,7 +36,7 @@ void add_score(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ConfigFlags>();
   const auto options = std::make_shared<ScoreOptions>();
   flags->add_to(*score);
-  add_tensor_flags(*score, options->tensors);
+  add_head_flags(*score, options->tensors);
   score->add_option("-o,--output", options->output_path, "the safetensors file to write")
       ->type_name("FILE")
       ->required();
