@@ -31,18 +31,20 @@ void add_head_flags(CLI::App& command, TensorPaths& paths) {
   auto* targets = add_tensor(command, "--targets", paths.targets, "word ids [N], int32 or int64");
   hidden->needs(head)->needs(targets);
   head->needs(hidden);
+  targets->needs(hidden);
   add_tensor(command, "--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
   add_tensor(command, "--bias", paths.bias, "bias of the head [V]")->needs(hidden);
 }
 
 void add_tensor_flags(CLI::App& command, TensorPaths& paths) {
   add_head_flags(command, paths);
-  auto* targets = command.get_option("--targets");
+  auto *hidden = command.get_option("--hidden"), *targets = command.get_option("--targets");
   const auto tensor = [&](const char* name, std::string& path, const char* help) {
     add_tensor(command, name, path, help)->needs(targets);
   };
   tensor("--logits", paths.logits, "finished logits [N, V], at level logits");
-  command.get_option("--hidden")->excludes(command.get_option("--logits"));
+  hidden->excludes(command.get_option("--logits"));
+  targets->remove_needs(hidden);  // they may belong to logits
   tensor("--mask", paths.mask, "grpo: which tokens count [N], bool or uint8");
   tensor("--advantages", paths.advantages, "grpo: one a sequence [B] or a token [N]");
   tensor("--old-logps", paths.old_logps, "grpo: log-probabilities under the old policy [N]");

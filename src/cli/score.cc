@@ -60,21 +60,30 @@ void check_config(const io::Config& config) {
   }
 }
 
+// Where a path leads through links, whether or not there is a file yet.
+std::filesystem::path resolved(const std::string& path) {
+  std::error_code unresolved;
+  const std::filesystem::path absolute = std::filesystem::absolute(path);
+  const std::filesystem::path target = std::filesystem::weakly_canonical(absolute, unresolved);
+  return unresolved ? absolute : target;
+}
+
 void check_output(const ScoreOptions& options) {
-  const std::string& output = options.output_path;
+  const std::string &output = options.output_path, &json = options.json_path;
   if (output.empty() || output == "-") throw io::Error("-o '" + output + "': must be the name of a file");
   check_output_path("-o", output);
-  check_output_path("--json", options.json_path);
-  const auto is_output = [&](const std::string& path) {
-    std::error_code absent;
-    return std::filesystem::equivalent(path, output, absent);
-  };
-  if (options.json_path == output || is_output(options.json_path)) {
-    throw io::Error("--json " + options.json_path + ": is the file that -o names");
+  check_output_path("--json", json);
+  if (!json.empty() && json != "-" && resolved(json) == resolved(output)) {
+    throw io::Error("--json " + json + ": is the file that -o names");
   }
+  std::vector<std::string> inputs;
+  if (options.config_path) inputs.push_back(*options.config_path);
   const TensorPaths& tensors = options.tensors;
   for (const std::string& spec : {tensors.hidden, tensors.lm_head, tensors.targets, tensors.lengths, tensors.bias}) {
-    if (is_output(io::split_spec(spec).path)) throw io::Error("-o " + output + ": would replace an input, " + spec);
+    if (!spec.empty()) inputs.push_back(io::split_spec(spec).path);
+  }
+  for (const std::string& input : inputs) {
+    if (resolved(input) == resolved(output)) throw io::Error("-o " + output + ": would replace an input");
   }
 }
 
