@@ -2,10 +2,9 @@
 #include "cli/metrics_file.h"
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "cli/report_text.h"
 #include "io/error.h"
 
 namespace logitless::cli {
@@ -13,9 +12,8 @@ namespace logitless::cli {
 MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path, std::ios::trunc) { check(); }
 
 void MetricsFile::write(int64_t step, const std::string& name, double value) {
-  using Json = nlohmann::ordered_json;
-  const Json line = {{"step", step}, {"name", name}, {"value", std::isfinite(value) ? Json(value) : Json(nullptr)}};
-  out_ << line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" << std::flush;
+  const nlohmann::ordered_json line = {{"step", step}, {"name", name}, {"value", number(value)}};
+  out_ << line.dump() + "\n" << std::flush;
   check();
 }
 
