@@ -85,23 +85,6 @@ void measure_differences(const Job& dense, const Job& fused, ComparisonReport& r
   compare("d_bias_rel_l2", TensorId::kDBias, stored, limits.d_bias_rel_l2, report.d_bias);
 }
 
-// A key that this input gives nothing to act on is a mistake, not a wish to be forgotten.
-void check_outputs_exist(const io::Config& config, const Job& job) {
-  const auto reject = [&](const char* key, const char* reason) {
-    throw io::Error(config.place_of(key) + " " + reason);
-  };
-  const io::ToleranceConfig& tolerances = config.tolerances;
-  if (config.level == io::Level::kLogits) reject("level", "is logits: compare works on hidden states and a head");
-  if (!job.has(TensorId::kBias)) {
-    if (config.is_set("gradients.d_bias") && config.gradients.d_bias) reject("gradients.d_bias", "needs a bias");
-    if (tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
-  }
-  if (config.gradients.float32 && !config.gradients.d_hidden && !config.gradients.d_weight &&
-      !(config.gradients.d_bias && job.has(TensorId::kBias))) {
-    reject("gradients.dtype", "needs a gradient");
-  }
-}
-
 }  // namespace
 
 bool ComparisonReport::agrees() const {
@@ -111,6 +94,9 @@ bool ComparisonReport::agrees() const {
 int run_compare(const CompareOptions& options) {
   ComparisonReport report;
   report.config = io::load_config(options.config_path, options.assignments);
+  if (report.config.level == io::Level::kLogits) {
+    throw io::Error(report.config.place_of("level") + " is logits: compare works on hidden states and a head");
+  }
   check_json_path(options.json_path);
   report.environment = describe_environment(Context(context_options_of(report.config)));
 
@@ -118,7 +104,7 @@ int run_compare(const CompareOptions& options) {
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
-  check_outputs_exist(report.config, inputs.job);
+  check_outputs(report.config, inputs.job.has(TensorId::kBias));
   const Outputs dense(report.config, inputs.job), fused(report.config, inputs.job);
   report.job = dense.job;
   check_available(bytes_of(dense) + bytes_of(fused), "the gradients of both contenders");

@@ -45,6 +45,18 @@ void Inputs::add_what_the_config_says(const Config& config) {
   std::copy(text.begin(), text.end(), memory.back().map_writable().as<char>());
 }
 
+void check_outputs(const Config& config, bool has_bias) {
+  const auto reject = [&](const char* key, const char* reason) { throw Error(config.place_of(key) + " " + reason); };
+  const io::GradientConfig& wanted = config.gradients;
+  if (!has_bias) {
+    if (config.is_set("gradients.d_bias") && wanted.d_bias) reject("gradients.d_bias", "needs a bias");
+    if (config.tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
+  }
+  const bool any =
+      config.level == io::Level::kLogits || wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
+  if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
+}
+
 std::vector<SharedMemory> add_outputs(const Config& config, Job& job) {
   std::vector<SharedMemory> memory;
   job.gradient_dtype = config.gradient_dtype(job.dtype);

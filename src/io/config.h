@@ -127,8 +127,9 @@ struct Config {
   DType gradient_dtype(DType dtype) const { return gradients.float32 ? DType::kFloat32 : dtype; }
 };
 
-/// Reads a config file (none: the defaults), then applies `assignments` ("model.dtype=bfloat16") in order. Throws Error
-/// that names file, line and key, with the rule.
-Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments);
+/// Reads a config file (none: the defaults), then applies `assignments` of --set ("model.dtype=bfloat16") and those of
+/// --sweep in order. Throws Error that names file and line, or the flag, and the key, with the rule.
+Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
+                   std::span<const std::string> swept = {});
 
 }  // namespace logitless::io
