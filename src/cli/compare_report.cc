@@ -1,19 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/compare_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 
 #include "cli/environment_json.h"
+#include "cli/output_file.h"
 
 namespace logitless::cli {
 namespace {
@@ -154,17 +148,6 @@ std::string header_of(const ComparisonReport& report) {
 
 }  // namespace
 
-std::string human_bytes(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  return format(unit == 0 ? "%.0f %s" : unit < 3 ? "%.1f %s" : "%.2f %s", value, units[unit]);
-}
-
 std::string table_of(const ComparisonReport& report) {
   std::string text = header_of(report);
   for (const std::string& warning : report.environment.warnings) text += "warning: " + warning + "\n";
@@ -200,25 +183,9 @@ std::string table_of(const ComparisonReport& report) {
 void write_json(const ComparisonReport& report, const std::string& path) {
   // Texts from the machine or a config need not be UTF-8; a replaced letter is better than no report.
   const std::string text = report_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (path == "-") {
-    std::cout << text << std::flush;
-    if (!std::cout) throw io::Error("--json -: standard output cannot be written");
-    return;
-  }
-  std::ofstream out(path, std::ios::trunc);
-  out << text << std::flush;
-  if (!out) throw io::Error("--json " + path + ": cannot be written: " + std::strerror(errno));
+  write_output("--json", path, text);
 }
 
-void check_json_path(const std::string& path) {
-  if (path.empty() || path == "-") return;
-  const std::filesystem::path file(path);
-  if (std::filesystem::is_directory(file)) throw io::Error("--json " + path + ": is a directory, not a file");
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  const bool exists = std::filesystem::exists(file);
-  if (access(exists ? file.c_str() : folder.c_str(), W_OK) != 0) {
-    throw io::Error("--json " + path + ": cannot be written: " + std::strerror(errno));
-  }
-}
+void check_json_path(const std::string& path) { check_output_path("--json", path); }
 
 }  // namespace logitless::cli

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/compare.h"
+#include "report/units.h"
 
 namespace logitless::cli {
 
@@ -17,7 +18,6 @@ void write_json(const ComparisonReport& report, const std::string& path);
 /// Throws io::Error at once where write_json() would only find out after the work. Empty and "-" always pass.
 void check_json_path(const std::string& path);
 
-/// "512 B", "9.3 MiB", "1.16 GiB"
-std::string human_bytes(int64_t bytes);
+using report::human_bytes;
 
 }  // namespace logitless::cli

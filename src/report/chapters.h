@@ -1,0 +1,28 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Which drawings a run gets.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/panel.h"
+#include "report/run.h"
+
+namespace logitless::report {
+
+struct Chapter {
+  std::string heading;
+  std::string caption;         ///< what all its drawings share, and how to read them
+  bool against_shape = false;  ///< lines against tokens, vocabulary or hidden size
+  std::vector<Panel> panels;   ///< memory and time in turn
+};
+
+/// Lines against every swept key that changes the shape; against any other key of numbers where it is the only one; a
+/// heat map of the first two keys of numbers where there are more; bars where there is none. Keys of names, and further
+/// keys of a heat map, get a drawing for each value. At least one chapter, each with at least two panels.
+std::vector<Chapter> chapters(const Run& run);
+
+/// What all of these points share: "1,024 tokens, hidden 1,536, float32, hidden_vocab"
+std::string common_shape(const std::vector<const Point*>& points);
+
+}  // namespace logitless::report

@@ -1,0 +1,88 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "report/table.h"
+
+#include <cmath>
+
+#include "report/chapters.h"
+#include "report/units.h"
+
+namespace logitless::report {
+namespace {
+
+struct Column {
+  const char* name;
+  const char* explanation;
+};
+
+constexpr Column kColumns[] = {{"contender", "one way to compute the same"},
+                               {"time", "median of the timed calls, ± half the distance between their quartiles"},
+                               {"÷ dense", "time, divided by that of dense"},
+                               {"first call", "time of the first call, before any warm-up"},
+                               {"efficiency", "multiply-adds of the plan ÷ time ÷ rate of one large GEMM"},
+                               {"extra peak", "peak memory above inputs and outputs"},
+                               {"dense ÷", "extra peak of dense, divided by this one"},
+                               {"workspace", "what the plan allocates"},
+                               {"loss", ""},
+                               {"plan", ""}};
+constexpr size_t kColumnCount = std::size(kColumns);
+
+void number_cell(Markup& html, const std::string& text) { html.element("td", {{"class", "number"}}, text); }
+
+std::string quotient(double numerator, double denominator, std::string (*format)(double)) {
+  return denominator > 0 ? format(numerator / denominator) : "–";
+}
+
+void write_figures(Markup& html, const Measurement& m, const Measurement* dense) {
+  number_cell(html, human_seconds(m.median_s) + " ± " + human_seconds(m.spread_s));
+  number_cell(html, dense ? quotient(m.median_s, dense->median_s, time_ratio) : "–");
+  number_cell(html, human_seconds(m.first_s));
+  number_cell(html, m.gemm_efficiency ? fixed(100 * *m.gemm_efficiency, 0) + " %" : "–");
+  number_cell(html, human_bytes(m.extra_peak_bytes));
+  number_cell(html, dense ? quotient(static_cast<double>(dense->extra_peak_bytes),
+                                     static_cast<double>(m.extra_peak_bytes), memory_ratio)
+                          : "–");
+  number_cell(html, human_bytes(m.workspace_bytes));
+  number_cell(html, std::isnan(m.loss) ? "not finite" : trimmed(m.loss, 6));
+  html.element("td", m.plan);
+}
+
+void write_measurement(Markup& html, const Measurement& measurement, const Measurement* dense) {
+  html.open("tr").element("th", {{"scope", "row"}}, measurement.contender);
+  if (measurement.ok()) {
+    write_figures(html, measurement, dense);
+  } else {
+    html.element("td", {{"class", "error"}, {"colspan", static_cast<double>(kColumnCount - 1)}},
+                 "error: " + measurement.error);
+  }
+  html.close().line_break();
+}
+
+std::string heading_of(const Run& run, const Point& point) {
+  std::string text;
+  for (size_t key = 0; key < run.sweep.size(); ++key) text += run.sweep[key].key + " = " + point.at[key] + " · ";
+  text += point.task + ", level " + point.level + " · " + common_shape({&point});
+  if (point.gemm_rate_flops) text += " · GEMM " + trimmed(*point.gemm_rate_flops / 1e9, 1) + " GFLOP/s";
+  return text;
+}
+
+}  // namespace
+
+void write_table(Markup& html, const Run& run) {
+  html.open("div", {{"class", "scroll"}, {"role", "region"}, {"aria-label", "All points"}, {"tabindex", "0"}});
+  html.open("table").open("thead").open("tr");
+  for (const Column& column : kColumns) {
+    html.element("th", {{"scope", "col"}, {"title", column.explanation}}, column.name);
+  }
+  html.close().close().line_break();
+  for (const Point& point : run.points) {
+    html.open("tbody").open("tr", {{"class", "point"}});
+    html.open("th", {{"scope", "rowgroup"}, {"colspan", static_cast<double>(kColumnCount)}});
+    html.element("span", heading_of(run, point)).close().close().line_break();
+    const Measurement* dense = point.find_ok(kDense);
+    for (const Measurement& measurement : point.measurements) write_measurement(html, measurement, dense);
+    html.close();
+  }
+  html.close().close().line_break();
+}
+
+}  // namespace logitless::report
