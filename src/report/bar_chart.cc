@@ -14,7 +14,7 @@ constexpr double kTop = 42, kRow = 30, kBar = 18;
 
 double widest_name(const BarChart& chart) {
   double widest = 0;
-  for (const Bar& bar : chart.bars) widest = std::max(widest, text_width(bar.contender));
+  for (const Bar& bar : chart.bars) widest = std::max(widest, text_width(bar.contender, 12, true));
   return std::min(widest, 120.0);
 }
 

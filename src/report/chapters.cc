@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "report/bar_chart.h"
 #include "report/heat_map.h"
 #include "report/line_chart.h"
 #include "report/metric.h"
+#include "report/shape_text.h"
 #include "report/sweep.h"
 
 namespace logitless::report {
@@ -34,12 +34,6 @@ const ShapeAxis* shape_axis(const SweptKey& swept) {
   return nullptr;
 }
 
-std::vector<const Point*> all_points(const Run& run) {
-  std::vector<const Point*> points;
-  for (const Point& point : run.points) points.push_back(&point);
-  return points;
-}
-
 std::vector<std::string> contenders_in(const Run& run, const std::vector<const Point*>& points) {
   std::vector<std::string> names;
   for (const std::string& name : run.contenders) {
@@ -47,6 +41,11 @@ std::vector<std::string> contenders_in(const Run& run, const std::vector<const P
     if (std::any_of(points.begin(), points.end(), takes_part)) names.push_back(name);
   }
   return names;
+}
+
+// Whether dense and another contender ran at one of the points.
+bool has_quotients(const std::vector<const Point*>& points) {
+  return std::any_of(points.begin(), points.end(), [](const Point* point) { return point->has_quotients(); });
 }
 
 std::string caption_of(const std::vector<const Point*>& points) {
@@ -87,16 +86,18 @@ LineChart line_chart(const Run& run, const Slice& slice, const Along& along, con
   std::vector<const Point*> points = slice.points;
   std::stable_sort(points.begin(), points.end(),
                    [&](const Point* a, const Point* b) { return along(*a).x < along(*b).x; });
-  LineChart chart{metric.title, slice.title, along.label(), {}, along.ordinal(), metric.unit, {}};
+  LineChart chart{metric.title, slice.title, along.label(), {}, along.ordinal(), metric.unit, {}, {}};
   for (const Point* point : points) chart.positions.push_back(along(*point));
   for (const std::string& name : contenders_in(run, points)) {
     LineSeries series{name, {}};
     for (const Point* point : points) {
       const Measurement* measurement = point->find(name);
       if (!measurement) continue;
+      const double value = metric.value(*point, *measurement);
+      if (measurement->ok() && !std::isfinite(value)) continue;
       const LinePosition position = along(*point);
-      series.marks.push_back({position.x, metric.value(*measurement), metric.spread(*measurement),
-                              say(*measurement, metric) + " at " + position.label + " " + along.label(),
+      series.marks.push_back({position.x, value, metric.spread(*point, *measurement),
+                              say(*point, *measurement, metric) + " at " + position.label + " " + along.label(),
                               !measurement->ok()});
     }
     chart.series.push_back(std::move(series));
@@ -104,92 +105,89 @@ LineChart line_chart(const Run& run, const Slice& slice, const Along& along, con
   return chart;
 }
 
+// One chart for each slice, all with the same range of y.
+void add_lines(Chapter& chapter, const Run& run, const std::vector<Slice>& slices, const Along& along,
+               const Metric& metric) {
+  std::vector<LineChart> charts;
+  LineRange range;
+  for (const Slice& slice : slices) charts.push_back(line_chart(run, slice, along, metric));
+  for (const LineChart& chart : charts) {
+    for (const LineSeries& series : chart.series) {
+      for (const LineMark& mark : series.marks) range.include(mark);
+    }
+  }
+  for (size_t i = 0; i < charts.size(); ++i) {
+    charts[i].range = range;
+    chapter.rows[i].push_back(draw(charts[i]));
+  }
+}
+
 Chapter line_chapter(const Run& run, size_t key, const VaryingKeys& keys) {
   const ShapeAxis* shape = shape_axis(run.sweep[key]);
   Chapter chapter{shape ? shape->heading : "Against " + run.sweep[key].key, "", shape != nullptr, {}};
   const Along along(run, key);
+  const std::vector<Slice> slices = cut(run, {key}, keys.axes);
   std::vector<const Point*> shown;
-  for (const Slice& slice : cut(run, {key}, keys.axes)) {
-    for (const Metric& metric : kMetrics) chapter.panels.push_back(draw(line_chart(run, slice, along, metric)));
-    shown.insert(shown.end(), slice.points.begin(), slice.points.end());
-  }
+  for (const Slice& slice : slices) shown.insert(shown.end(), slice.points.begin(), slice.points.end());
   chapter.caption = caption_of(shown);
+  chapter.rows.resize(slices.size());
+  add_lines(chapter, run, slices, along, kMemory);
+  add_lines(chapter, run, slices, along, kTime);
+  if (has_quotients(shown)) add_lines(chapter, run, slices, along, kTimeRatio);
   return chapter;
 }
 
-// What a cell shows of one contender: its quotient by the dense path, or, in a run without it, the figure itself.
-class CellValue {
- public:
-  CellValue(const Metric& metric, std::string contender, bool against_dense)
-      : metric_(metric), contender_(std::move(contender)), against_dense_(against_dense) {}
+HeatCell heat_cell(const Point& point, const std::string& contender, const Metric& metric) {
+  const Measurement* measurement = point.find(contender);
+  if (!measurement) return {std::nullopt, "–", contender + " was not measured"};
+  const std::string note = say(point, *measurement, metric);
+  if (!measurement->ok()) return {std::nullopt, "failed", note};
+  const double value = metric.value(point, *measurement);
+  if (std::isnan(value)) return {std::nullopt, "–", contender + ": dense, to divide by, is missing"};
+  return {value, human(value, metric.unit), note};
+}
 
-  bool is_time_ratio() const { return against_dense_ && metric_.unit == Unit::kSeconds; }
-  std::string title() const {
-    if (!against_dense_) return std::string(metric_.title) + ", " + contender_;
-    return std::string(metric_.title) + ", " + (is_time_ratio() ? contender_ + " ÷ dense" : "dense ÷ " + contender_);
+std::string heat_title(const std::string& contender, const Metric& metric) {
+  switch (metric.unit) {
+    case Unit::kMemoryRatio:
+      return "Extra peak memory, dense ÷ " + contender;
+    case Unit::kTimeRatio:
+      return "Time, " + contender + " ÷ dense";
+    default:
+      return std::string(metric.title) + ", " + contender;
   }
-  std::string text(double value) const {
-    if (!against_dense_) return human(value, metric_.unit);
-    return is_time_ratio() ? time_ratio(value) : memory_ratio(value);
-  }
-  HeatCell cell(const Point& point) const {
-    const Measurement* measurement = point.find(contender_);
-    if (!measurement) return {std::nullopt, "–", contender_ + " was not measured"};
-    const std::string note = say(*measurement, metric_);
-    if (!measurement->ok()) return {std::nullopt, "failed", note};
-    double value = metric_.value(*measurement);
-    if (against_dense_) {
-      const Measurement* dense = point.find_ok(kDense);
-      if (!dense) return {std::nullopt, "–", note + ", but there is no dense to divide by"};
-      value = is_time_ratio() ? value / metric_.value(*dense) : metric_.value(*dense) / value;
-    }
-    // 0 ÷ 0 has no colour and no meaning.
-    if (std::isnan(value)) return {std::nullopt, "–", note};
-    return {value, text(value), note};
-  }
+}
 
- private:
-  Metric metric_;
-  std::string contender_;
-  bool against_dense_;
-};
-
-HeatMap heat_map(const Run& run, const Slice& slice, size_t row_key, size_t column_key, const CellValue& value) {
+HeatMap heat_map(const Run& run, const Slice& slice, size_t row_key, size_t column_key, const std::string& contender,
+                 const Metric& metric) {
   const SweptKey &rows = run.sweep[row_key], &columns = run.sweep[column_key];
-  HeatMap map{value.title(),        slice.title, rows.key, columns.key, rows.values, columns.values, {}, 1, 1, "", "",
-              value.is_time_ratio()};
+  HeatMap map{heat_title(contender, metric), slice.title, rows.key, columns.key, rows.values, columns.values, {}, {}};
   for (const std::string& row : rows.values) {
     for (const std::string& column : columns.values) {
       const auto is_here = [&](const Point* p) { return p->at[row_key] == row && p->at[column_key] == column; };
       const auto point = std::find_if(slice.points.begin(), slice.points.end(), is_here);
-      map.cells.push_back(point != slice.points.end() ? value.cell(**point)
-                                                      : HeatCell{std::nullopt, "", "not measured"});
+      map.cells.push_back(point != slice.points.end() ? heat_cell(**point, contender, metric)
+                                                      : HeatCell{std::nullopt, "", contender + ": not measured"});
       map.cells.back().note += " at " + rows.key + " = " + row + ", " + columns.key + " = " + column;
     }
   }
   return map;
 }
 
-// One scale of colours for all maps of a contender, so that they can be held against each other.
-void share_scale(std::vector<HeatMap>& maps, const CellValue& value) {
-  double low = std::numeric_limits<double>::infinity(), high = 0;
-  for (const HeatMap& map : maps) {
-    for (const HeatCell& cell : map.cells) {
-      if (!cell.value || !(*cell.value > 0) || std::isinf(*cell.value)) continue;
-      low = std::min(low, *cell.value);
-      high = std::max(high, *cell.value);
+// A row of memory and time for each slice. All maps of a contender share one scale of colours, so that they can be held
+// against each other.
+void add_heat_rows(Chapter& chapter, const Run& run, const std::vector<Slice>& slices, size_t row_key,
+                   size_t column_key, const std::string& contender, std::initializer_list<Metric> metrics) {
+  const size_t first_row = chapter.rows.size();
+  chapter.rows.resize(first_row + slices.size());
+  for (const Metric& metric : metrics) {
+    std::vector<HeatMap> maps;
+    for (const Slice& slice : slices) maps.push_back(heat_map(run, slice, row_key, column_key, contender, metric));
+    const HeatScale scale = scale_of(maps, metric.unit);
+    for (size_t i = 0; i < maps.size(); ++i) {
+      maps[i].scale = scale;
+      chapter.rows[first_row + i].push_back(draw(maps[i]));
     }
-  }
-  if (high == 0) low = high = 1;
-  if (value.is_time_ratio()) {
-    high = std::max({high, 1 / low, 1.05});  // Below 5 % a difference is noise and stays pale.
-    low = 1 / high;
-  }
-  for (HeatMap& map : maps) {
-    map.low = low;
-    map.high = high;
-    map.low_text = value.text(low);
-    map.high_text = value.text(high);
   }
 }
 
@@ -198,22 +196,28 @@ Chapter heat_chapter(const Run& run, size_t row_key, size_t column_key) {
   Chapter chapter{
       "The sweep: " + run.sweep[row_key].key + " × " + run.sweep[column_key].key, caption_of(points), false, {}};
   const std::vector<Slice> slices = cut(run, {row_key, column_key});
-  const std::vector<std::string> contenders = contenders_in(run, points);
-  const bool against_dense = std::find(contenders.begin(), contenders.end(), kDense) != contenders.end();
-  for (const std::string& contender : contenders) {
-    if (contender == kDense && contenders.size() > 1) continue;
-    std::vector<std::vector<HeatMap>> by_metric;
-    for (const Metric& metric : kMetrics) {
-      const CellValue value(metric, contender, against_dense && contender != kDense);
-      std::vector<HeatMap>& maps = by_metric.emplace_back();
-      for (const Slice& slice : slices) maps.push_back(heat_map(run, slice, row_key, column_key, value));
-      share_scale(maps, value);
+  if (!has_quotients(points)) {
+    for (const std::string& contender : contenders_in(run, points)) {
+      add_heat_rows(chapter, run, slices, row_key, column_key, contender, {kMemory, kTime});
     }
-    for (size_t slice = 0; slice < slices.size(); ++slice) {
-      for (const std::vector<HeatMap>& maps : by_metric) chapter.panels.push_back(draw(maps[slice]));
-    }
+    return chapter;
+  }
+  for (const std::string& contender : contenders_in(run, points)) {
+    if (contender == kDense) continue;
+    add_heat_rows(chapter, run, slices, row_key, column_key, contender, {kMemoryRatio, kTimeRatio});
   }
   return chapter;
+}
+
+std::string bar_label(const Point& point, const Measurement& measurement, const Metric& metric) {
+  if (!measurement.ok()) return "failed";
+  const Metric& ratio = metric.unit == Unit::kBytes ? kMemoryRatio : kTimeRatio;
+  const double quotient = ratio.value(point, measurement);
+  const std::string text = human(metric.value(point, measurement), metric.unit);
+  if (measurement.contender == kDense || !std::isfinite(quotient)) return text;
+  if (metric.unit == Unit::kSeconds) return text + " (" + human(quotient, ratio.unit) + ")";
+  return text + " (" +
+         (quotient < 1 ? human(1 / quotient, ratio.unit) + " more)" : human(quotient, ratio.unit) + " less)");
 }
 
 BarChart bar_chart(const Run& run, const Slice& slice, const Metric& metric) {
@@ -221,9 +225,8 @@ BarChart bar_chart(const Run& run, const Slice& slice, const Metric& metric) {
   BarChart chart{metric.title, slice.title, {}};
   for (const std::string& name : contenders_in(run, slice.points)) {
     const Measurement& measurement = *point.find(name);
-    const double value = metric.value(measurement);
-    chart.bars.push_back({name, value, metric.spread(measurement),
-                          measurement.ok() ? human(value, metric.unit) : "failed", !measurement.ok()});
+    chart.bars.push_back({name, metric.value(point, measurement), metric.spread(point, measurement),
+                          bar_label(point, measurement, metric), !measurement.ok()});
   }
   return chart;
 }
@@ -231,34 +234,12 @@ BarChart bar_chart(const Run& run, const Slice& slice, const Metric& metric) {
 Chapter bar_chapter(const Run& run) {
   Chapter chapter{"Memory and time", caption_of(all_points(run)), false, {}};
   for (const Slice& slice : cut(run, {})) {
-    for (const Metric& metric : kMetrics) chapter.panels.push_back(draw(bar_chart(run, slice, metric)));
+    chapter.rows.push_back({draw(bar_chart(run, slice, kMemory)), draw(bar_chart(run, slice, kTime))});
   }
   return chapter;
 }
 
 }  // namespace
-
-std::string say(const Measurement& measurement, const Metric& metric) {
-  if (!measurement.ok()) return measurement.contender + " failed: " + measurement.error;
-  const double spread = metric.spread(measurement);
-  return measurement.contender + ": " + human(metric.value(measurement), metric.unit) +
-         (spread > 0 ? " ± " + human(spread, metric.unit) : "");
-}
-
-std::string common_shape(const std::vector<const Point*>& points) {
-  const Shape& first = points.front()->shape;
-  std::string text;
-  const auto add = [&](auto member, const std::string& words) {
-    const auto same = [&](const Point* point) { return point->shape.*member == first.*member; };
-    if (std::all_of(points.begin(), points.end(), same)) text += (text.empty() ? "" : ", ") + words;
-  };
-  add(&Shape::tokens, grouped(first.tokens) + " tokens");
-  add(&Shape::vocab, grouped(first.vocab) + " vocabulary entries");
-  add(&Shape::hidden, "hidden size " + grouped(first.hidden));
-  add(&Shape::dtype, first.dtype);
-  add(&Shape::layout, first.layout);
-  return text;
-}
 
 std::vector<Chapter> chapters(const Run& run) {
   const VaryingKeys keys = varying_keys(run);

@@ -12,17 +12,14 @@ namespace logitless::report {
 
 struct Chapter {
   std::string heading;
-  std::string caption;         ///< what all its drawings share, and how to read them
-  bool against_shape = false;  ///< lines against tokens, vocabulary or hidden size
-  std::vector<Panel> panels;   ///< memory and time in turn
+  std::string caption;                   ///< what all its drawings share, and how to read them
+  bool against_shape = false;            ///< lines against tokens, vocabulary or hidden size
+  std::vector<std::vector<Panel>> rows;  ///< each begins with memory and time
 };
 
 /// Lines against every swept key that changes the shape; against any other key of numbers where it is the only one; a
 /// heat map of the first two keys of numbers where there are more; bars where there is none. Keys of names, and further
-/// keys of a heat map, get a drawing for each value. At least one chapter, each with at least two panels.
+/// keys of a heat map, get a drawing for each value. At least one chapter, each with at least one row.
 std::vector<Chapter> chapters(const Run& run);
-
-/// What all of these points share: "1,024 tokens, hidden 1,536, float32, hidden_vocab"
-std::string common_shape(const std::vector<const Point*>& points);
 
 }  // namespace logitless::report

@@ -4,21 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/chapters.h"
+#include "report/shape_text.h"
 #include "report/units.h"
 
 namespace logitless::report {
 namespace {
 
-bool has_pair(const Point& point) {
-  const auto is_other = [](const Measurement& m) { return m.ok() && m.contender != kDense; };
-  return point.find_ok(kDense) && std::any_of(point.measurements.begin(), point.measurements.end(), is_other);
-}
-
-std::vector<const Point*> largest_with_pair(const Run& run) {
+std::vector<const Point*> largest_with_quotients(const Run& run) {
   std::vector<const Point*> largest;
   for (const Point& point : run.points) {
-    if (!has_pair(point)) continue;
+    if (!point.has_quotients()) continue;
     if (!largest.empty() && point.shape.size() > largest.front()->shape.size()) largest.clear();
     if (largest.empty() || point.shape.size() == largest.front()->shape.size()) largest.push_back(&point);
   }
@@ -73,6 +68,7 @@ Claim claim_of(const std::string& contender, const Quotients& quotients) {
   Claim claim;
   claim.contender = contender;
   if (contender == kForward) claim.remark = "the loss alone, no gradients";
+  if (contender == kAuto) claim.remark = "chose " + quotients.own->plan;
   claim_memory(claim, quotients.memory);
   claim.time = range_text(quotients.time, time_ratio);
   claim.time_words = "the time of dense";
@@ -124,7 +120,7 @@ void add_counts(const Run& run, Headline& headline) {
 
 Headline headline(const Run& run) {
   Headline headline;
-  const std::vector<const Point*> points = largest_with_pair(run);
+  const std::vector<const Point*> points = largest_with_quotients(run);
   if (points.empty()) {
     headline.lead = "There is no point at which dense and another contender both ran, so there are no quotients.";
   } else {

@@ -28,69 +28,57 @@ struct Axes {
   bool log_y;
 };
 
-std::vector<double> values_of(const LineChart& chart) {
-  std::vector<double> values;
-  for (const LineSeries& series : chart.series) {
-    for (const LineMark& mark : series.marks) {
-      if (!mark.failed) values.push_back(mark.y);
-    }
-  }
-  return values;
-}
-
-// The largest value that the axis must hold, spread bars included.
-double top_of(const LineChart& chart) {
-  double top = 0;
-  for (const LineSeries& series : chart.series) {
-    for (const LineMark& mark : series.marks) {
-      if (!mark.failed) top = std::max(top, mark.y + mark.spread);
-    }
-  }
-  return top;
-}
-
 Scale x_scale(const LineChart& chart, double right) {
-  std::vector<double> xs;
-  for (const LinePosition& position : chart.positions) xs.push_back(position.x);
-  const bool logarithmic = !chart.ordinal && xs.front() > 0 && wants_log(xs, kLogSpanX);
-  return Scale(xs.front(), xs.back(), kLeft + kInset, right - kInset, logarithmic);
+  const double low = chart.positions.front().x, high = chart.positions.back().x;
+  const bool logarithmic = !chart.ordinal && low > 0 && high > low * kLogSpanX;
+  return Scale(low, high, kLeft + kInset, right - kInset, logarithmic);
 }
 
 Axes axes_of(const LineChart& chart) {
   double widest = 0;
-  for (const LineSeries& series : chart.series) widest = std::max(widest, text_width(series.contender));
+  for (const LineSeries& series : chart.series) widest = std::max(widest, text_width(series.contender, 12, true));
   const double right = kPanelWidth - std::min(widest, 110.0) - 14;
-  const std::vector<double> values = values_of(chart);
-  const double high = top_of(chart);
-  const bool log_y = wants_log(values, kLogSpanY);
-  double low = high;
-  for (const double value : values) {
-    if (value > 0) low = std::min(low, value);
-  }
+  const auto [low, high] = chart.range;
+  const bool log_y = high > low * kLogSpanY;
   const std::vector<double> ticks =
       log_y ? log_ticks(low, high, kMostTicks, chart.unit) : linear_ticks(high, kMostTicks - 2, chart.unit);
   return {right, x_scale(chart, right), Scale(ticks.front(), ticks.back(), kBottom, kTop, log_y), ticks, log_y};
 }
 
-void draw_grid(Markup& svg, const LineChart& chart, const Axes& axes) {
+// Whether every `stride`-th label, counted from the last, leaves room for its neighbours.
+bool labels_fit(const LineChart& chart, const Axes& axes, size_t stride) {
+  double free = kPanelWidth;
+  for (size_t i = chart.positions.size(); i > 0; i -= std::min(i, stride)) {
+    const LinePosition& position = chart.positions[i - 1];
+    const double x = axes.x(position.x), half = text_width(position.label, 11) / 2;
+    if (x + half > free) return false;
+    free = x - half - 5;
+  }
+  return true;
+}
+
+void draw_x_ticks(Markup& svg, const LineChart& chart, const Axes& axes) {
+  for (const LinePosition& position : chart.positions) {
+    const double x = axes.x(position.x);
+    svg.empty("line", {{"class", "axis"}, {"x1", x}, {"x2", x}, {"y1", kBottom}, {"y2", kBottom + 4}});
+  }
+  size_t stride = 1;
+  while (!labels_fit(chart, axes, stride)) ++stride;
+  for (size_t i = chart.positions.size(); i > 0; i -= std::min(i, stride)) {
+    const LinePosition& position = chart.positions[i - 1];
+    svg.element("text", {{"class", "small middle"}, {"x", axes.x(position.x)}, {"y", kBottom + 17}}, position.label);
+  }
+  svg.element("text", {{"class", "small end"}, {"x", axes.right}, {"y", kBottom + 36}}, chart.x_label + " →");
+  svg.line_break();
+}
+
+void draw_y_ticks(Markup& svg, const LineChart& chart, const Axes& axes) {
   for (const double tick : axes.y_ticks) {
     const double y = axes.y(tick);
     const bool base = tick == axes.y_ticks.front();
     svg.empty("line", {{"class", base ? "axis" : "grid"}, {"x1", kLeft}, {"x2", axes.right}, {"y1", y}, {"y2", y}});
     svg.element("text", {{"class", "small end"}, {"x", kLeft - 7}, {"y", y + 4}}, tick_label(tick, chart.unit));
   }
-  svg.line_break();
-  // From the right, since the largest values matter most; labels that would touch the one before are left out.
-  double free = kPanelWidth;
-  for (size_t i = chart.positions.size(); i-- > 0;) {
-    const LinePosition& position = chart.positions[i];
-    const double x = axes.x(position.x), half = text_width(position.label, 11) / 2;
-    svg.empty("line", {{"class", "axis"}, {"x1", x}, {"x2", x}, {"y1", kBottom}, {"y2", kBottom + 4}});
-    if (x + half > free) continue;
-    svg.element("text", {{"class", "small middle"}, {"x", x}, {"y", kBottom + 17}}, position.label);
-    free = x - half - 6;
-  }
-  svg.element("text", {{"class", "small end"}, {"x", axes.right}, {"y", kBottom + 36}}, chart.x_label + " →");
   svg.line_break();
 }
 
@@ -137,28 +125,48 @@ void draw_series(Markup& svg, const LineSeries& series, const Axes& axes, std::v
   svg.close().line_break();
 }
 
-// Moves the labels apart, in the order of their lines' ends, as little as keeps them inside the frame.
+// Moves labels that would overlap apart, in the order of their lines' ends, both by the same way, as often as it takes.
 void spread_out(std::vector<double>& ys) {
   std::vector<size_t> order(ys.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ys[a] < ys[b]; });
-  for (size_t i = 1; i < order.size(); ++i) ys[order[i]] = std::max(ys[order[i]], ys[order[i - 1]] + kLabelGap);
-  double limit = kBottom + 4;
+  for (int round = 0; round < 100; ++round) {
+    for (size_t i = 1; i < order.size(); ++i) {
+      double &above = ys[order[i - 1]], &below = ys[order[i]];
+      const double lacking = kLabelGap - (below - above);
+      if (lacking <= 0) continue;
+      above -= lacking / 2;
+      below += lacking / 2;
+    }
+  }
+  double limit = kBottom;
   for (size_t i = order.size(); i-- > 0; limit -= kLabelGap) ys[order[i]] = std::min(ys[order[i]], limit);
+}
+
+// The last mark that holds a value, null where all failed.
+const LineMark* end_of(const LineSeries& series) {
+  const auto holds = [](const LineMark& mark) { return !mark.failed; };
+  const auto last = std::find_if(series.marks.rbegin(), series.marks.rend(), holds);
+  return last != series.marks.rend() ? &*last : nullptr;
 }
 
 void draw_labels(Markup& svg, const LineChart& chart, const Axes& axes) {
   std::vector<double> ys;
   for (const LineSeries& series : chart.series) {
-    const auto last =
-        std::find_if(series.marks.rbegin(), series.marks.rend(), [](const LineMark& m) { return !m.failed; });
-    ys.push_back(last != series.marks.rend() ? axes.y(last->y) : kTop);
+    const LineMark* end = end_of(series);
+    ys.push_back(end ? axes.y(end->y) : kTop);
   }
   spread_out(ys);
   for (size_t i = 0; i < ys.size(); ++i) {
-    const std::string& name = chart.series[i].contender;
-    svg.open("g", {{"class", series_class(name)}});
-    svg.element("text", {{"class", "label"}, {"x", axes.right + 6}, {"y", ys[i] + 4}}, name).close().line_break();
+    const LineSeries& series = chart.series[i];
+    svg.open("g", {{"class", series_class(series.contender)}});
+    const LineMark* end = end_of(series);
+    if (end && end->x != chart.positions.back().x) {
+      const std::string path = path_step('M', axes.x(end->x), axes.y(end->y)) + path_step('L', axes.right + 3, ys[i]);
+      svg.empty("path", {{"class", "leader"}, {"d", path}});
+    }
+    svg.element("text", {{"class", "label"}, {"x", axes.right + 6}, {"y", ys[i] + 4}}, series.contender);
+    svg.close().line_break();
   }
 }
 
@@ -172,13 +180,20 @@ std::string describe(const LineChart& chart) {
 
 }  // namespace
 
+void LineRange::include(const LineMark& mark) {
+  if (mark.failed) return;
+  if (mark.y > 0) low = std::min(low, mark.y);
+  high = std::max(high, mark.y + mark.spread);
+}
+
 Panel draw(const LineChart& chart) {
   const Axes axes = axes_of(chart);
   Markup svg;
   const std::string subtitle =
       chart.subtitle + (axes.log_y ? (chart.subtitle.empty() ? "" : ", ") + std::string("log scale") : "");
   draw_heading(svg, chart.title, subtitle);
-  draw_grid(svg, chart, axes);
+  draw_y_ticks(svg, chart, axes);
+  draw_x_ticks(svg, chart, axes);
   std::vector<double> failures;
   for (const LineSeries& series : chart.series) draw_series(svg, series, axes, failures);
   draw_labels(svg, chart, axes);

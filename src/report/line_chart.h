@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,15 @@ struct LinePosition {
   std::string label;
 };
 
+/// The values that an axis must hold: the smallest above 0, and the largest with its spread. Charts that are to be held
+/// against each other share one.
+struct LineRange {
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+
+  void include(const LineMark& mark);
+};
+
 /// Values of several contenders against one key, on a logarithmic axis where a linear one would flatten them.
 struct LineChart {
   std::string title;
@@ -36,6 +46,7 @@ struct LineChart {
   bool ordinal = false;                 ///< x counts places, not values
   Unit unit = Unit::kNone;              ///< of y
   std::vector<LineSeries> series;
+  LineRange range;
 };
 
 Panel draw(const LineChart& chart);

@@ -1,29 +1,31 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <string>
 
 #include "report/run.h"
 #include "report/units.h"
 
 namespace logitless::report {
 
-/// One of the two figures that drawings show.
+/// A figure that drawings show, of one contender at one point. NaN where the contender failed, or where the dense path
+/// that it is divided by did.
 struct Metric {
   const char* title;
   Unit unit;
-  double (*value)(const Measurement&);
-  double (*spread)(const Measurement&);
+  double (*value)(const Point& point, const Measurement& measurement);
+  double (*spread)(const Point& point, const Measurement& measurement);  ///< 0: none
 };
 
-inline constexpr Metric kMemory = {"Extra peak memory", Unit::kBytes,
-                                   [](const Measurement& m) { return static_cast<double>(m.extra_peak_bytes); },
-                                   [](const Measurement&) { return 0.0; }};
-inline constexpr Metric kTime = {"Time of one call", Unit::kSeconds, [](const Measurement& m) { return m.median_s; },
-                                 [](const Measurement& m) { return m.spread_s; }};
-inline constexpr std::array<Metric, 2> kMetrics = {kMemory, kTime};
+extern const Metric kMemory;       ///< extra peak
+extern const Metric kTime;         ///< of one call
+extern const Metric kMemoryRatio;  ///< dense ÷ contender
+extern const Metric kTimeRatio;    ///< contender ÷ dense; the spread is the contender's own
 
-/// "one_pass: 7.64 s ± 20 ms", or its error.
-std::string say(const Measurement& measurement, const Metric& metric);
+/// "one_pass: 7.64 s ± 1.2 %", or its error.
+std::string say(const Point& point, const Measurement& measurement, const Metric& metric);
+
+/// "± 1.2 %"
+std::string spread_text(double value, double spread);
 
 }  // namespace logitless::report

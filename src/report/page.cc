@@ -13,32 +13,31 @@ namespace {
 
 constexpr const char* kPageCss = R"(:root{color-scheme:light dark}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:62rem;padding:1rem 1rem 4rem;background:#fff;color:#1f2328;
+body{margin:0 auto;max-width:76rem;padding:1rem 1rem 4rem;background:#fff;color:#1f2328;
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.6rem;margin:.5rem 0 0;line-height:1.2}
-h2{font-size:1.25rem;margin:2.5rem 0 .5rem;border-top:1px solid #d5d9de;padding-top:1.5rem}
-h3{font-size:1.05rem;margin:2rem 0 .25rem}
-p{margin:.5rem 0}
+.run{font-size:1.3rem;margin:3rem 0 .5rem;border-top:1px solid #d5d9de;padding-top:1.5rem}
+.chapter{font-size:1.1rem;margin:2.25rem 0 .25rem}
+p{margin:.5rem 0;max-width:60rem}
 .quiet{color:#57606a;font-size:.875rem}
 .claims{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,17rem),1fr));gap:1rem;margin:1rem 0;padding:0;list-style:none}
 .claims li{border-left:4px solid currentColor;padding-left:.8rem}
 .claims p{margin:.15rem 0;color:#1f2328}
-.claims b{color:inherit}
 .claims strong{font-size:1.5rem;line-height:1.3;font-variant-numeric:tabular-nums}
 .claims .name{color:inherit;font-weight:600}
 .claims .quiet{color:#57606a}
 .note{border-left:4px solid #b88700;padding:.1rem 0 .1rem .8rem}
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1.5rem 2rem}
-.panel{margin:1rem 0 0;max-width:30rem;overflow-x:auto}
+.panels{display:flex;flex-wrap:wrap;gap:1.5rem 2rem;margin-top:1rem}
+.panel{flex:1 1 20rem;min-width:0;max-width:26rem;margin:0;overflow-x:auto}
 .panel svg{display:block;width:100%;height:auto}
-.panel.wide{max-width:none;grid-column:1/-1}
+.panel.wide{max-width:100%;flex-basis:auto}
 .panel.wide svg{width:auto;max-width:none}
 .scroll{overflow-x:auto;margin:1rem 0}
 table{border-collapse:collapse;font-size:.8125rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 th,td{padding:.25rem .6rem;text-align:left;white-space:nowrap}
 thead th{text-align:right;border-bottom:1px solid #9aa2ab}
 thead th:first-child,thead th:last-child{text-align:left}
-tbody th{font-weight:400}
+tbody th{font-weight:400;background:#fff;position:sticky;left:0}
 .point th{background:#f3f5f7;white-space:normal}
 .point span{position:sticky;left:.6rem;display:inline-block;max-width:min(58rem,86vw)}
 .number{text-align:right}
@@ -49,19 +48,20 @@ dd{margin:0}
 code{font:.8125rem ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 @media screen and (prefers-color-scheme:dark){
 body{background:#0d1117;color:#e6edf3}
-h2{border-color:#30363d}
+.run{border-color:#30363d}
 .quiet,.claims .quiet,dt{color:#9aa5b1}
 .claims p{color:#e6edf3}
 .note{border-color:#d9a514}
 thead th{border-color:#6b7480}
+tbody th{background:#0d1117}
 .point th{background:#161b22}
 .error{color:#ff8a80}
 }
 @media print{
 body{max-width:none;padding:0;font-size:11pt}
 .panel,.claims li,tbody{break-inside:avoid}
-h2,h3{break-after:avoid}
-.panels{grid-template-columns:1fr 1fr}
+.run,.chapter{break-after:avoid}
+.panel{flex-basis:14rem}
 .scroll,.panel{overflow:visible}
 table{font-size:7pt}
 th,td{padding:.1rem .3rem;white-space:normal}
@@ -105,16 +105,20 @@ void write_headline(Markup& html, const Run& run) {
   for (const std::string& note : run.notes) html.element("p", {{"class", "note"}}, note).line_break();
 }
 
-void write_chapter(Markup& html, const Chapter& chapter, int& drawings) {
-  html.element("h3", chapter.heading);
+void write_panel(Markup& html, const Panel& panel, int number) {
+  html.open("figure", {{"class", panel.width > kPanelWidth ? "panel wide" : "panel"}});
+  open_svg(html, "drawing-" + std::to_string(number), panel.width, panel.height, panel.title, panel.description);
+  html.raw(panel.body).close().close().line_break();
+}
+
+void write_chapter(Markup& html, const Chapter& chapter, const char* level, int& drawings) {
+  html.element(level, {{"class", "chapter"}}, chapter.heading);
   html.element("p", {{"class", "quiet"}}, chapter.caption).line_break();
-  html.open("div", {{"class", "panels"}}).line_break();
-  for (const Panel& panel : chapter.panels) {
-    html.open("figure", {{"class", panel.width > kPanelWidth ? "panel wide" : "panel"}});
-    open_svg(html, "drawing-" + std::to_string(++drawings), panel.width, panel.height, panel.title, panel.description);
-    html.raw(panel.body).close().close().line_break();
+  for (const std::vector<Panel>& row : chapter.rows) {
+    html.open("div", {{"class", "panels"}}).line_break();
+    for (const Panel& panel : row) write_panel(html, panel, ++drawings);
+    html.close().line_break();
   }
-  html.close().line_break();
 }
 
 void write_facts(Markup& html, const std::vector<std::pair<std::string, std::string>>& facts) {
@@ -129,8 +133,8 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-void write_setup(Markup& html, const Run& run) {
-  html.element("h3", "How it was measured");
+void write_setup(Markup& html, const Run& run, const char* level) {
+  html.element(level, {{"class", "chapter"}}, "How it was measured");
   std::vector<std::pair<std::string, std::string>> facts = {{"file", run.name},
                                                             {"date", run.started},
                                                             {"timed calls", std::to_string(run.iters)},
@@ -140,7 +144,7 @@ void write_setup(Markup& html, const Run& run) {
   for (const SweptKey& swept : run.sweep) facts.emplace_back("sweep", swept.key + " = " + joined(swept.values));
   for (const std::string& setting : run.settings) facts.emplace_back("setting", setting);
   write_facts(html, facts);
-  html.element("h3", "The machine");
+  html.element(level, {{"class", "chapter"}}, "The machine");
   for (const std::string& warning : run.warnings) {
     html.element("p", {{"class", "note"}}, "Warning: " + warning).line_break();
   }
@@ -148,14 +152,15 @@ void write_setup(Markup& html, const Run& run) {
 }
 
 void write_run(Markup& html, const Run& run, bool alone, int& drawings) {
+  const char* level = alone ? "h2" : "h3";
   html.open("section").line_break();
-  if (!alone) html.element("h2", run.name).line_break();
+  if (!alone) html.element("h2", {{"class", "run"}}, run.name).line_break();
   html.element("p", {{"class", "quiet"}}, machine_line(run)).line_break();
   write_headline(html, run);
-  for (const Chapter& chapter : chapters(run)) write_chapter(html, chapter, drawings);
-  html.element("h3", "All points").line_break();
+  for (const Chapter& chapter : chapters(run)) write_chapter(html, chapter, level, drawings);
+  html.element(level, {{"class", "chapter"}}, "All points").line_break();
   write_table(html, run);
-  write_setup(html, run);
+  write_setup(html, run, level);
   html.close().line_break();
 }
 

@@ -10,17 +10,17 @@
 namespace logitless::report {
 namespace {
 
-constexpr double kMargin = 18, kGutter = 36, kCaptionHeight = 26, kLineHeight = 18;
+constexpr double kMargin = 18, kGutter = 36, kCaptionHeight = 26, kRowGap = 16, kLineHeight = 18;
 
 // Memory beside time.
 struct Row {
   std::string caption;
   Panel memory, time;
 
-  double height() const { return std::max(memory.height, time.height) + kCaptionHeight; }
+  double height() const { return std::max(memory.height, time.height) + kCaptionHeight + kRowGap; }
 };
 
-Row first_row(const Chapter& chapter) { return {chapter.caption, chapter.panels[0], chapter.panels[1]}; }
+Row first_row(const Chapter& chapter) { return {chapter.caption, chapter.rows.front()[0], chapter.rows.front()[1]}; }
 
 std::vector<Row> rows_of(const std::vector<Run>& runs) {
   std::vector<Row> rows;
@@ -52,7 +52,7 @@ void place(Markup& svg, const Panel& panel, double x, double y) {
 std::string picture(const std::vector<Run>& runs) {
   const std::vector<Row> rows = rows_of(runs);
   const std::vector<std::string> machines = machines_of(runs);
-  double width = 0, height = 2 * kMargin + kLineHeight * static_cast<double>(machines.size());
+  double width = 0, height = 2 * kMargin - kRowGap + kLineHeight * static_cast<double>(machines.size());
   std::string description;
   for (const Row& row : rows) {
     width = std::max(width, 2 * kMargin + row.memory.width + kGutter + row.time.width);
@@ -70,6 +70,7 @@ std::string picture(const std::vector<Run>& runs) {
     place(svg, row.time, kMargin + row.memory.width + kGutter, y + kCaptionHeight);
     y += row.height();
   }
+  y -= kRowGap;
   for (const std::string& machine : machines) {
     y += kLineHeight;
     svg.element("text", {{"class", "small"}, {"x", kMargin}, {"y", y}}, machine).line_break();

@@ -2,6 +2,7 @@
 // What one run of `logitless bench` measured: its JSON Lines file, read and checked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -12,6 +13,7 @@
 namespace logitless::report {
 
 inline constexpr const char* kDense = "dense";      ///< the contender that the others are held against
+inline constexpr const char* kAuto = "auto";        ///< the contender whose plan the library chooses
 inline constexpr const char* kForward = "forward";  ///< the contender that makes no gradients
 
 /// A contender at one point. Where it failed, `error` says why and no figure counts.
@@ -59,6 +61,11 @@ struct Point {
   const Measurement* find_ok(const std::string& contender) const {
     const Measurement* measurement = find(contender);
     return measurement && measurement->ok() ? measurement : nullptr;
+  }
+  /// Whether dense ran here, and another contender that can be divided by it.
+  bool has_quotients() const {
+    const auto is_other = [](const Measurement& m) { return m.ok() && m.contender != kDense; };
+    return find_ok(kDense) && std::any_of(measurements.begin(), measurements.end(), is_other);
   }
 };
 

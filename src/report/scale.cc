@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace logitless::report {
 namespace {
@@ -73,15 +72,6 @@ std::vector<double> log_ticks(double low, double high, int most, Unit unit) {
   for (int step = 1; !fits(ticks = power_ticks(low, high, base, step)); ++step) {
   }
   return ticks;
-}
-
-bool wants_log(const std::vector<double>& values, double span) {
-  double low = std::numeric_limits<double>::infinity(), high = 0;
-  for (const double value : values) {
-    if (value > 0) low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  return high > low * span;
 }
 
 }  // namespace logitless::report

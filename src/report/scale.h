@@ -28,7 +28,4 @@ std::vector<double> linear_ticks(double high, int most, Unit unit);
 /// where they fit, else whole powers; for bytes powers of two, equally far apart. 0 < low < high.
 std::vector<double> log_ticks(double low, double high, int most, Unit unit);
 
-/// Whether the positive values span more than `span` times the smallest, so that a linear scale would flatten it.
-bool wants_log(const std::vector<double>& values, double span);
-
 }  // namespace logitless::report

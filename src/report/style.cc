@@ -79,6 +79,7 @@ constexpr const char* kShapesCss =
 .chart .spread{fill:none;stroke:currentColor;stroke-width:1.2}
 .chart .cross{fill:none;stroke:currentColor;stroke-width:2}
 .chart .bar{fill-opacity:.75}
+.chart .leader{fill:none;stroke:currentColor;stroke-width:1;stroke-dasharray:1 3}
 .chart .mark,.chart .bar{fill:currentColor}
 )";
 
@@ -131,9 +132,9 @@ std::string heat_class(bool diverging, int step) {
   return numbered(diverging ? "div" : "seq", static_cast<size_t>(step));
 }
 
-double text_width(std::string_view text, double font_size) {
+double text_width(std::string_view text, double font_size, bool bold) {
   const auto letters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });  // UTF-8
-  return 0.57 * font_size * static_cast<double>(letters);
+  return (bold ? 0.69 : 0.62) * font_size * static_cast<double>(letters);
 }
 
 }  // namespace logitless::report

@@ -27,7 +27,7 @@ void draw_marker(Markup& markup, const std::string& contender, double x, double 
 /// The class of a cell in a heat map: step 0 to kHeatSteps - 1.
 std::string heat_class(bool diverging, int step);
 
-/// How wide a text is likely to come out, in pixels; the reader's font is not known.
-double text_width(std::string_view text, double font_size = 12);
+/// How wide a text is likely to come out, in pixels, for a wide font; the reader's font is not known.
+double text_width(std::string_view text, double font_size, bool bold = false);
 
 }  // namespace logitless::report

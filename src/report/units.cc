@@ -79,6 +79,7 @@ std::string tick_label(double value, Unit unit) {
                                                                 : trimmed(value, 6);
   }
   if (value == 0) return "0";
+  if (unit == Unit::kMemoryRatio || unit == Unit::kTimeRatio) return trimmed(value, 3) + "×";
   const Scaled scaled = unit == Unit::kBytes ? scale_bytes(value) : scale_seconds(value);
   return trimmed(scaled.value, 3) + " " + scaled.unit;
 }
@@ -89,6 +90,10 @@ std::string human(double value, Unit unit) {
       return human_bytes(static_cast<int64_t>(value));
     case Unit::kSeconds:
       return human_seconds(value);
+    case Unit::kMemoryRatio:
+      return memory_ratio(value);
+    case Unit::kTimeRatio:
+      return time_ratio(value);
     case Unit::kNone:
       break;
   }

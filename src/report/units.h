@@ -23,7 +23,7 @@ std::string fixed(double value, int digits);
 /// At most `digits` after the point, no trailing zeros: "1.5", "2", "0"
 std::string trimmed(double value, int digits);
 
-enum class Unit { kNone, kBytes, kSeconds };
+enum class Unit { kNone, kBytes, kSeconds, kMemoryRatio, kTimeRatio };
 
 /// A tick's label, as short as its exact value allows: "16 MiB", "2.5 ms", "1,024"
 std::string tick_label(double value, Unit unit);
