@@ -30,11 +30,17 @@ struct ReportOptions {
   std::string svg_path;
 };
 
+// Also where neither is there yet.
+bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  return !a.empty() && !b.empty() && fs::weakly_canonical(fs::absolute(a)) == fs::weakly_canonical(fs::absolute(b));
+}
+
 void check_output(const char* option, const std::string& path, const std::vector<std::string>& inputs) {
   check_output_path(option, path);
-  std::error_code ignored;
+  std::error_code not_there;
   for (const std::string& input : inputs) {
-    if (std::filesystem::equivalent(input, path, ignored)) {
+    if (std::filesystem::equivalent(input, path, not_there)) {
       throw io::Error(std::string(option) + " " + path + ": is one of the files to report on");
     }
   }
@@ -44,10 +50,12 @@ int run_report(const ReportOptions& options) {
   if (options.page_path.empty() && options.svg_path.empty()) {
     throw io::Error("report has nowhere to write: give -o FILE or --svg FILE");
   }
-  if (options.page_path == options.svg_path) throw io::Error("--svg " + options.svg_path + ": -o names the same file");
+  if (is_same_file(options.page_path, options.svg_path)) {
+    throw io::Error("--svg " + options.svg_path + ": is what -o names");
+  }
   check_output("-o", options.page_path, options.files);
   check_output("--svg", options.svg_path, options.files);
-  std::vector<report::Run> runs;
+  std::vector<report::BenchRun> runs;
   for (const std::string& file : options.files) {
     runs.push_back(report::read_run(file));
     for (const std::string& note : runs.back().notes) std::fprintf(stderr, "logitless: %s\n", note.c_str());

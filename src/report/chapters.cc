@@ -34,7 +34,7 @@ const ShapeAxis* shape_axis(const SweptKey& swept) {
   return nullptr;
 }
 
-std::vector<std::string> contenders_in(const Run& run, const std::vector<const Point*>& points) {
+std::vector<std::string> contenders_in(const BenchRun& run, const std::vector<const Point*>& points) {
   std::vector<std::string> names;
   for (const std::string& name : run.contenders) {
     const auto takes_part = [&](const Point* point) { return point->find(name) != nullptr; };
@@ -60,7 +60,7 @@ std::string caption_of(const std::vector<const Point*>& points) {
 // Where each value of a key lies along x.
 class Along {
  public:
-  Along(const Run& run, size_t key) : swept_(run.sweep[key]), key_(key), shape_(shape_axis(swept_)) {
+  Along(const BenchRun& run, size_t key) : swept_(run.sweep[key]), key_(key), shape_(shape_axis(swept_)) {
     const auto is_number = [](const std::string& value) { return number_in(value).has_value(); };
     ordinal_ = !shape_ && !std::all_of(swept_.values.begin(), swept_.values.end(), is_number);
   }
@@ -82,7 +82,7 @@ class Along {
   bool ordinal_;
 };
 
-LineChart line_chart(const Run& run, const Slice& slice, const Along& along, const Metric& metric) {
+LineChart line_chart(const BenchRun& run, const Slice& slice, const Along& along, const Metric& metric) {
   std::vector<const Point*> points = slice.points;
   std::stable_sort(points.begin(), points.end(),
                    [&](const Point* a, const Point* b) { return along(*a).x < along(*b).x; });
@@ -106,7 +106,7 @@ LineChart line_chart(const Run& run, const Slice& slice, const Along& along, con
 }
 
 // One chart for each slice, all with the same range of y.
-void add_lines(Chapter& chapter, const Run& run, const std::vector<Slice>& slices, const Along& along,
+void add_lines(Chapter& chapter, const BenchRun& run, const std::vector<Slice>& slices, const Along& along,
                const Metric& metric) {
   std::vector<LineChart> charts;
   LineRange range;
@@ -122,7 +122,7 @@ void add_lines(Chapter& chapter, const Run& run, const std::vector<Slice>& slice
   }
 }
 
-Chapter line_chapter(const Run& run, size_t key, const VaryingKeys& keys) {
+Chapter line_chapter(const BenchRun& run, size_t key, const VaryingKeys& keys) {
   const ShapeAxis* shape = shape_axis(run.sweep[key]);
   Chapter chapter{shape ? shape->heading : "Against " + run.sweep[key].key, "", shape != nullptr, {}};
   const Along along(run, key);
@@ -158,8 +158,8 @@ std::string heat_title(const std::string& contender, const Metric& metric) {
   }
 }
 
-HeatMap heat_map(const Run& run, const Slice& slice, size_t row_key, size_t column_key, const std::string& contender,
-                 const Metric& metric) {
+HeatMap heat_map(const BenchRun& run, const Slice& slice, size_t row_key, size_t column_key,
+                 const std::string& contender, const Metric& metric) {
   const SweptKey &rows = run.sweep[row_key], &columns = run.sweep[column_key];
   HeatMap map{heat_title(contender, metric), slice.title, rows.key, columns.key, rows.values, columns.values, {}, {}};
   for (const std::string& row : rows.values) {
@@ -176,7 +176,7 @@ HeatMap heat_map(const Run& run, const Slice& slice, size_t row_key, size_t colu
 
 // A row of memory and time for each slice. All maps of a contender share one scale of colours, so that they can be held
 // against each other.
-void add_heat_rows(Chapter& chapter, const Run& run, const std::vector<Slice>& slices, size_t row_key,
+void add_heat_rows(Chapter& chapter, const BenchRun& run, const std::vector<Slice>& slices, size_t row_key,
                    size_t column_key, const std::string& contender, std::initializer_list<Metric> metrics) {
   const size_t first_row = chapter.rows.size();
   chapter.rows.resize(first_row + slices.size());
@@ -191,7 +191,7 @@ void add_heat_rows(Chapter& chapter, const Run& run, const std::vector<Slice>& s
   }
 }
 
-Chapter heat_chapter(const Run& run, size_t row_key, size_t column_key) {
+Chapter heat_chapter(const BenchRun& run, size_t row_key, size_t column_key) {
   const std::vector<const Point*> points = all_points(run);
   Chapter chapter{
       "The sweep: " + run.sweep[row_key].key + " × " + run.sweep[column_key].key, caption_of(points), false, {}};
@@ -209,18 +209,22 @@ Chapter heat_chapter(const Run& run, size_t row_key, size_t column_key) {
   return chapter;
 }
 
-std::string bar_label(const Point& point, const Measurement& measurement, const Metric& metric) {
-  if (!measurement.ok()) return "failed";
-  const Metric& ratio = metric.unit == Unit::kBytes ? kMemoryRatio : kTimeRatio;
-  const double quotient = ratio.value(point, measurement);
-  const std::string text = human(metric.value(point, measurement), metric.unit);
-  if (measurement.contender == kDense || !std::isfinite(quotient)) return text;
-  if (metric.unit == Unit::kSeconds) return text + " (" + human(quotient, ratio.unit) + ")";
-  return text + " (" +
-         (quotient < 1 ? human(1 / quotient, ratio.unit) + " more)" : human(quotient, ratio.unit) + " less)");
+// "32× less", "1.3× more" or "as dense", for a quotient dense ÷ contender.
+std::string memory_words(double quotient) {
+  if (memory_ratio(quotient) == memory_ratio(1)) return "as dense";
+  return quotient > 1 ? memory_ratio(quotient) + " less" : memory_ratio(1 / quotient) + " more";
 }
 
-BarChart bar_chart(const Run& run, const Slice& slice, const Metric& metric) {
+std::string bar_label(const Point& point, const Measurement& measurement, const Metric& metric) {
+  if (!measurement.ok()) return "failed";
+  const std::string text = human(metric.value(point, measurement), metric.unit);
+  const bool is_time = metric.unit == Unit::kSeconds;
+  const double quotient = (is_time ? kTimeRatio : kMemoryRatio).value(point, measurement);
+  if (measurement.contender == kDense || !std::isfinite(quotient)) return text;
+  return text + " (" + (is_time ? time_ratio(quotient) : memory_words(quotient)) + ")";
+}
+
+BarChart bar_chart(const BenchRun& run, const Slice& slice, const Metric& metric) {
   const Point& point = *slice.points.front();
   BarChart chart{metric.title, slice.title, {}};
   for (const std::string& name : contenders_in(run, slice.points)) {
@@ -231,7 +235,7 @@ BarChart bar_chart(const Run& run, const Slice& slice, const Metric& metric) {
   return chart;
 }
 
-Chapter bar_chapter(const Run& run) {
+Chapter bar_chapter(const BenchRun& run) {
   Chapter chapter{"Memory and time", caption_of(all_points(run)), false, {}};
   for (const Slice& slice : cut(run, {})) {
     chapter.rows.push_back({draw(bar_chart(run, slice, kMemory)), draw(bar_chart(run, slice, kTime))});
@@ -241,7 +245,7 @@ Chapter bar_chapter(const Run& run) {
 
 }  // namespace
 
-std::vector<Chapter> chapters(const Run& run) {
+std::vector<Chapter> chapters(const BenchRun& run) {
   const VaryingKeys keys = varying_keys(run);
   std::vector<Chapter> list;
   for (const size_t key : keys.axes) {

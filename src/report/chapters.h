@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "report/bench_run.h"
 #include "report/panel.h"
-#include "report/run.h"
 
 namespace logitless::report {
 
@@ -20,6 +20,6 @@ struct Chapter {
 /// Lines against every swept key that changes the shape; against any other key of numbers where it is the only one; a
 /// heat map of the first two keys of numbers where there are more; bars where there is none. Keys of names, and further
 /// keys of a heat map, get a drawing for each value. At least one chapter, each with at least one row.
-std::vector<Chapter> chapters(const Run& run);
+std::vector<Chapter> chapters(const BenchRun& run);
 
 }  // namespace logitless::report

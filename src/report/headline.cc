@@ -10,7 +10,7 @@
 namespace logitless::report {
 namespace {
 
-std::vector<const Point*> largest_with_quotients(const Run& run) {
+std::vector<const Point*> largest_with_quotients(const BenchRun& run) {
   std::vector<const Point*> largest;
   for (const Point& point : run.points) {
     if (!point.has_quotients()) continue;
@@ -83,7 +83,7 @@ Claim claim_of(const std::string& contender, const Quotients& quotients) {
 }
 
 // Where dense gave up and another contender did not: what this library is for.
-void add_dense_failures(const Run& run, Headline& headline) {
+void add_dense_failures(const BenchRun& run, Headline& headline) {
   const Point* largest = nullptr;
   for (const Point& point : run.points) {
     const Measurement* dense = point.find(kDense);
@@ -99,7 +99,7 @@ void add_dense_failures(const Run& run, Headline& headline) {
   headline.remarks.push_back(text + ".");
 }
 
-void add_counts(const Run& run, Headline& headline) {
+void add_counts(const BenchRun& run, Headline& headline) {
   size_t failures = 0, expected = 1;
   for (const Point& point : run.points) {
     failures += static_cast<size_t>(std::count_if(point.measurements.begin(), point.measurements.end(),
@@ -118,7 +118,7 @@ void add_counts(const Run& run, Headline& headline) {
 
 }  // namespace
 
-Headline headline(const Run& run) {
+Headline headline(const BenchRun& run) {
   Headline headline;
   const std::vector<const Point*> points = largest_with_quotients(run);
   if (points.empty()) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/run.h"
+#include "report/bench_run.h"
 
 namespace logitless::report {
 
@@ -26,6 +26,6 @@ struct Headline {
 
 /// Claims about the largest shape (tokens · hidden · vocabulary) at which dense and another contender ran. Where
 /// several points have it, each quotient is the range over these points.
-Headline headline(const Run& run);
+Headline headline(const BenchRun& run);
 
 }  // namespace logitless::report

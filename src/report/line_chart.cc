@@ -63,7 +63,7 @@ void draw_x_ticks(Markup& svg, const LineChart& chart, const Axes& axes) {
     svg.empty("line", {{"class", "axis"}, {"x1", x}, {"x2", x}, {"y1", kBottom}, {"y2", kBottom + 4}});
   }
   size_t stride = 1;
-  while (!labels_fit(chart, axes, stride)) ++stride;
+  while (stride < chart.positions.size() && !labels_fit(chart, axes, stride)) ++stride;
   for (size_t i = chart.positions.size(); i > 0; i -= std::min(i, stride)) {
     const LinePosition& position = chart.positions[i - 1];
     svg.element("text", {{"class", "small middle"}, {"x", axes.x(position.x)}, {"y", kBottom + 17}}, position.label);
@@ -77,7 +77,8 @@ void draw_y_ticks(Markup& svg, const LineChart& chart, const Axes& axes) {
     const double y = axes.y(tick);
     const bool base = tick == axes.y_ticks.front();
     svg.empty("line", {{"class", base ? "axis" : "grid"}, {"x1", kLeft}, {"x2", axes.right}, {"y1", y}, {"y2", y}});
-    svg.element("text", {{"class", "small end"}, {"x", kLeft - 7}, {"y", y + 4}}, tick_label(tick, chart.unit));
+    svg.element("text", {{"class", "small end"}, {"x", kLeft - 7}, {"y", y + 4}},
+                tick_label(tick, chart.unit, axes.log_y ? tick : axes.y_ticks.back()));
   }
   svg.line_break();
 }

@@ -3,7 +3,7 @@
 
 namespace logitless::report {
 
-std::string machine_line(const Run& run) {
+std::string machine_line(const BenchRun& run) {
   std::string line = "logitless " + run.version;
   const auto add = [&](const std::string& text) {
     if (!text.empty()) line += ", " + text;

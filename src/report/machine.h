@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "report/run.h"
+#include "report/bench_run.h"
 
 namespace logitless::report {
 
 /// "logitless 0.1.0, AMD EPYC 9R14, 2 threads, AVX3_ZEN4, openblas SkylakeX, 2026-11-21": what the environment tells of
 /// it.
-std::string machine_line(const Run& run);
+std::string machine_line(const BenchRun& run);
 
 }  // namespace logitless::report

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "report/run.h"
+#include "report/bench_run.h"
 #include "report/units.h"
 
 namespace logitless::report {

@@ -25,7 +25,7 @@ p{margin:.5rem 0;max-width:60rem}
 .claims p{margin:.15rem 0;color:#1f2328}
 .claims strong{font-size:1.5rem;line-height:1.3;font-variant-numeric:tabular-nums}
 .claims .name{color:inherit;font-weight:600}
-.claims .quiet{color:#57606a}
+.claims .quiet{color:#57606a;font-weight:400}
 .note{border-left:4px solid #b88700;padding:.1rem 0 .1rem .8rem}
 .panels{display:flex;flex-wrap:wrap;gap:1.5rem 2rem;margin-top:1rem}
 .panel{flex:1 1 20rem;min-width:0;max-width:26rem;margin:0;overflow-x:auto}
@@ -61,7 +61,8 @@ tbody th{background:#0d1117}
 body{max-width:none;padding:0;font-size:11pt}
 .panel,.claims li,tbody{break-inside:avoid}
 .run,.chapter{break-after:avoid}
-.panel{flex-basis:14rem}
+.panels{gap:1rem}
+.panel{flex-basis:28%}
 .scroll,.panel{overflow:visible}
 table{font-size:7pt}
 th,td{padding:.1rem .3rem;white-space:normal}
@@ -87,7 +88,7 @@ void write_claim_line(Markup& html, const std::string& figure, const std::string
   html.element("span", {{"class", "quiet"}}, "(" + detail + ")").close();
 }
 
-void write_headline(Markup& html, const Run& run) {
+void write_headline(Markup& html, const BenchRun& run) {
   const Headline top = headline(run);
   html.element("p", top.lead).line_break();
   html.open("ul", {{"class", "claims"}}).line_break();
@@ -106,7 +107,12 @@ void write_headline(Markup& html, const Run& run) {
 }
 
 void write_panel(Markup& html, const Panel& panel, int number) {
-  html.open("figure", {{"class", panel.width > kPanelWidth ? "panel wide" : "panel"}});
+  // One that is wider than a phone scrolls in its own box, by keyboard too.
+  if (panel.width > kPanelWidth) {
+    html.open("figure", {{"class", "panel wide"}, {"tabindex", "0"}});
+  } else {
+    html.open("figure", {{"class", "panel"}});
+  }
   open_svg(html, "drawing-" + std::to_string(number), panel.width, panel.height, panel.title, panel.description);
   html.raw(panel.body).close().close().line_break();
 }
@@ -133,7 +139,7 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-void write_setup(Markup& html, const Run& run, const char* level) {
+void write_setup(Markup& html, const BenchRun& run, const char* level) {
   html.element(level, {{"class", "chapter"}}, "How it was measured");
   std::vector<std::pair<std::string, std::string>> facts = {{"file", run.name},
                                                             {"date", run.started},
@@ -151,7 +157,7 @@ void write_setup(Markup& html, const Run& run, const char* level) {
   write_facts(html, run.environment);
 }
 
-void write_run(Markup& html, const Run& run, bool alone, int& drawings) {
+void write_run(Markup& html, const BenchRun& run, bool alone, int& drawings) {
   const char* level = alone ? "h2" : "h3";
   html.open("section").line_break();
   if (!alone) html.element("h2", {{"class", "run"}}, run.name).line_break();
@@ -166,13 +172,13 @@ void write_run(Markup& html, const Run& run, bool alone, int& drawings) {
 
 }  // namespace
 
-std::string page(const std::vector<Run>& runs) {
+std::string page(const std::vector<BenchRun>& runs) {
   Markup html;
   write_head(html, "logitless benchmark: " + runs.front().name);
   html.open("body").open("main").line_break();
   html.element("h1", "Dense and fused: memory and time").line_break();
   int drawings = 0;
-  for (const Run& run : runs) write_run(html, run, runs.size() == 1, drawings);
+  for (const BenchRun& run : runs) write_run(html, run, runs.size() == 1, drawings);
   html.close().close().close().line_break();
   return html.str();
 }

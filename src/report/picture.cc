@@ -22,9 +22,9 @@ struct Row {
 
 Row first_row(const Chapter& chapter) { return {chapter.caption, chapter.rows.front()[0], chapter.rows.front()[1]}; }
 
-std::vector<Row> rows_of(const std::vector<Run>& runs) {
+std::vector<Row> rows_of(const std::vector<BenchRun>& runs) {
   std::vector<Row> rows;
-  for (const Run& run : runs) {
+  for (const BenchRun& run : runs) {
     for (const Chapter& chapter : chapters(run)) {
       if (chapter.against_shape) rows.push_back(first_row(chapter));
     }
@@ -33,9 +33,9 @@ std::vector<Row> rows_of(const std::vector<Run>& runs) {
   return rows;
 }
 
-std::vector<std::string> machines_of(const std::vector<Run>& runs) {
+std::vector<std::string> machines_of(const std::vector<BenchRun>& runs) {
   std::vector<std::string> lines;
-  for (const Run& run : runs) {
+  for (const BenchRun& run : runs) {
     const std::string line = machine_line(run);
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
@@ -49,7 +49,7 @@ void place(Markup& svg, const Panel& panel, double x, double y) {
 
 }  // namespace
 
-std::string picture(const std::vector<Run>& runs) {
+std::string picture(const std::vector<BenchRun>& runs) {
   const std::vector<Row> rows = rows_of(runs);
   const std::vector<std::string> machines = machines_of(runs);
   double width = 0, height = 2 * kMargin - kRowGap + kLineHeight * static_cast<double>(machines.size());

@@ -108,7 +108,7 @@ std::string fact_text(const std::string& key, const Json& value) {
   return value.dump(-1, ' ', true);
 }
 
-void read_environment(const Fields& environment, Run& run) {
+void read_environment(const Fields& environment, BenchRun& run) {
   for (const auto& [key, value] : environment.json().items()) {
     if (key == "warnings") {
       run.warnings = environment.texts(key);
@@ -118,7 +118,7 @@ void read_environment(const Fields& environment, Run& run) {
   }
 }
 
-void read_header(const Fields& header, Run& run) {
+void read_header(const Fields& header, BenchRun& run) {
   if (!header.has("type") || header.text("type") != "header") header.reject("type", "\"header\" on the first line");
   if (header.count("schema") != kSchema) header.reject("schema", std::to_string(kSchema));
   run.version = header.text("version");
@@ -158,7 +158,7 @@ Measurement read_measurement(const Fields& fields) {
 }
 
 // The values of the swept keys, each one that the header announced.
-std::vector<std::string> read_place(const Fields& point, const Run& run) {
+std::vector<std::string> read_place(const Fields& point, const BenchRun& run) {
   const Fields at = point.object("at");
   std::vector<std::string> values;
   for (const SweptKey& swept : run.sweep) {
@@ -175,7 +175,7 @@ std::vector<std::string> read_place(const Fields& point, const Run& run) {
   return values;
 }
 
-Point read_point(const Fields& fields, const Run& run) {
+Point read_point(const Fields& fields, const BenchRun& run) {
   if (!fields.has("type") || fields.text("type") != "point") fields.reject("type", "\"point\" after the first line");
   Point point;
   point.at = read_place(fields, run);
@@ -203,7 +203,7 @@ Json parse_line(std::string_view line, const std::string& place) {
   }
 }
 
-void add_contenders_of_points(Run& run) {
+void add_contenders_of_points(BenchRun& run) {
   for (const Point& point : run.points) {
     for (const Measurement& measurement : point.measurements) {
       auto& names = run.contenders;
@@ -216,8 +216,8 @@ void add_contenders_of_points(Run& run) {
 
 }  // namespace
 
-Run parse_run(const std::string& path, std::string_view text) {
-  Run run;
+BenchRun parse_run(const std::string& path, std::string_view text) {
+  BenchRun run;
   run.name = std::filesystem::path(path).filename().string();
   int64_t line_number = 0;
   while (!text.empty()) {
@@ -243,7 +243,7 @@ Run parse_run(const std::string& path, std::string_view text) {
   return run;
 }
 
-Run read_run(const std::string& path) {
+BenchRun read_run(const std::string& path) {
   if (std::filesystem::is_directory(path)) throw io::Error(path + ": is a folder, not a file of `logitless bench`");
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

@@ -7,7 +7,7 @@
 
 namespace logitless::report {
 
-std::vector<const Point*> all_points(const Run& run) {
+std::vector<const Point*> all_points(const BenchRun& run) {
   std::vector<const Point*> points;
   for (const Point& point : run.points) points.push_back(&point);
   return points;

@@ -31,14 +31,14 @@ std::optional<double> number_in(const std::string& value) {
   return status == std::errc() && rest == end ? std::optional(number) : std::nullopt;
 }
 
-std::string short_key(const Run& run, size_t key) {
+std::string short_key(const BenchRun& run, size_t key) {
   const std::string name = without_section(run.sweep[key].key);
   const auto alike = std::count_if(run.sweep.begin(), run.sweep.end(),
                                    [&](const SweptKey& swept) { return without_section(swept.key) == name; });
   return alike == 1 ? name : run.sweep[key].key;
 }
 
-VaryingKeys varying_keys(const Run& run) {
+VaryingKeys varying_keys(const BenchRun& run) {
   VaryingKeys keys;
   for (size_t key = 0; key < run.sweep.size(); ++key) {
     const std::vector<std::string>& values = run.sweep[key].values;
@@ -49,7 +49,7 @@ VaryingKeys varying_keys(const Run& run) {
   return keys;
 }
 
-std::vector<Slice> cut(const Run& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held) {
+std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held) {
   // Rivals stand side by side under the values of the keys that are not held.
   std::map<Places, std::map<Places, Slice>> rivals;
   for (const Point& point : run.points) {

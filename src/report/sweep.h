@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "report/run.h"
+#include "report/bench_run.h"
 
 namespace logitless::report {
 
-/// The swept keys (as indices of Run::sweep) that take more than one value.
+/// The swept keys (as indices of BenchRun::sweep) that take more than one value.
 struct VaryingKeys {
   std::vector<size_t> axes;    ///< at least two of the values begin with a digit: they can lie along an axis
   std::vector<size_t> facets;  ///< names, such as a dtype: one drawing for each
 };
-VaryingKeys varying_keys(const Run& run);
+VaryingKeys varying_keys(const BenchRun& run);
 
 /// Points that differ in the keys of one drawing alone.
 struct Slice {
@@ -27,12 +27,12 @@ struct Slice {
 /// Cuts the points by the values of every varying key but those in `drawn`, in the order of these values. Slices that
 /// differ in keys of `held` alone are rivals: only the one with the most points stays, of equal ones that of the last
 /// values.
-std::vector<Slice> cut(const Run& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held = {});
+std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held = {});
 
 /// The value of a key as a number, where all of it is one.
 std::optional<double> number_in(const std::string& value);
 
 /// A swept key without its section, "dtype" for "model.dtype", unless two swept keys would then look alike.
-std::string short_key(const Run& run, size_t key);
+std::string short_key(const BenchRun& run, size_t key);
 
 }  // namespace logitless::report

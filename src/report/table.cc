@@ -51,7 +51,7 @@ void write_measurement(Markup& html, const Measurement& measurement, const Measu
 }
 
 // Sizes other than the tokens are swept under their own names or stand above the table, common to all points.
-std::string heading_of(const Run& run, const Point& point) {
+std::string heading_of(const BenchRun& run, const Point& point) {
   std::string text;
   const auto add = [&](const std::string& part) {
     if (!part.empty()) text += (text.empty() ? "" : " · ") + part;
@@ -65,7 +65,7 @@ std::string heading_of(const Run& run, const Point& point) {
 
 }  // namespace
 
-void write_table(Markup& html, const Run& run) {
+void write_table(Markup& html, const BenchRun& run) {
   const std::vector<const Point*> points = all_points(run);
   html.element("p", {{"class", "quiet"}}, kLegend).line_break();
   html.element("p", {{"class", "quiet"}}, common_shape(points)).line_break();

@@ -9,27 +9,24 @@
 namespace logitless::report {
 namespace {
 
-struct Scaled {
-  double value;
-  const char* unit;
-  size_t step;  ///< 0: bytes, 1: KiB, ...
+struct Magnitude {
+  const char* name;
+  double size;
+  int digits = 0;  // After the point.
 };
 
-Scaled scale_bytes(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t step = 0;
-  while (bytes >= 1024 && step + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++step;
-  }
-  return {bytes, units[step], step};
+const Magnitude& magnitude_of_bytes(double bytes) {
+  static constexpr Magnitude magnitudes[] = {
+      {"B", 1, 0}, {"KiB", 0x1p10, 1}, {"MiB", 0x1p20, 1}, {"GiB", 0x1p30, 2}, {"TiB", 0x1p40, 2}};
+  size_t i = 0;
+  while (i + 1 < std::size(magnitudes) && bytes >= magnitudes[i + 1].size) ++i;
+  return magnitudes[i];
 }
 
-Scaled scale_seconds(double seconds) {
+const Magnitude& magnitude_of_seconds(double seconds) {
   // The limits are those at which three digits round up to the next unit.
-  if (seconds < 0.9995e-3) return {seconds * 1e6, "µs", 0};
-  if (seconds < 0.9995) return {seconds * 1e3, "ms", 0};
-  return {seconds, "s", 0};
+  static constexpr Magnitude magnitudes[] = {{"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  return magnitudes[seconds < 0.9995e-3 ? 0 : seconds < 0.9995 ? 1 : 2];
 }
 
 std::string three_digits(double value) { return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0); }
@@ -54,13 +51,13 @@ std::string trimmed(double value, int digits) {
 }
 
 std::string human_bytes(int64_t bytes) {
-  const auto [value, unit, step] = scale_bytes(static_cast<double>(bytes));
-  return fixed(value, step == 0 ? 0 : step < 3 ? 1 : 2) + " " + unit;
+  const Magnitude& magnitude = magnitude_of_bytes(static_cast<double>(bytes));
+  return fixed(static_cast<double>(bytes) / magnitude.size, magnitude.digits) + " " + magnitude.name;
 }
 
 std::string human_seconds(double seconds) {
-  const Scaled scaled = scale_seconds(seconds);
-  return three_digits(scaled.value) + " " + scaled.unit;
+  const Magnitude& magnitude = magnitude_of_seconds(seconds);
+  return three_digits(seconds / magnitude.size) + " " + magnitude.name;
 }
 
 std::string grouped(int64_t value) {
@@ -69,19 +66,19 @@ std::string grouped(int64_t value) {
   return text;
 }
 
-std::string memory_ratio(double ratio) { return fixed(ratio, ratio < 0.995 ? 2 : ratio < 9.95 ? 1 : 0) + "×"; }
+std::string memory_ratio(double ratio) { return fixed(ratio, ratio < 0.95 ? 2 : ratio < 9.95 ? 1 : 0) + "×"; }
 
 std::string time_ratio(double ratio) { return fixed(ratio, 2) + "×"; }
 
-std::string tick_label(double value, Unit unit) {
+std::string tick_label(double value, Unit unit, double reference) {
   if (unit == Unit::kNone) {
     return value == std::floor(value) && std::abs(value) < 1e15 ? grouped(static_cast<int64_t>(value))
                                                                 : trimmed(value, 6);
   }
   if (value == 0) return "0";
   if (unit == Unit::kMemoryRatio || unit == Unit::kTimeRatio) return trimmed(value, 3) + "×";
-  const Scaled scaled = unit == Unit::kBytes ? scale_bytes(value) : scale_seconds(value);
-  return trimmed(scaled.value, 3) + " " + scaled.unit;
+  const Magnitude& magnitude = unit == Unit::kBytes ? magnitude_of_bytes(reference) : magnitude_of_seconds(reference);
+  return trimmed(value / magnitude.size, 3) + " " + magnitude.name;
 }
 
 std::string human(double value, Unit unit) {

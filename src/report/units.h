@@ -13,7 +13,7 @@ std::string human_bytes(int64_t bytes);
 std::string human_seconds(double seconds);
 /// "151,936"
 std::string grouped(int64_t value);
-/// "82×", "4.9×", "0.31×": two digits and no more, for quotients of memory
+/// "82×", "4.9×", "0.31×": tenths above 1, for quotients of memory
 std::string memory_ratio(double ratio);
 /// "1.01×", "0.98×": hundredths, for quotients of time
 std::string time_ratio(double ratio);
@@ -25,8 +25,9 @@ std::string trimmed(double value, int digits);
 
 enum class Unit { kNone, kBytes, kSeconds, kMemoryRatio, kTimeRatio };
 
-/// A tick's label, as short as its exact value allows: "16 MiB", "2.5 ms", "1,024"
-std::string tick_label(double value, Unit unit);
+/// A tick's label, as short as its exact value allows: "16 MiB", "2.5 ms", "1,024". MiB or GiB, ms or s: what suits
+/// `reference`.
+std::string tick_label(double value, Unit unit, double reference);
 /// A measured value.
 std::string human(double value, Unit unit);
 

@@ -43,7 +43,7 @@ struct Shape {
 };
 
 struct Point {
-  std::vector<std::string> at;  ///< a value for each key of Run::sweep, in its order
+  std::vector<std::string> at;  ///< a value for each key of BenchRun::sweep, in its order
   std::string task;
   std::string level;
   Shape shape;
@@ -74,7 +74,7 @@ struct SweptKey {
   std::vector<std::string> values;
 };
 
-struct Run {
+struct BenchRun {
   std::string name;  ///< the file's name without its folder
   std::string version;
   std::string started;
