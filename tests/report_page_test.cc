@@ -184,6 +184,7 @@ TEST(Page, IsWellFormedForExtremeFigures) {
     }
   }
   EXPECT_TRUE(has(page({file.run()}), "mark hollow"));
+  EXPECT_TRUE(has(page({file.run()}), ">log scale, hollow: 0</text>"));
 }
 
 TEST(Page, NeedsNothingButItself) {

@@ -52,6 +52,11 @@ std::string range_text(const std::vector<double>& values, Format format) {
 void claim_memory(Claim& claim, std::vector<double> quotients) {
   std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });  // 0 ÷ 0 says nothing.
   if (quotients.empty()) return;
+  if (std::all_of(quotients.begin(), quotients.end(), [](double quotient) { return std::isinf(quotient); })) {
+    claim.memory = human_bytes(0);
+    claim.memory_words = "of extra peak memory";
+    return;
+  }
   const bool more = *std::max_element(quotients.begin(), quotients.end()) < 1;
   if (more) {
     for (double& quotient : quotients) quotient = 1 / quotient;

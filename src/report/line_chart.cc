@@ -171,6 +171,18 @@ void draw_labels(Markup& svg, const LineChart& chart, const Axes& axes) {
   }
 }
 
+std::string subtitle_of(const LineChart& chart, const Axes& axes) {
+  std::string text = chart.subtitle;
+  if (!axes.log_y) return text;
+  text += text.empty() ? "log scale" : ", log scale";
+  const auto has_zero = [](const LineSeries& series) {
+    return std::any_of(series.marks.begin(), series.marks.end(),
+                       [](const LineMark& mark) { return !mark.failed && !(mark.y > 0); });
+  };
+  if (std::any_of(chart.series.begin(), chart.series.end(), has_zero)) text += ", hollow: 0";
+  return text;
+}
+
 std::string describe(const LineChart& chart) {
   std::string text;
   for (const LineSeries& series : chart.series) {
@@ -190,9 +202,7 @@ void LineRange::include(const LineMark& mark) {
 Panel draw(const LineChart& chart) {
   const Axes axes = axes_of(chart);
   Markup svg;
-  const std::string subtitle =
-      chart.subtitle + (axes.log_y ? (chart.subtitle.empty() ? "" : ", ") + std::string("log scale") : "");
-  draw_heading(svg, chart.title, subtitle);
+  draw_heading(svg, chart.title, subtitle_of(chart, axes));
   draw_y_ticks(svg, chart, axes);
   draw_x_ticks(svg, chart, axes);
   std::vector<double> failures;

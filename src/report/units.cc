@@ -66,7 +66,10 @@ std::string grouped(int64_t value) {
   return text;
 }
 
-std::string memory_ratio(double ratio) { return fixed(ratio, ratio < 0.95 ? 2 : ratio < 9.95 ? 1 : 0) + "×"; }
+std::string memory_ratio(double ratio) {
+  if (ratio >= 1000 && ratio < 1e15) return grouped(std::llround(ratio)) + "×";
+  return fixed(ratio, ratio < 0.95 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
+}
 
 std::string time_ratio(double ratio) { return fixed(ratio, 2) + "×"; }
 

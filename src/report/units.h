@@ -13,7 +13,7 @@ std::string human_bytes(int64_t bytes);
 std::string human_seconds(double seconds);
 /// "151,936"
 std::string grouped(int64_t value);
-/// "82×", "4.9×", "0.31×": tenths above 1, for quotients of memory
+/// "1,024×", "82×", "4.9×", "0.31×": tenths above 1, for quotients of memory
 std::string memory_ratio(double ratio);
 /// "1.01×", "0.98×": hundredths, for quotients of time
 std::string time_ratio(double ratio);
