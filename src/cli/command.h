@@ -18,6 +18,7 @@ using Action = std::function<int()>;
 void add_compare(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 
 /// The config that every command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {
