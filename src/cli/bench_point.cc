@@ -81,6 +81,11 @@ Json in_order(const std::vector<BenchContender>& contenders, const Json& measure
 
 }  // namespace
 
+io::Config contender_config(std::vector<std::string> settings, const BenchContender& contender) {
+  settings.insert(settings.end(), contender.assignments.begin(), contender.assignments.end());
+  return io::load_config(std::nullopt, settings);
+}
+
 Json measure_point(PointRequest request, const OnStep& on_step) {
   const std::vector<BenchContender> all = request.contenders;
   Json failed = Json::array();

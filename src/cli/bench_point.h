@@ -15,10 +15,13 @@ namespace logitless::cli {
 /// One way to run the task that a config describes.
 struct BenchContender {
   std::string name;
-  std::vector<std::string> assignments;  ///< on top of the point's settings
-  bool dense = false;                    ///< plan dense instead of the config's
+  std::vector<std::string> assignments = {};  ///< on top of the point's settings
+  bool dense = false;                         ///< plan dense instead of the config's
   bool forward_only = false;
 };
+
+/// The config that it runs with. Throws io::Error.
+io::Config contender_config(std::vector<std::string> settings, const BenchContender& contender);
 
 struct PointRequest {
   std::vector<std::string> settings;  ///< Config::settings

@@ -17,12 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-io::Config config_of(const PointRequest& request, const BenchContender& contender) {
-  std::vector<std::string> settings = request.settings;
-  settings.insert(settings.end(), contender.assignments.begin(), contender.assignments.end());
-  return io::load_config(std::nullopt, settings);
-}
-
 ContextOptions options_of(const io::Config& config, const BenchContender& contender) {
   ContextOptions options = context_options_of(config);
   if (contender.dense) options.plan = PlanKind::kDense;
@@ -35,7 +29,7 @@ class Runner {
   Runner(const PointRequest& request, const BenchContender& contender, const Job& job, const JobTensors& tensors)
       : contender_(contender),
         job_(job),
-        config_(cli::config_of(request, contender)),
+        config_(contender_config(request.settings, contender)),
         context_(options_of(config_, contender)),
         call_(config_, job, tensors) {}
 
@@ -62,12 +56,8 @@ class Runner {
   Json json(std::optional<double> gemm_rate) const {
     if (failed()) return failed_contender(name(), error_);
     const double median_s = timing::median(times_s_);
-    Json json = {{"name", name()},
-                 {"status", "ok"},
-                 {"loss", number(result_.loss)},
-                 {"first_s", *first_s_},
-                 {"median_s", median_s},
-                 {"spread_s", timing::spread(times_s_)},
+    Json json = {{"name", name()},       {"status", "ok"},       {"loss", number(result_.loss)},
+                 {"first_s", *first_s_}, {"median_s", median_s}, {"spread_s", timing::spread(times_s_)},
                  {"times_s", times_s_}};
     if (gemm_rate && flops() > 0) json["gemm_efficiency"] = flops() / median_s / *gemm_rate;
     json["extra_peak_bytes"] = std::llround(timing::median(extra_peaks_));

@@ -15,9 +15,11 @@ namespace logitless::cli {
 /// What the command line asks for, once it has been parsed. Returns the exit status.
 using Action = std::function<int()>;
 
+void add_bench(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 
 /// The config that every command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {

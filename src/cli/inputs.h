@@ -61,6 +61,9 @@ enum class SeededValues {
 /// Throws io::Error where the config leaves out what seeded inputs need, or names sizes that no machine holds.
 void check_seeded(const io::Config& config);
 
+/// A job of the shape that a config says, without tensors.
+Job seeded_shape(const io::Config& config);
+
 /// Throws as check_seeded() does, and io::Error or std::system_error where this machine cannot give the memory.
 Inputs make_seeded_inputs(const io::Config& config, SeededValues values = SeededValues::kRandom);
 

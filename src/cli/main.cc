@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/bench_point.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/contender.h"
@@ -22,6 +23,7 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless bench configs/tiny.yaml --sweep seq_len=64,128,256
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless info
 `logitless COMMAND --help` says more.)";
@@ -44,11 +46,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   Action action;
+  add_bench(app, action);
   add_compare(app, action);
   add_score(app, action);
   add_info(app, action);
+  add_report(app, action);
 
   add_child(app, action, kContenderCommand, run_contender);
+  add_child(app, action, kPointCommand, run_point);
 
   try {
     app.parse(argc, argv);

@@ -145,16 +145,22 @@ void check_seeded(const Config& config) {
   tensor_bytes("logits", tokens, model.vocab_size, element);
 }
 
-Inputs make_seeded_inputs(const Config& config, SeededValues values) {
-  check_seeded(config);
-  Inputs inputs;
-  Job& job = inputs.job;
+Job seeded_shape(const Config& config) {
+  Job job;
   job.tokens = tokens_of(config);
   job.sequences = config.batch_size;
   job.hidden_size = config.model.hidden_size;
   job.vocab_size = config.model.vocab_size;
   job.dtype = config.model.dtype;
   job.layout = config.model.layout;
+  return job;
+}
+
+Inputs make_seeded_inputs(const Config& config, SeededValues values) {
+  check_seeded(config);
+  Inputs inputs;
+  Job& job = inputs.job;
+  job = seeded_shape(config);
   add_seeded_model(config, values, inputs);
   std::vector<int64_t> targets(static_cast<size_t>(job.tokens));
   const bool masked = config.task == io::Task::kGrpo;  // a mask, not ignored targets, leaves tokens out

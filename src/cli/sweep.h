@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "report/bench_run.h"
+
 namespace logitless::cli {
 
-struct SweptKey {
-  std::string key;
-  std::vector<std::string> values;  ///< at least one, as the user wrote them
-};
+using report::SweptKey;
 
-/// "kernel.time_block=8,16": a comma between brackets, braces or quotes belongs to a value. Throws io::Error.
+/// "kernel.time_block=8,16": at least one value, as the user wrote it. A comma between brackets, braces or quotes
+/// belongs to a value. Throws io::Error.
 SweptKey parse_sweep(const std::string& text);
 
 /// Throws io::Error where a key stands twice, once by itself and once in its section, or also among the `assignments`

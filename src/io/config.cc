@@ -128,6 +128,7 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   Config config;
   if (path) ConfigReader(config).read_file(*path);
   for (const std::string& assignment : assignments) ConfigReader(config).read_assignment("--set", assignment);
+  config.unswept = config.settings.size();
   for (const std::string& assignment : swept) ConfigReader(config).read_assignment("--sweep", assignment);
   check_together(config);
   for (size_t k = 0; k < config.preference_weights.size(); ++k) {

@@ -119,6 +119,7 @@ struct Config {
   std::map<std::string, std::string> places;
   /// Every key that was set, as "key=value", in order: load_config({}, settings) gives the same config.
   std::vector<std::string> settings;
+  size_t unswept = 0;  ///< how many of these come before those of --sweep
 
   bool is_set(const std::string& key) const { return places.contains(key); }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
