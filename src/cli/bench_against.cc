@@ -16,7 +16,7 @@ using report::BenchRun;
 using report::Measurement;
 using report::Point;
 
-constexpr double kMemorySpread = 256 << 10;  // of both runs together
+constexpr int64_t kMemorySpread = 256 << 10;  // of both runs together
 
 std::string name_of(const BenchRun& run, const Point& point) {
   std::string name;
@@ -55,25 +55,40 @@ class Comparer {
 
  private:
   void compare(const std::string& name, const Measurement& before, const Measurement& now) {
-    const auto add = [&](const char* figure, double a, double b, double noise, bool is_time) {
-      out_.changes.push_back({name, now.contender, figure, a, b, noise + margin_ * a, is_time});
+    const auto change = [&](double a, double b, double spread) { return Change{a, b, spread + margin_ * a}; };
+    const auto bytes = [&](int64_t a, int64_t b, int64_t spread) {
+      return change(static_cast<double>(a), static_cast<double>(b),
+                    static_cast<double>(std::max(spread, kMemorySpread)));
     };
-    const auto spread = static_cast<double>(before.extra_peak_spread_bytes + now.extra_peak_spread_bytes);
-    add("time", before.median_s, now.median_s, before.spread_s + now.spread_s, true);
-    add("extra peak", static_cast<double>(before.extra_peak_bytes), static_cast<double>(now.extra_peak_bytes),
-        std::max(spread, kMemorySpread), false);
-    add("workspace", static_cast<double>(before.workspace_bytes), static_cast<double>(now.workspace_bytes),
-        kMemorySpread, false);
+    out_.changes.push_back({name + ", " + now.contender,
+                            change(before.median_s, now.median_s, before.spread_s + now.spread_s),
+                            bytes(before.extra_peak_bytes, now.extra_peak_bytes,
+                                  before.extra_peak_spread_bytes + now.extra_peak_spread_bytes),
+                            bytes(before.workspace_bytes, now.workspace_bytes, 0)});
   }
 
   double margin_;
   Comparison& out_;
 };
 
+std::string verdict_of(const ChangedContender& c) {
+  std::string text;
+  const auto add = [&](const Change& change, const char* grew, const char* shrank) {
+    const char* word = change.grew() ? grew : change.shrank() ? shrank : nullptr;
+    if (word) text += (text.empty() ? "" : ", ") + std::string(word);
+  };
+  add(c.time, "SLOWER", "faster");
+  add(c.extra_peak, "LARGER peak", "smaller peak");
+  add(c.workspace, "LARGER workspace", "smaller workspace");
+  return text;
+}
+
 }  // namespace
 
 bool Comparison::worse() const {
-  return !failures.empty() || std::any_of(changes.begin(), changes.end(), [](const Change& c) { return c.grew(); });
+  return !failures.empty() || std::any_of(changes.begin(), changes.end(), [](const auto& c) {
+    return c.time.grew() || c.extra_peak.grew() || c.workspace.grew();
+  });
 }
 
 Comparison compare_runs(const BenchRun& before, const BenchRun& now, double margin) {
@@ -108,22 +123,18 @@ void check_comparable(const BenchRun& before, const BenchRun& now, const std::ve
 }
 
 std::string table_of(const Comparison& comparison) {
-  TextTable table({"against the earlier run", "contender", "figure", "before", "now", "threshold", "change", ""});
-  for (const Change& c : comparison.changes) {
-    const auto human = [&](double value) {
-      return c.is_time ? report::human_seconds(value) : report::human_bytes(static_cast<int64_t>(value));
-    };
-    const char* grown = c.is_time ? "SLOWER" : "LARGER";
-    const char* shrunk = c.is_time ? "faster" : "smaller";
-    const std::string change = c.before > 0 ? report::time_ratio(c.now / c.before) : "-";
-    table.add({c.point, c.contender, c.figure, human(c.before), human(c.now), human(c.threshold), change,
-               c.grew()     ? grown
-               : c.shrank() ? shrunk
-                            : ""});
+  TextTable table({"against the earlier run", "time", "now", "threshold", "extra peak", "now", "workspace", "now", ""});
+  for (const ChangedContender& c : comparison.changes) {
+    const auto seconds = [](double value) { return report::human_seconds(value); };
+    const auto bytes = [](double value) { return report::human_bytes(static_cast<int64_t>(value)); };
+    table.add({c.name, seconds(c.time.before), seconds(c.time.now), seconds(c.time.threshold),
+               bytes(c.extra_peak.before), bytes(c.extra_peak.now), bytes(c.workspace.before), bytes(c.workspace.now),
+               verdict_of(c)});
   }
   std::string text = table.text();
-  for (const std::string& failure : comparison.failures) text += failure + "\n";
-  for (const std::string& missing : comparison.missing) text += missing + "\n";
+  for (const auto* lines : {&comparison.failures, &comparison.missing}) {
+    for (const std::string& line : *lines) text += line + "\n";
+  }
   for (const std::string& note : comparison.notes) text += "other machine or build: " + note + "\n";
   return text + (comparison.worse() ? "something became slower or larger\n" : "nothing became slower or larger\n");
 }

@@ -11,20 +11,23 @@ namespace logitless::cli {
 
 /// A figure before and now.
 struct Change {
-  std::string point, contender, figure;
   double before = 0, now = 0;
   double threshold = 0;  ///< how far apart they have to lie to count
-  bool is_time = false;
 
   bool grew() const { return now - before > threshold; }
   bool shrank() const { return before - now > threshold; }
 };
 
+struct ChangedContender {
+  std::string name;  ///< with its point
+  Change time, extra_peak, workspace;
+};
+
 struct Comparison {
-  std::vector<Change> changes;        ///< every figure that both runs have
-  std::vector<std::string> failures;  ///< contenders that ran before and fail now
-  std::vector<std::string> missing;   ///< points and contenders that only one run has
-  std::vector<std::string> notes;     ///< what the machines and builds differ in
+  std::vector<ChangedContender> changes;  ///< all that ran in both
+  std::vector<std::string> failures;      ///< contenders that ran before and fail now
+  std::vector<std::string> missing;       ///< points and contenders that only one run has
+  std::vector<std::string> notes;         ///< what the machines and builds differ in
 
   bool worse() const;
 };

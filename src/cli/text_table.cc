@@ -30,6 +30,7 @@ std::string TextTable::text() const {
       const std::string fill(left && last ? 0 : widths[c] - std::min(widths[c], width(row[c])), ' ');
       text += gap + (left ? row[c] + fill : fill + row[c]);
     }
+    text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }
   return text;

@@ -11,7 +11,8 @@
 namespace logitless::timing {
 
 /// One large product of a context's backend on all of its threads: what the machine gives at best. A plan's efficiency
-/// is its own multiply-adds a second divided by this product's.
+/// is its own multiply-adds a second divided by this product's. Of a type that the backend has to widen it is the
+/// product in float32.
 class LargeGemm {
  public:
   LargeGemm(const Context& context, DType dtype);
@@ -32,7 +33,7 @@ class LargeGemm {
   DType dtype_;
   int threads_;
   int64_t cols_;
-  std::vector<std::byte> a_, b_, c_, scratch_;
+  std::vector<std::byte> a_, b_, c_;
 };
 
 }  // namespace logitless::timing
