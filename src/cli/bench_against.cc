@@ -119,7 +119,8 @@ void check_comparable(const BenchRun& before, const BenchRun& now, const std::ve
   for (const auto& one : at) {
     if (find(before, settings_of(now, one))) return;
   }
-  throw io::Error(place + ": has none of these points: " + joined(option_differences(before, now)));
+  const auto differing = differences(settings_of(before, before.points.front().at), settings_of(now, at.front()));
+  throw io::Error(place + ": has none of these points: " + joined(differing));
 }
 
 std::string table_of(const Comparison& comparison) {

@@ -7,7 +7,6 @@ namespace logitless::cli {
 namespace {
 
 using report::BenchRun;
-using Facts = std::map<std::string, std::string>;
 
 std::string comma_separated(const std::vector<std::string>& words) {
   std::string text;
@@ -33,6 +32,8 @@ Facts options_of(const BenchRun& run) {
   return facts;
 }
 
+}  // namespace
+
 std::vector<std::string> differences(const Facts& there, const Facts& here) {
   std::vector<std::string> list;
   for (const auto& [name, value] : there) {
@@ -48,8 +49,6 @@ std::vector<std::string> differences(const Facts& there, const Facts& here) {
   }
   return list;
 }
-
-}  // namespace
 
 std::vector<std::string> option_differences(const BenchRun& there, const BenchRun& here) {
   return differences(options_of(there), options_of(here));
@@ -68,7 +67,7 @@ std::string joined(const std::vector<std::string>& differences) {
   return text;
 }
 
-std::map<std::string, std::string> settings_of(const BenchRun& run, const std::vector<std::string>& at) {
+Facts settings_of(const BenchRun& run, const std::vector<std::string>& at) {
   Facts facts;
   add_settings(run.settings, facts);
   for (size_t i = 0; i < at.size(); ++i) facts[run.sweep[i].key] = at[i];

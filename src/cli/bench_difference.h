@@ -10,16 +10,22 @@
 
 namespace logitless::cli {
 
-/// Settings and options, each such as "seq_len is 256 there and 512 here".
+/// Values by name.
+using Facts = std::map<std::string, std::string>;
+
+/// Each such as "seq_len is 256 there and 512 here".
+std::vector<std::string> differences(const Facts& there, const Facts& here);
+
+/// Of settings and options.
 std::vector<std::string> option_differences(const report::BenchRun& there, const report::BenchRun& here);
 
-/// Facts of the environment: machine, BLAS, version.
+/// Of machine, BLAS and version.
 std::vector<std::string> machine_differences(const report::BenchRun& there, const report::BenchRun& here);
 
 /// "a; b; c", cut short where there are many.
 std::string joined(const std::vector<std::string>& differences);
 
 /// Every setting of a point by key, swept or not, but for those that no figure depends on.
-std::map<std::string, std::string> settings_of(const report::BenchRun& run, const std::vector<std::string>& at);
+Facts settings_of(const report::BenchRun& run, const std::vector<std::string>& at);
 
 }  // namespace logitless::cli
