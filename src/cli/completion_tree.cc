@@ -1,10 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/completion_tree.h"
 
+#include "io/config_schema.h"
+
 namespace logitless::cli {
 namespace {
 
-/// The choices of CLI::IsMember stand in the type's name: SHELL:{bash,zsh}.
+/// The choices of CLI::IsMember stand in the type's name: {bash,zsh}.
 std::vector<std::string> choices_in(const std::string& type) {
   const size_t open = type.find('{'), close = type.find('}');
   if (open == std::string::npos || close == std::string::npos) return {};
@@ -44,27 +46,28 @@ std::vector<Flag> flags_of(const CLI::App& app) {
   return flags;
 }
 
-std::vector<Positional> positionals_of(const CLI::App& app) {
-  std::vector<Positional> positionals;
+std::vector<FreeArgument> free_arguments_of(const CLI::App& app) {
+  std::vector<FreeArgument> arguments;
   for (const CLI::Option* option : shown_options(app)) {
     if (!option->get_positional()) continue;
-    Positional positional{value_of(*option), option->get_expected_max() > 1};
-    positional.value.name = option->get_name(true);
-    // Free arguments of this command line are files, unless they say what they are.
-    if (positional.value.kind == Value::Kind::kOther) positional.value.kind = Value::Kind::kFile;
-    positionals.push_back(positional);
+    FreeArgument argument{value_of(*option), option->get_expected_max() > 1};
+    argument.value.name = option->get_name(true);
+    // They are files, unless their type says what they are.
+    if (argument.value.kind == Value::Kind::kOther) argument.value.kind = Value::Kind::kFile;
+    arguments.push_back(argument);
   }
-  return positionals;
+  return arguments;
 }
 
 }  // namespace
 
 CommandTree command_tree(const CLI::App& app) {
-  CommandTree tree{flags_of(app), {}};
+  CommandTree tree{flags_of(app), {}, {}};
   for (const CLI::App* command : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
     tree.commands.push_back(
-        {command->get_name(), command->get_description(), flags_of(*command), positionals_of(*command)});
+        {command->get_name(), command->get_description(), flags_of(*command), free_arguments_of(*command)});
   }
+  for (const io::KeyRule& rule : io::config_schema()) tree.config_keys.push_back(rule.key + "=");
   return tree;
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a completion script has to know of the command line, free of CLI11's and any shell's details.
+// What a completion script has to know of the command line, free of the details of CLI11 and of any shell.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,11 +8,11 @@
 
 namespace logitless::cli {
 
-/// What may follow an option or stand for a free argument.
+/// What may follow an option, or a free argument.
 struct Value {
   enum class Kind { kNone, kFile, kConfigKey, kChoice, kOther };
   Kind kind = Kind::kNone;
-  std::string name;                  ///< as --help prints it: FILE
+  std::string name;                  ///< as help prints it: FILE
   std::vector<std::string> choices;  ///< of kChoice
 };
 
@@ -23,7 +23,7 @@ struct Flag {
   bool repeatable = false;
 };
 
-struct Positional {
+struct FreeArgument {
   Value value;
   bool repeatable = false;
 };
@@ -32,15 +32,16 @@ struct Command {
   std::string name;
   std::string help;
   std::vector<Flag> flags;
-  std::vector<Positional> positionals;
+  std::vector<FreeArgument> free_arguments;
 };
 
-/// The flags of `app` itself and the commands it lists; what --help hides is left out.
 struct CommandTree {
-  std::vector<Flag> flags;
+  std::vector<Flag> flags;  ///< in place of a command: --version
   std::vector<Command> commands;
+  std::vector<std::string> config_keys;  ///< each with the "=" that --set wants after it
 };
 
+/// Of what help shows: hidden commands and options are left out.
 CommandTree command_tree(const CLI::App& app);
 
 }  // namespace logitless::cli
