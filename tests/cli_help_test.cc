@@ -130,7 +130,7 @@ std::string section(const std::string& page, const std::string& heading) {
 /// The names that the entries of a page's list begin with: "- `-o FILE`, `--output FILE`: ...".
 std::set<std::string> entries_of(const std::string& text) {
   std::set<std::string> names;
-  const std::regex entry("(?:^|\n)- ((?:`[^`]+`(?:, )?)+):"), name("`([^ `]+)");
+  const std::regex entry("(?:^|\n)- ((?:`[^`]+`(?:, )?)+):"), name("`([^ `]+)[^`]*`");
   for (std::sregex_iterator it(text.begin(), text.end(), entry), end; it != end; ++it) {
     const std::string front = (*it)[1];
     for (std::sregex_iterator n(front.begin(), front.end(), name); n != end; ++n) names.insert((*n)[1]);

@@ -33,7 +33,7 @@ std::string lines_of(const std::vector<Flag>& flags, const std::string& when) {
     for (const std::string& name : flag.names) {
       lines += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     }
-    if (flag.value.kind != Value::Kind::kNone) lines += " -r";
+    if (flag.value.kind != Value::Kind::kNone) lines += flag.value.kind == Value::Kind::kFile ? " -r" : " -x";
     lines += candidates(flag.value) + " -d " + fish_quoted(flag.help) + "\n";
   }
   return lines;
