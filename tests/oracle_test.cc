@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The oracle against numbers worked out by hand and against finite differences of itself.
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "logitless/policy.h"
-#include "number.h"
+#include "oracle/number.h"
 
 namespace logitless::oracle {
 

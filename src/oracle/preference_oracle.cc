@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 #include <algorithm>
 #include <cmath>

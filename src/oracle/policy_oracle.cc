@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "policy_oracle.h"
+#include "oracle/policy_oracle.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::oracle {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "logitless/preference.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::oracle {
 
