@@ -37,10 +37,14 @@ class Evaluation {
         active_.push_back(i);
       }
     }
+    vespo_exponent_.resize(members_.size());
+    drift_.resize(members_.size());
+    sampler_exponent_.resize(members_.size());
   }
 
   PolicyLoss run() {
     PolicyLoss result;
+    tape_ = result.tape.get();
     find_ratios();
     find_quantile();
     result.per_token_loss.assign(tokens_.tokens(), Number());
@@ -53,6 +57,8 @@ class Evaluation {
     result.loss = options_.loss_scale * (sum - options_.entropy_bonus * mean_of_top_entropies());
     add_metrics(result);
     result.kinks = kinks_.all();
+    result.slopes = Eigen::VectorXd::Zero(2 * tokens_.tokens());
+    for (const auto& [input, slope] : result.loss.slopes()) result.slopes[input] = slope;
     return result;
   }
 
@@ -70,9 +76,9 @@ class Evaluation {
     return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
   }
 
-  Number logp(int64_t i) const { return Number::input(at_.logp[i], held_.logp[i], i, 2 * tokens_.tokens()); }
+  Number logp(int64_t i) const { return Number::input(*tape_, at_.logp[i], held_.logp[i], i); }
   Number entropy(int64_t i) const {
-    return Number::input(at_.entropy[i], held_.entropy[i], tokens_.tokens() + i, 2 * tokens_.tokens());
+    return Number::input(*tape_, at_.entropy[i], held_.entropy[i], tokens_.tokens() + i);
   }
   Number old(int64_t i) const { return tokens_.old_logps ? Number((*tokens_.old_logps)[i]) : sg(logp(i)); }
 
@@ -81,6 +87,12 @@ class Evaluation {
     Number sum;
     for (const int64_t t : members_[s]) sum = sum + function(t);
     return sum;
+  }
+  // The same, computed for the first token of the sequence that asks and kept for the others.
+  template <class Function>
+  const Number& sum_once(std::vector<std::optional<Number>>& sums, int64_t s, const Function& function) {
+    if (!sums[s]) sums[s] = sum_over(s, function);
+    return *sums[s];
   }
 
   // 1.1
@@ -124,7 +136,7 @@ class Evaluation {
 
   Number vespo_factor(int64_t i) {
     const double lowest = std::log(1e-8), highest = 20;
-    const Number total = sum_over(sequence_of_[i], [&](int64_t t) {
+    const Number& total = sum_once(vespo_exponent_, sequence_of_[i], [&](int64_t t) {
       Number term = kinks_.clamp(logp(t) - old(t), -most_exponent(), most_exponent());
       if (options_.sampler_correction == SamplerCorrection::kNone) return term;
       // r is exp(x) clamped, or 0: its logarithm is x clamped, or -∞.
@@ -144,7 +156,7 @@ class Evaluation {
   Number off_policy_keep(int64_t i) {
     if (!options_.off_policy_mask_threshold || advantage(i) >= 0) return 1;
     const int64_t s = sequence_of_[i];
-    const Number drift = sum_over(s, [this](int64_t t) -> Number {
+    const Number& drift = sum_once(drift_, s, [this](int64_t t) -> Number {
       const Number q = tokens_.sampling_logps ? Number((*tokens_.sampling_logps)[t]) : old(t);
       return std::isnan(q.value) ? Number(0) : sg(q - logp(t));
     });
@@ -176,7 +188,7 @@ class Evaluation {
       return std::isnan(sampling) ? Number(0) : sg(old(t)) - sampling;
     };
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
-    const Number exponent = of_token ? difference(i) : sum_over(sequence_of_[i], difference);
+    const Number exponent = of_token ? difference(i) : sum_once(sampler_exponent_, sequence_of_[i], difference);
     const Number r = exp(kinks_.clamp(exponent, -700, 700));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
@@ -285,12 +297,14 @@ class Evaluation {
   const PolicyOptions& options_;
   const PolicyPoint& at_;
   const PolicyPoint& held_;
+  Tape* tape_ = nullptr;
   Kinks kinks_;
-  std::vector<Number> ratio_;                  // ρ
-  Number quantile_;                            // of the entropies
-  std::vector<int64_t> active_;                // every token that takes part
-  std::vector<std::vector<int64_t>> members_;  // T_s
-  std::vector<int64_t> sequence_of_;           // s(i)
+  std::vector<Number> ratio_;                                                     // ρ
+  Number quantile_;                                                               // of the entropies
+  std::vector<int64_t> active_;                                                   // every token that takes part
+  std::vector<std::vector<int64_t>> members_;                                     // T_s
+  std::vector<int64_t> sequence_of_;                                              // s(i)
+  std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
 };
 
 }  // namespace
