@@ -12,44 +12,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-MatrixXd read_matrix(const ConstMatrix& matrix) {
-  MatrixXd copy(matrix.rows, matrix.cols);
-  for (int64_t r = 0; r < matrix.rows; ++r) {
-    for (int64_t c = 0; c < matrix.cols; ++c) {
-      copy(r, c) = read_element(matrix.data, matrix.dtype, r * matrix.stride + c);
-    }
-  }
-  return copy;
-}
-
-// Where each row's sequence ends.
-std::vector<int64_t> sequence_ends(const HiddenStates& hidden) {
-  std::vector<int64_t> ends(hidden.tokens());
-  if (hidden.offsets.empty()) {
-    // Each matrix holds sequences of a length of its own.
-    const int64_t border = hidden.states.rows;
-    const int64_t first = border / hidden.sequences, second = hidden.second.rows / hidden.sequences;
-    for (int64_t i = 0; i < hidden.tokens(); ++i) {
-      ends[i] = i < border ? (i / first + 1) * first : border + ((i - border) / second + 1) * second;
-    }
-  } else {
-    for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) {
-      for (int64_t i = hidden.offsets[s]; i < hidden.offsets[s + 1]; ++i) ends[i] = hidden.offsets[s + 1];
-    }
-  }
-  return ends;
-}
-
-std::vector<int64_t> read_labels(const HiddenStates& hidden, const Targets& targets, bool shift, int64_t ignore_index) {
-  const std::vector<int64_t> ends = sequence_ends(hidden);
-  std::vector<int64_t> labels(hidden.tokens(), kNoLabel);
-  for (int64_t i = 0; i < hidden.tokens(); ++i) {
-    const int64_t at = shift ? i + 1 : i;
-    if (at < ends[i] && targets[at] != ignore_index) labels[i] = targets[at];
-  }
-  return labels;
-}
-
 // The nearest bfloat16 or float16, ties to even: a multiple of the type's last place at this magnitude.
 double round_to(double value, DType dtype) {
   const bool half = dtype == DType::kFloat16;
@@ -62,47 +24,6 @@ double round_to(double value, DType dtype) {
   const double rounded = multiple * place;
   const double limit = half ? 65536 : 0x1p128;
   return std::copysign(rounded >= limit ? kInfinity : rounded, value);
-}
-
-// Fills row i of `stats` from its final logits a.
-void softmax_row(const Problem& problem, int64_t i, const VectorXd& a, Statistics& stats) {
-  const int64_t vocab = problem.vocab();
-  int64_t best = 0;
-  bool defined = true;
-  for (int64_t v = 0; v < vocab; ++v) {
-    if (a[v] > a[best]) best = v;
-    if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
-  }
-  if (!defined || a[best] == -kInfinity) {
-    stats.shifted.row(i).setConstant(kNaN);
-    stats.log_p.row(i).setConstant(kNaN);
-    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
-      (*statistic)[i] = kNaN;
-    }
-    return;
-  }
-  stats.argmax[i] = best;
-  stats.max[i] = a[best];
-  stats.shifted.row(i) = (a.array() - a[best]).matrix().transpose();
-
-  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that term is nearly everything
-  for (int64_t v = 0; v < vocab; ++v) {
-    if (v != best) rest += std::exp(stats.shifted(i, v));
-  }
-  const double log_sum = std::log1p(rest);
-  stats.log_sum[i] = log_sum;
-  stats.lse[i] = a[best] + log_sum;
-  stats.log_p.row(i) = stats.shifted.row(i).array() - log_sum;
-  stats.logp[i] = stats.log_p(i, problem.labels[i]) / problem.logp_divisor(i);
-
-  double mean_shifted = 0, prior = 0;
-  for (int64_t v = 0; v < vocab; ++v) {
-    const double p = std::exp(stats.log_p(i, v));
-    if (p > 0) mean_shifted += p * stats.shifted(i, v);
-    if (problem.prior[v] > 0) prior += problem.prior[v] * stats.log_p(i, v);
-  }
-  stats.entropy[i] = log_sum - mean_shifted;
-  stats.prior[i] = prior;
 }
 
 }  // namespace
@@ -123,32 +44,59 @@ double read_element(const void* data, DType dtype, int64_t at) {
   return value;
 }
 
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                     const TokenOptions& options) {
-  Problem problem;
-  problem.labels = read_labels(hidden, targets, options.shift, options.ignore_index);
-  problem.hidden = MatrixXd(hidden.tokens(), hidden.hidden_size());
-  problem.hidden.topRows(hidden.states.rows) = read_matrix(hidden.states);
-  if (hidden.second.rows > 0) problem.hidden.bottomRows(hidden.second.rows) = read_matrix(hidden.second);
-  for (int64_t i = 0; i < hidden.tokens(); ++i) {
-    if (!problem.takes_part(i)) problem.hidden.row(i).setZero();
+MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words) {
+  const ConstMatrix& weight = head.weight;
+  const bool tall = head.layout == HeadLayout::kVocabHidden;
+  MatrixXd copy(words, head.hidden_size());
+#pragma omp parallel for schedule(static)
+  for (int64_t v = 0; v < words; ++v) {
+    for (int64_t h = 0; h < copy.cols(); ++h) {
+      const int64_t row = tall ? first_word + v : h, col = tall ? h : first_word + v;
+      copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
+    }
   }
-  problem.weight = read_matrix(head.weight);
-  if (head.layout == HeadLayout::kHiddenVocab) problem.weight = problem.weight.transpose().eval();
-  problem.bias = VectorXd::Zero(head.vocab_size());
-  for (int64_t v = 0; v < head.bias.size; ++v) problem.bias[v] = read_element(head.bias.data, head.bias.dtype, v);
-  problem.softcap = head.softcap;
-  problem.temperature = VectorXd::Constant(hidden.tokens(), options.temperature);
-  for (size_t i = 0; i < options.temperatures.size(); ++i) problem.temperature[i] = options.temperatures[i];
-  problem.temperature_meaning = options.temperature_meaning;
-  problem.round_logits_to = options.round_logits_to;
-  problem.prior = VectorXd::Constant(head.vocab_size(), 1.0 / static_cast<double>(head.vocab_size()));
-  for (size_t v = 0; v < options.prior.size(); ++v) problem.prior[v] = options.prior[v];
-  return problem;
+  return copy;
 }
 
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                     const CrossEntropyOptions& options) {
+VectorXd read_bias(const LmHead& head) {
+  VectorXd bias = VectorXd::Zero(head.vocab_size());
+  for (int64_t v = 0; v < head.bias.size; ++v) bias[v] = read_element(head.bias.data, head.bias.dtype, v);
+  return bias;
+}
+
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
+  if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
+  std::vector<int64_t> offsets = {0};
+  const auto add = [&](int64_t rows) {
+    for (int64_t s = 0; s < hidden.sequences; ++s) offsets.push_back(offsets.back() + rows / hidden.sequences);
+  };
+  // Each matrix holds sequences of a length of its own.
+  add(hidden.states.rows);
+  if (hidden.has_second()) add(hidden.second.rows);
+  return offsets;
+}
+
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const TokenOptions& options) {
+  Tokens result;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
+      const int64_t at = options.shift ? i + 1 : i;
+      const bool takes_part = at < offsets[s + 1] && targets[at] != options.ignore_index;
+      result.labels.push_back(takes_part ? targets[at] : kNoLabel);
+    }
+  }
+  result.temperature = VectorXd::Constant(result.tokens(), options.temperature);
+  for (size_t i = 0; i < options.temperatures.size(); ++i) result.temperature[i] = options.temperatures[i];
+  result.temperature_meaning = options.temperature_meaning;
+  result.round_logits_to = options.round_logits_to;
+  result.prior = VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
+  for (size_t v = 0; v < options.prior.size(); ++v) result.prior[v] = options.prior[v];
+  return result;
+}
+
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const CrossEntropyOptions& options) {
   TokenOptions token_options;
   token_options.ignore_index = options.ignore_index;
   token_options.shift = options.shift;
@@ -156,60 +104,135 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   token_options.temperatures = options.temperatures;
   token_options.temperature_meaning = options.temperature_meaning;
   token_options.round_logits_to = options.round_logits_to;
-  Problem problem = read_problem(hidden, head, targets, token_options);
+  Tokens result = read_tokens(offsets, vocab, targets, token_options);
   for (size_t v = 0; v < options.class_weights.size(); ++v) {
-    problem.prior[v] = options.class_weights[v] / static_cast<double>(head.vocab_size());
+    result.prior[v] = options.class_weights[v] / static_cast<double>(vocab);
   }
+  return result;
+}
+
+MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
+  MatrixXd copy = MatrixXd::Zero(hidden.tokens(), hidden.hidden_size());
+  for (int64_t i = 0; i < hidden.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
+    const bool first = i < hidden.states.rows;
+    const ConstMatrix& matrix = first ? hidden.states : hidden.second;
+    const int64_t begin = (first ? i : i - hidden.states.rows) * matrix.stride;
+    for (int64_t h = 0; h < copy.cols(); ++h) copy(i, h) = read_element(matrix.data, matrix.dtype, begin + h);
+  }
+  return copy;
+}
+
+template <class Options>
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
+  Problem problem{read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options), {}, {}, {}};
+  problem.softcap = head.softcap;
+  problem.hidden = read_hidden(hidden, problem);
+  problem.weight = read_weight(head, 0, head.vocab_size());
+  problem.bias = read_bias(head);
   return problem;
+}
+template Problem read_problem(const HiddenStates&, const LmHead&, const Targets&, const TokenOptions&);
+template Problem read_problem(const HiddenStates&, const LmHead&, const Targets&, const CrossEntropyOptions&);
+
+TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1) {
+  max = log_sum = logp = lse = entropy = prior = VectorXd::Zero(tokens);
+}
+
+double raw_logit(const Tokens& tokens, double sum) {
+  return tokens.round_logits_to ? round_to(sum, *tokens.round_logits_to) : sum;
+}
+
+double final_logit(const Tokens& tokens, int64_t row, double raw) {
+  const double capped = tokens.softcap > 0 ? tokens.softcap * std::tanh(raw / tokens.softcap) : raw;
+  return capped / tokens.logit_divisor(row);
+}
+
+void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<const VectorXd>& a,
+                        TokenStatistics& stats) {
+  const int64_t vocab = tokens.vocab();
+  int64_t best = 0;
+  bool defined = true;
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (a[v] > a[best]) best = v;
+    if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
+  }
+  if (!defined || a[best] == -kInfinity) {
+    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
+      (*statistic)[row] = kNaN;
+    }
+    return;
+  }
+  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that term is nearly everything
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (v != best) rest += std::exp(a[v] - a[best]);
+  }
+  const double log_sum = std::log1p(rest);
+  double mean_shifted = 0, prior = 0;
+  for (int64_t v = 0; v < vocab; ++v) {
+    const double shifted = a[v] - a[best], log_p = shifted - log_sum, p = std::exp(log_p);
+    if (p > 0) mean_shifted += p * shifted;
+    if (tokens.prior[v] > 0) prior += tokens.prior[v] * log_p;
+  }
+  stats.argmax[row] = best;
+  stats.max[row] = a[best];
+  stats.log_sum[row] = log_sum;
+  stats.lse[row] = a[best] + log_sum;
+  stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
+  stats.entropy[row] = log_sum - mean_shifted;
+  stats.prior[row] = prior;
 }
 
 Statistics compute_statistics(const Problem& problem) {
   const int64_t tokens = problem.tokens();
   const int64_t vocab = problem.vocab();
-  Statistics stats;
+  Statistics stats{TokenStatistics(tokens), {}, {}, {}};
   stats.raw = problem.hidden * problem.weight.transpose();
   stats.raw.rowwise() += problem.bias.transpose();
-  if (problem.round_logits_to) {
-    stats.raw = stats.raw.unaryExpr([&](double r) { return round_to(r, *problem.round_logits_to); }).eval();
-  }
+  stats.raw = stats.raw.unaryExpr([&](double sum) { return raw_logit(problem, sum); }).eval();
   stats.shifted = stats.log_p = MatrixXd::Zero(tokens, vocab);
-  stats.max = stats.log_sum = stats.logp = stats.lse = stats.entropy = stats.prior = VectorXd::Zero(tokens);
-  stats.argmax.assign(tokens, -1);
   for (int64_t i = 0; i < tokens; ++i) {
     if (!problem.takes_part(i)) continue;
-    VectorXd a = stats.raw.row(i).transpose();
-    if (problem.softcap > 0)
-      a = problem.softcap * (a.array() / problem.softcap).unaryExpr([](double x) { return std::tanh(x); });
-    a /= problem.logit_divisor(i);
-    softmax_row(problem, i, a, stats);
+    const VectorXd a = stats.raw.row(i).unaryExpr([&](double r) { return final_logit(problem, i, r); }).transpose();
+    add_row_statistics(problem, i, a, stats);
+    stats.shifted.row(i) = (a.array() - stats.max[i]).transpose();
+    stats.log_p.row(i) = stats.shifted.row(i).array() - stats.log_sum[i];
   }
   return stats;
 }
 
+LogitGradient LogitGradientFormula::at(int64_t row, int64_t word, double raw) const {
+  const double log_p = (final_logit(tokens_, row, raw) - stats_.max[row]) - stats_.log_sum[row];
+  const double p = std::exp(log_p);
+  const double g_logp = grads_.logp[row] / tokens_.logp_divisor(row);
+  // 1 - p as -expm1(log p): its digits matter when p is nearly 1.
+  double d = g_logp * (word == tokens_.labels[row] ? -std::expm1(log_p) : -p);
+  d += grads_.lse[row] * p;
+  if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
+  d += grads_.prior[row] * (tokens_.prior[word] - p * prior_sum_);
+  if (std::isnan(log_p)) d = kNaN;
+  LogitGradient result;
+  if (tokens_.softcap > 0) {
+    const double e = std::exp(-2 * std::abs(raw) / tokens_.softcap);
+    result.slope = 4 * e / ((1 + e) * (1 + e));
+  }
+  result.d_final = d;
+  result.d_raw = d * result.slope / tokens_.logit_divisor(row);
+  return result;
+}
+
 LogitGradients compute_logit_gradients(const Problem& problem, const Statistics& stats, const TokenGradients& grads) {
-  const int64_t vocab = problem.vocab();
-  const double prior_sum = problem.prior.sum();
+  const LogitGradientFormula formula(problem, stats, grads);
   LogitGradients result;
-  result.d_final = result.d_raw = MatrixXd::Zero(problem.tokens(), vocab);
-  result.slope = MatrixXd::Ones(problem.tokens(), vocab);
+  result.d_final = result.d_raw = MatrixXd::Zero(problem.tokens(), problem.vocab());
+  result.slope = MatrixXd::Ones(problem.tokens(), problem.vocab());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i) || grads.all_zero(i)) continue;
-    const double g_logp = grads.logp[i] / problem.logp_divisor(i);
-    for (int64_t v = 0; v < vocab; ++v) {
-      const double log_p = stats.log_p(i, v);
-      const double p = std::exp(log_p);
-      // 1 - p as -expm1(log p): its digits matter when p is nearly 1.
-      double d = g_logp * (v == problem.labels[i] ? -std::expm1(log_p) : -p);
-      d += grads.lse[i] * p;
-      if (p > 0) d -= grads.entropy[i] * p * (log_p + stats.entropy[i]);
-      d += grads.prior[i] * (problem.prior[v] - p * prior_sum);
-      if (std::isnan(log_p)) d = kNaN;
-      if (problem.softcap > 0) {
-        const double e = std::exp(-2 * std::abs(stats.raw(i, v)) / problem.softcap);
-        result.slope(i, v) = 4 * e / ((1 + e) * (1 + e));
-      }
-      result.d_final(i, v) = d;
-      result.d_raw(i, v) = d * result.slope(i, v) / problem.logit_divisor(i);
+    for (int64_t v = 0; v < problem.vocab(); ++v) {
+      const LogitGradient gradient = formula.at(i, v, stats.raw(i, v));
+      result.d_final(i, v) = gradient.d_final;
+      result.slope(i, v) = gradient.slope;
+      result.d_raw(i, v) = gradient.d_raw;
     }
   }
   return result;
@@ -229,13 +252,12 @@ ParameterGradients compute_parameter_gradients(const Problem& problem, const Mat
   return result;
 }
 
-LossWeights loss_weights(const Problem& problem, const CrossEntropyOptions& options) {
-  const int64_t tokens = problem.tokens();
+LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options) {
   double active = 0, weight_sum = 0;
-  for (int64_t i = 0; i < tokens; ++i) {
-    if (!problem.takes_part(i)) continue;
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
     active += 1;
-    weight_sum += options.class_weights.empty() ? 1.0 : options.class_weights[problem.labels[i]];
+    weight_sum += options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
   }
   double nll = options.loss_scale, z = options.loss_scale;
   if (options.reduction == Reduction::kMean) {
@@ -245,20 +267,20 @@ LossWeights loss_weights(const Problem& problem, const CrossEntropyOptions& opti
     if (!options.normaliser && weight_sum == 0) nll = 0;
     if (active == 0) nll = z = 0;
   }
-  return {VectorXd::Constant(tokens, nll), VectorXd::Constant(tokens, z)};
+  return {VectorXd::Constant(tokens.tokens(), nll), VectorXd::Constant(tokens.tokens(), z)};
 }
 
-Loss compute_cross_entropy(const Problem& problem, const Statistics& stats, const CrossEntropyOptions& options,
+Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options,
                            std::span<const double> upstream) {
   const double smoothing = options.label_smoothing;
-  const LossWeights weights = loss_weights(problem, options);
+  const LossWeights weights = loss_weights(tokens, options);
   Loss result;
-  result.grads = TokenGradients(problem.tokens());
-  if (options.reduction == Reduction::kNone) result.losses.assign(problem.tokens(), 0.0);
+  result.grads = TokenGradients(tokens.tokens());
+  if (options.reduction == Reduction::kNone) result.losses.assign(tokens.tokens(), 0.0);
   double correct = 0, entropy = 0;
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
-    if (!problem.takes_part(i)) continue;
-    const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[problem.labels[i]];
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
+    const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
     // The term of smoothing 0 is left out, not multiplied by 0: with a masked word it would be 0 · ∞.
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
     if (smoothing > 0) nll += smoothing * -stats.prior[i];
@@ -275,7 +297,7 @@ Loss compute_cross_entropy(const Problem& problem, const Statistics& stats, cons
     result.metrics.tokens += 1;
     result.metrics.mean_nll += -stats.logp[i];
     result.metrics.z_loss += weights.z[i] * z;
-    correct += stats.argmax[i] == problem.labels[i] ? 1 : 0;
+    correct += stats.argmax[i] == tokens.labels[i] ? 1 : 0;
     entropy += stats.entropy[i];
   }
   if (result.metrics.tokens > 0) {

@@ -303,24 +303,13 @@ double SequenceBatch::sum(const std::vector<double>& values, int64_t sequence) c
   return total;
 }
 
-std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
-  if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
-  std::vector<int64_t> offsets = {0};
-  for (int64_t s = 0; s < hidden.sequences; ++s)
-    offsets.push_back(offsets.back() + hidden.states.rows / hidden.sequences);
-  if (!hidden.has_second()) return offsets;
-  for (int64_t s = 0; s < hidden.sequences; ++s)
-    offsets.push_back(offsets.back() + hidden.second.rows / hidden.sequences);
-  return offsets;
-}
-
-SequenceBatch read_batch(const Problem& problem, const Statistics& stats, std::vector<int64_t> offsets) {
+SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets) {
   SequenceBatch batch;
   batch.offsets = std::move(offsets);
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
     batch.logp.push_back(stats.logp[i]);
     batch.entropy.push_back(stats.entropy[i]);
-    batch.takes_part.push_back(problem.takes_part(i));
+    batch.takes_part.push_back(tokens.takes_part(i));
   }
   return batch;
 }

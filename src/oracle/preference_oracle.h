@@ -27,10 +27,8 @@ struct SequenceBatch {
   double sum(const std::vector<double>& values, int64_t sequence) const;
 };
 
-/// Where the sequences of these hidden states begin and end.
-std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
-/// The tokens of a problem, without a reference.
-SequenceBatch read_batch(const Problem& problem, const Statistics& stats, std::vector<int64_t> offsets);
+/// Without a reference.
+SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLoss loss);
