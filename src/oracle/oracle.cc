@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace logitless::oracle {
 namespace {
@@ -44,6 +45,12 @@ double read_element(const void* data, DType dtype, int64_t at) {
   return value;
 }
 
+std::vector<double> read_vector(const ConstVector& vector) {
+  std::vector<double> values(vector.size);
+  for (int64_t i = 0; i < vector.size; ++i) values[i] = read_element(vector.data, vector.dtype, i);
+  return values;
+}
+
 MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words) {
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
@@ -60,7 +67,8 @@ MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words) {
 
 VectorXd read_bias(const LmHead& head) {
   VectorXd bias = VectorXd::Zero(head.vocab_size());
-  for (int64_t v = 0; v < head.bias.size; ++v) bias[v] = read_element(head.bias.data, head.bias.dtype, v);
+  const std::vector<double> values = read_vector(head.bias);
+  std::copy(values.begin(), values.end(), bias.begin());
   return bias;
 }
 
@@ -123,17 +131,14 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
   return copy;
 }
 
-template <class Options>
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
-  Problem problem{read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options), {}, {}, {}};
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens) {
+  Problem problem{std::move(tokens), {}, {}, {}};
   problem.softcap = head.softcap;
   problem.hidden = read_hidden(hidden, problem);
   problem.weight = read_weight(head, 0, head.vocab_size());
   problem.bias = read_bias(head);
   return problem;
 }
-template Problem read_problem(const HiddenStates&, const LmHead&, const Targets&, const TokenOptions&);
-template Problem read_problem(const HiddenStates&, const LmHead&, const Targets&, const CrossEntropyOptions&);
 
 TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1) {
   max = log_sum = logp = lse = entropy = prior = VectorXd::Zero(tokens);

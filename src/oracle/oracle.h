@@ -22,6 +22,7 @@ inline constexpr int64_t kNoLabel = -1;
 
 /// An element of any type.
 double read_element(const void* data, DType dtype, int64_t at);
+std::vector<double> read_vector(const ConstVector& vector);
 /// Words [first_word, first_word + words) of a head: [words, H].
 MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words);
 /// [V]; 0 for a head without one.
@@ -69,9 +70,13 @@ struct Problem : Tokens {
   VectorXd bias;    ///< [V]
 };
 
+/// The softcap is the head's.
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
 /// `options`: TokenOptions or CrossEntropyOptions.
 template <class Options>
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options);
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
+  return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
+}
 
 /// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1).
 struct TokenStatistics {

@@ -6,21 +6,15 @@
 #include <limits>
 #include <utility>
 
-#include "oracle/oracle.h"
-
 namespace logitless::oracle {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-double element(const ConstVector& vector, int64_t at) { return read_element(vector.data, vector.dtype, at); }
-
-std::optional<std::vector<double>> read_vector(const ConstVector& vector) {
+std::optional<std::vector<double>> read_optional(const ConstVector& vector) {
   if (vector.size == 0) return std::nullopt;
-  std::vector<double> values(vector.size);
-  for (int64_t i = 0; i < vector.size; ++i) values[i] = element(vector, i);
-  return values;
+  return read_vector(vector);
 }
 
 /// One evaluation. Functions of a token i or a sequence s have the names of docs/losses.md.
@@ -309,20 +303,36 @@ class Evaluation {
 
 }  // namespace
 
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
+                   const PolicyOptions& options) {
+  TokenOptions token_options;
+  token_options.ignore_index = kNoLabel;
+  token_options.temperature = options.temperature;
+  token_options.temperatures = options.temperatures;
+  token_options.temperature_meaning = options.temperature_meaning;
+  token_options.round_logits_to = options.round_logits_to;
+  Tokens tokens = read_tokens(offsets, vocab, batch.chosen_ids, token_options);
+  for (size_t i = 0; i < batch.mask.size(); ++i) {
+    if (batch.mask[i] == 0) tokens.labels[i] = kNoLabel;
+  }
+  return tokens;
+}
+
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets) {
   const int64_t tokens = offsets.back();
   PolicyTokens result;
   result.offsets = std::move(offsets);
   result.takes_part.assign(tokens, true);
   for (size_t i = 0; i < batch.mask.size(); ++i) result.takes_part[i] = batch.mask[i] != 0;
-  result.old_logps = read_vector(batch.old_logps);
-  result.ref_logps = read_vector(batch.ref_logps);
-  result.sampling_logps = read_vector(batch.sampling_logps);
+  result.old_logps = read_optional(batch.old_logps);
+  result.ref_logps = read_optional(batch.ref_logps);
+  result.sampling_logps = read_optional(batch.sampling_logps);
   result.one_advantage_a_sequence = batch.advantages.size == result.sequences();
+  const std::vector<double> advantages = read_vector(batch.advantages);
   result.advantages.assign(tokens, kNaN);
   for (int64_t s = 0; s < result.sequences(); ++s) {
     for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
-      result.advantages[i] = element(batch.advantages, result.one_advantage_a_sequence ? s : i);
+      result.advantages[i] = advantages[result.one_advantage_a_sequence ? s : i];
     }
   }
   return result;

@@ -10,6 +10,7 @@
 
 #include "logitless/policy.h"
 #include "oracle/number.h"
+#include "oracle/oracle.h"
 
 namespace logitless::oracle {
 
@@ -25,6 +26,9 @@ struct PolicyTokens {
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
 
+/// Labels and temperatures.
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
+                   const PolicyOptions& options);
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
 
 /// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be empty where

@@ -27,8 +27,15 @@ struct SequenceBatch {
   double sum(const std::vector<double>& values, int64_t sequence) const;
 };
 
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const PreferenceTokenOptions& options);
+/// A pair with an empty side takes no part at all: its other side loses its labels.
+void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
 /// Without a reference.
 SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
+
+/// Sums a sequence of what the call got: [S] sums or [N] log-probabilities of tokens.
+std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLoss loss);
