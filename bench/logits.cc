@@ -45,22 +45,6 @@ Buffers make_buffers(int64_t tokens, int64_t vocab) {
   return b;
 }
 
-// The mean negative log-likelihood as one group: all rows are folded, then all gradients are made, as the dense path
-// does.
-class OneGroup final : public TokenLoss {
- public:
-  explicit OneGroup(int64_t tokens) : groups_(static_cast<size_t>(tokens), 0) {}
-  StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {}; }
-  std::span<const int64_t> groups() const override { return groups_; }
-  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
-    for (const int64_t row : rows) grads.logp[static_cast<size_t>(row)] = -1.0 / static_cast<double>(groups_.size());
-  }
-
- private:
-  std::vector<int64_t> groups_;
-};
-
 // What the memory takes at the least: the logits are read twice, and as much is written once. Integer sums, because the
 // compiler may vectorise them.
 void read_twice_write_once(const Buffers& b, float* out, int threads) {
@@ -78,8 +62,9 @@ void read_twice_write_once(const Buffers& b, float* out, int threads) {
   for (int64_t i = 0; i < size; ++i) out[i] = scale * logits[i];
 }
 
-Context context_of(int64_t row_tile, int threads) {
+Context context_of(PlanKind plan, int64_t row_tile, int threads) {
   ContextOptions options;
+  options.plan = plan;
   options.row_tile = row_tile;
   options.threads = threads;
   return Context(options);
@@ -90,32 +75,27 @@ Context context_of(int64_t row_tile, int threads) {
 // In place the gradient of one turn is the logits of the next one: other numbers, the same work.
 void run_logits(int64_t tokens, int64_t vocab, int threads, int repeat) {
   const Buffers b = make_buffers(tokens, vocab);
-  const int team = context_of(0, threads).threads();
+  const int team = context_of(PlanKind::kAuto, 0, threads).threads();
   std::vector<Contender> c;
   for (const bool in_place : {true, false}) {
     const std::string where = in_place ? ", in place" : ", apart";
     float* out = in_place ? b.logits.get() : b.gradient.get();
     c.push_back({"memory: 2 reads, 1 write" + where, [&b, out, team] { read_twice_write_once(b, out, team); }, 0, {}});
-    c.push_back({"two sweeps, as dense" + where,
-                 [&b, in_place, context = context_of(1, threads)] {
-                   OneGroup loss(b.tokens);
-                   run_token_loss_from_logits(context, b.view(), b.words(), {}, loss, b.output(in_place));
-                 },
-                 0,
-                 {}});
-    for (const int64_t rows : kRowTiles) {
-      c.push_back({"row_tile " + std::to_string(rows) + where,
-                   [&b, in_place, context = context_of(rows, threads)] {
+    const auto add = [&](const std::string& name, PlanKind plan, int64_t row_tile) {
+      c.push_back({name + where,
+                   [&b, in_place, context = context_of(plan, row_tile, threads)] {
                      cross_entropy_from_logits(context, b.view(), b.words(), {}, b.output(in_place));
                    },
                    0,
                    {}});
-    }
+    };
+    add("two sweeps, as dense", PlanKind::kDense, 0);
+    for (const int64_t rows : kRowTiles) add("row_tile " + std::to_string(rows), PlanKind::kOnePass, rows);
   }
   take_turns(c, repeat);
   std::printf("cross-entropy of logits [1, %lld, %lld] float32 with gradient, %d threads, %s\n",
               static_cast<long long>(tokens), static_cast<long long>(vocab), team,
-              context_of(0, threads).simd_target().c_str());
+              context_of(PlanKind::kAuto, 0, threads).simd_target().c_str());
   const size_t half = c.size() / 2;
   for (size_t first : {size_t{0}, half}) {
     const double memory = c[first].median(), sweeps = c[first + 1].median();

@@ -336,7 +336,6 @@ TEST(BadInput, Contexts) {
   expect_refused_options([](auto& o) { o.vocab_tile = -7; }, {"vocab_tile = -7"});
   expect_refused_options([](auto& o) { o.gemm_backend = "abacus"; }, {"gemm_backend", "abacus", gemm_backends()[0]});
   expect_refused_options([](auto& o) { o.simd_target = "MMX"; }, {"simd_target", "MMX", simd_targets()[0], "plain"});
-  expect_refused_options([](auto& o) { o.plan = PlanKind::kDense; }, {"plan", "dense"});
   expect_refused_options([](auto& o) { o.plan = PlanKind::kForwardOnly; }, {"plan", "forward_only"});
 }
 

@@ -29,8 +29,11 @@ namespace logitless::testing {
 using io::TensorToWrite;
 using nlohmann::json;
 
-inline const std::string kTiny =
-    (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / "tiny.yaml").string();
+/// The path of a shipped config.
+inline std::string config_named(const std::string& name) {
+  return (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / (name + ".yaml")).string();
+}
+inline const std::string kTiny = config_named("tiny");
 
 struct Finished {
   int status;  // As waitpid() gives it.

@@ -131,6 +131,17 @@ TEST_F(CliTest, TheFusedPathHoldsNoLogits) {
   EXPECT_LT(r["fused"]["extra_peak_bytes"].get<int64_t>(), int64_t{40} << 20);
 }
 
+TEST_F(CliTest, EveryTask) {
+  for (const std::string task : {"grpo", "dpo", "kto"}) {
+    const Finished result = run({"compare", config_named("tiny-" + task), "--json", "-"});
+    ASSERT_EQ(result.exit_code(), 0) << result.err;
+    const json r = json::parse(result.out);
+    EXPECT_EQ(r["task"], task);
+    EXPECT_GT(r["details"]["fused_metrics"]["tokens"].get<double>(), 50);
+    EXPECT_TRUE(r["diff"]["d_weight_rel_l2"].is_number());
+  }
+}
+
 TEST_F(CliTest, AnImpossibleToleranceExitsWithOne) {
   const Finished result = compare({"tolerances.d_hidden_rel_l2=1e-30"});
   EXPECT_EQ(result.exit_code(), 1);
@@ -168,7 +179,7 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
       {{"compare", typo}, typo + ":3: model.vocab_sise is not a known key; did you mean model.vocab_size?"},
       {{"compare", "--config", typo}, typo + ":3: model.vocab_sise"},
       {{"compare", path("absent.yaml")}, "absent.yaml: cannot be opened"},
-      {{"compare", kTiny, "--set", "task=grpo"}, "a task this build has (cross_entropy), not grpo"},
+      {{"compare", kTiny, "--set", "task=ppo"}, "must be cross_entropy, grpo, dpo or kto, not ppo"},
       {{"compare", kTiny, "--set", "gradients.d_bias=true"}, "--set gradients.d_bias needs a bias"},
       {{"compare", kTiny, "--set", "tolerances.d_bias_rel_l2=1"}, "--set tolerances.d_bias_rel_l2 needs a bias"},
       {{"compare", kTiny, "--set", "kernel.workspace=1"}, "workspace"},

@@ -177,7 +177,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("seed: [1]"), "c.yaml:1: seed must be an integer of at least 0, not a list");
   EXPECT_EQ(error("model: {name: [1]}"), "c.yaml:1: model.name must be a text, not a list");
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
-  EXPECT_EQ(error("task: grpo"), "c.yaml:1: task must be a task this build has (cross_entropy), not grpo");
+  EXPECT_EQ(error("task: ppo"), "c.yaml:1: task must be cross_entropy, grpo, dpo or kto, not ppo");
+  EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
   EXPECT_EQ(error("kernel:\n  plan: dense\n"), "c.yaml:2: kernel.plan must be auto, one_pass or two_pass, not dense");
 }
 
@@ -208,6 +209,71 @@ TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
   EXPECT_EQ(
       error("tolerances: {losses_rel_l2: 1}"),
       "c.yaml:1: tolerances.losses_rel_l2 needs reduction none: otherwise there is one loss, which loss_atol bounds");
+}
+
+TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
+  EXPECT_EQ(error("policy: {beta: 1}"),
+            "c.yaml:1: policy.beta has no meaning for task cross_entropy: it belongs to grpo");
+  EXPECT_EQ(error("task: dpo\nkto: {beta: 1}\n"), "c.yaml:2: kto.beta has no meaning for task dpo: it belongs to kto");
+  EXPECT_EQ(error("task: kto\npreference: {beta: 1}\n"),
+            "c.yaml:2: preference.beta has no meaning for task kto: it belongs to dpo");
+  EXPECT_EQ(error("task: grpo\nz_loss: 1\n"),
+            "c.yaml:2: z_loss has no meaning for task grpo: it belongs to cross_entropy");
+  EXPECT_EQ(error("task: grpo\nshift: true\n"),
+            "c.yaml:2: shift has no meaning for task grpo: a mask says which tokens count");
+  EXPECT_EQ(error("task: kto\ntemperature: [1, 2]\n"), "c.yaml:2: temperature must be one number for task kto");
+  EXPECT_EQ(error("task: dpo\nbatch_size: 3\n"),
+            "c.yaml:2: batch_size is 3, but task dpo needs an even number of sequences: the chosen ones, then the "
+            "rejected ones");
+  EXPECT_EQ(error("task: dpo\npreference: {losses: [ipo, sft], loss_weights: 2}\nbatch_size: 2\n"),
+            "c.yaml:2: preference.loss_weights has 1 entries, but preference.losses has 2");
+  EXPECT_EQ(error("task: grpo\npolicy: {on_policy: true, log_ratio_deviation: 1}\n"),
+            "c.yaml:2: policy.log_ratio_deviation needs policy.on_policy false");
+  EXPECT_EQ(error("kernel: {in_place: true}"),
+            "c.yaml:1: kernel.in_place needs level logits: at level fused there are no logits to replace");
+  EXPECT_EQ(error("level: logits\ngradients: {d_hidden: false}\n"),
+            "c.yaml:2: gradients.d_hidden needs level fused: at level logits there is no head");
+  EXPECT_EQ(error("level: logits\nmodel: {softcap: 30}\n"),
+            "c.yaml:2: model.softcap needs level fused: logits are final");
+  EXPECT_EQ(error("level: logits\ntask: kto\n"), "c.yaml:1: level is logits, but task kto has level fused alone");
+  EXPECT_EQ(error("level: logits\nmodel: {dtype: bfloat16}\ngradients: {dtype: float32}\nkernel: {in_place: true}\n"),
+            "c.yaml:4: kernel.in_place needs gradients.dtype same: the gradient replaces the logits");
+}
+
+TEST_F(ConfigTest, PolicyAndPreferenceBlocks) {
+  const Config grpo = load(R"(task: grpo
+policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importance_sampling_level: sequence,
+         log_ratio_clamp: none, sampler_correction: token_mask, sampler_clip_max: none, advantages: token}
+)");
+  const PolicyOptions& p = grpo.policy.options;
+  EXPECT_EQ(p.variant, PolicyVariant::kCispo);
+  EXPECT_EQ(p.epsilon_high, 4.0);
+  EXPECT_EQ(p.kl_estimator, KlEstimator::kK1);
+  EXPECT_EQ(p.importance_sampling_level, ImportanceLevel::kSequence);
+  EXPECT_EQ(p.log_ratio_clamp, std::nullopt);
+  EXPECT_EQ(p.sampler_correction, SamplerCorrection::kTokenMask);
+  EXPECT_EQ(p.sampler_clip_max, std::nullopt);
+  EXPECT_TRUE(grpo.policy.advantage_per_token);
+
+  const Config dpo = set({"task=dpo", "batch_size=2", "preference.loss_weights=[1, 0.5]",
+                          "preference.losses=[sigmoid, sft]", "preference.nll_weight=0.25"});
+  ASSERT_EQ(dpo.preference.terms.size(), 2u);
+  EXPECT_EQ(dpo.preference.terms[1].loss, PreferenceLoss::kSft);
+  EXPECT_EQ(dpo.preference.terms[1].weight, 0.5);
+  EXPECT_EQ(dpo.preference.nll_weight, 0.25);
+  EXPECT_EQ(set({"task=kto", "kto={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
+  EXPECT_EQ(set_error("policy.variant=gpro").substr(0, 28), "--set policy.variant must be");
+}
+
+TEST_F(ConfigTest, SettingsAreTheWholeConfig) {
+  const Config first = load("model: {name: 'a: b', dtype: bfloat16}\ntemperature: [0.5, 2]\n", {"seed=3", "seed=4"});
+  const Config second = load_config(std::nullopt, first.settings);
+  EXPECT_EQ(second.settings, first.settings);
+  EXPECT_EQ(second.model.name, "a: b");
+  EXPECT_EQ(second.model.dtype, DType::kBFloat16);
+  EXPECT_EQ(second.temperature.low, 0.5);
+  EXPECT_EQ(second.temperature.high, 2.0);
+  EXPECT_EQ(second.seed, 4u);
 }
 
 TEST_F(ConfigTest, SetGoesThroughTheSameValidation) {

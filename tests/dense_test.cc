@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "policy_tester.h"
+#include "preference_tester.h"
 #include "testers.h"
 
 namespace logitless::testing {
@@ -88,6 +90,34 @@ TEST(DenseCrossEntropy, Bfloat16Gradients) {
 TEST(DenseCrossEntropy, EveryInstructionSet) {
   for (const std::string& target : simd_targets()) {
     dense().simd_target(target).softcap(12).temperatures().label_smoothing(0.1).z_loss(0.01).matches_oracle();
+  }
+}
+
+// Every loss runs on the plan, and split calls do.
+TEST(DensePlan, PolicyLosses) {
+  for (const PolicyVariant variant : all_policy_variants()) {
+    for (const DType dtype : kDTypes) {
+      PolicyTester tester;
+      tester.variant(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
+      EXPECT_EQ(tester.matches_oracle().result.plan.kind, PlanKind::kDense);
+    }
+  }
+}
+
+TEST(DensePlan, PreferenceLosses) {
+  for (const PreferenceLoss loss : all_preference_losses()) {
+    PreferenceTester tester;
+    tester.loss(loss).vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
+  }
+  KtoTester().vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
+}
+
+TEST(DensePlan, StatisticsAndTheirGradients) {
+  for (const DType dtype : kDTypes) {
+    TokenStatsTester tester;
+    tester.dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
+    tester.statistics_match_oracle();
+    EXPECT_EQ(tester.token_loss_matches_oracle().kind, PlanKind::kDense);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "guard_pages.h"
 #include "logits_tester.h"
+#include "policy_tester.h"
 
 namespace logitless::testing {
 namespace {
@@ -71,6 +72,31 @@ TEST(Logits, TilesThatDivideNothing) {
 TEST(Logits, RowsAroundRowTileEdges) {
   for (const int64_t tokens : {1, 4, 5, 6, 9, 10, 11}) {
     for (const double ignored : {0.0, 0.4, 1.0}) small().tokens(tokens).ignored(ignored).matches_oracle();
+  }
+}
+
+// 12 rows of 41 words; local to a token, coupled by sequence, coupled by the batch.
+std::vector<PolicyTester> policy_losses() {
+  PolicyTester tester = PolicyTester().from_logits().padded(3, 4).vocab(41).tiles(5, 16).threads(2);
+  std::vector<PolicyTester> testers(4, tester.variant(PolicyVariant::kGrpo));
+  testers[1].variant(PolicyVariant::kCispo).twist("beta with k3").twist("entropy bonus");
+  testers[2].variant(PolicyVariant::kRloo).twist("sequence_truncate clip_max");
+  testers[3].variant(PolicyVariant::kBnpo).twist("top entropy quantile").twist("advantages per token");
+  return testers;
+}
+
+TEST(Logits, PolicyLosses) {
+  for (PolicyTester& tester : policy_losses()) {
+    for (const DType dtype : kDTypes) {
+      tester.dtype(dtype).gradient_dtype(std::nullopt).padding(3).temperature(0.8).matches_oracle();
+      tester.gradient_dtype(dtype).padding(0).temperatures().matches_oracle();
+      tester.temperatures(false);
+    }
+    tester.dtype(DType::kFloat32).gradient_dtype(std::nullopt);
+    for (const auto& [rows, words] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 23}, {12, 41}, {100, 100}}) {
+      tester.tiles(rows, words).matches_oracle();
+    }
+    tester.ignored(1).matches_oracle();
   }
 }
 
@@ -168,6 +194,9 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
     EXPECT_TRUE(tester.tiles(rows, 64).in_place(false).cross_entropy_once().bytes == bytes);
     EXPECT_TRUE(tester.in_place().cross_entropy_once().bytes == bytes);
   }
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    EXPECT_TRUE(tester.plan(plan).cross_entropy_once().bytes == bytes);
+  }
 }
 
 TEST(Logits, GuardPages) {
@@ -183,6 +212,23 @@ TEST(Logits, GuardPages) {
           matches_oracle_in_both_places(tester.tokens(tokens).vocab(vocab).tiles(2, words));
         }
         matches_oracle_in_both_places(tester.tokens(6).batch(2).vocab(33).later(1).padding(5));
+      }
+    }
+  }
+}
+
+// The batch's vectors, temperatures and mask too.
+TEST(Logits, PolicyLossesOnGuardPages) {
+  for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
+    SCOPED_TRACE(flush == Flush::kEnd ? "flush with the end" : "flush with the beginning");
+    for (PolicyTester& tester : policy_losses()) {
+      tester.memory([flush](size_t bytes) { return guarded_memory(bytes, flush); }).temperatures();
+      tester.padding(flush == Flush::kEnd ? 0 : 3);
+      for (const DType dtype : kDTypes) {
+        tester.dtype(dtype).batch_dtype(dtype).gradient_dtype(dtype).threads(1);
+        for (const std::string& target : simd_targets()) tester.simd_target(target).tiles(5, 17).matches_oracle();
+        tester.tiles(1, 1).matches_oracle();
+        tester.tiles(7, 0).threads(2).matches_oracle();
       }
     }
   }
@@ -231,6 +277,15 @@ class Thrower final : public TokenLoss {
     if (rows.back() >= 20) throw std::runtime_error("from the loss");
   }
 };
+
+TEST(Logits, ACoupledLossCannotRunInOneSweep) {
+  try {
+    small().groups().plan(PlanKind::kOnePass).token_loss_once();
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("plan = one_pass cannot run"), std::string::npos) << error.what();
+  }
+}
 
 TEST(Logits, WhatALossThrowsReachesTheCaller) {
   const std::vector<float> logits(40 * 30, 1.0f);

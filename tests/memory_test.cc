@@ -10,6 +10,8 @@
 #include "allocation_counter.h"
 #include "coupled_loss.h"
 #include "guard_pages.h"
+#include "policy_tester.h"
+#include "preference_tester.h"
 #include "testers.h"
 
 namespace logitless::testing {
@@ -126,6 +128,50 @@ TEST(GuardPages, TokenStats) {
     for (const DType dtype : kDTypes) {
       tester.dtype(dtype).statistics_match_oracle();
       tester.backward_matches_oracle();
+    }
+  });
+}
+
+// What belongs to the batch lies on guard pages too: ids, mask, advantages and log-probabilities of other policies.
+TEST(GuardPages, PolicyLosses) {
+  on_guard_pages<PolicyTester>([](PolicyTester tester) {
+    for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kRloo}) {
+      tester.packed({0, 4, 4, 5, 17}).vocab(70).variant(variant).temperatures();
+      tester.twist("beta with k3").twist("sequence_truncate clip_max").twist("entropy bonus");
+      for (const DType dtype : kDTypes) {
+        tester.dtype(dtype).batch_dtype(dtype);
+        for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
+      }
+      tester.twist("advantages per token").twist("top entropy quantile");
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64}) tester.batch_dtype(dtype).matches_oracle();
+    }
+  });
+}
+
+constexpr ReferenceForm kReferences[] = {ReferenceForm::kSequences, ReferenceForm::kTokens, ReferenceForm::kModel};
+
+TEST(GuardPages, PreferenceLosses) {
+  on_guard_pages<PreferenceTester>([](PreferenceTester tester) {
+    for (const PreferenceLoss loss : {PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired}) {
+      tester.vocab(70).loss(loss);
+      for (const ReferenceForm form : kReferences) {
+        tester.packed({0, 9, 9, 12, 20, 21, 30}).second(-1).reference(form);
+        for (const DType dtype : kDTypes) tester.dtype(dtype).reference_dtype(dtype).matches_oracle();
+        tester.second(18).shift().plan(PlanKind::kTwoPass).matches_oracle();
+        tester.shift(false).plan(PlanKind::kAuto);
+      }
+    }
+  });
+}
+
+TEST(GuardPages, Kto) {
+  on_guard_pages<KtoTester>([](KtoTester tester) {
+    for (const ReferenceForm form : kReferences) {
+      tester.packed({0, 9, 9, 12, 30, 31}).vocab(70).reference(form);
+      for (const DType dtype : kDTypes) {
+        tester.dtype(dtype).reference_dtype(dtype);
+        for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
+      }
     }
   });
 }

@@ -222,7 +222,7 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   add("epsilon_low", {-0.1, 1.1, kNaN}, [](Call& c, double x) { c.options.epsilon_low = x; });
   add("epsilon_high", negative, [](Call& c, double x) { c.options.epsilon_high = x; });
   add("delta", not_positive, [](Call& c, double x) { c.options.delta = x; });
-  add("log_ratio_clamp", not_positive, [](Call& c, double x) { c.options.log_ratio_clamp = x; });
+  add("log_ratio_clamp", {0, -1, kNaN, 300.5, kInfinity}, [](Call& c, double x) { c.options.log_ratio_clamp = x; });
   add("beta", negative, [](Call& c, double x) { use_ref(c), c.options.beta = x, c.refresh(); });
   add("entropy_bonus", not_finite, [](Call& c, double x) { c.options.entropy_bonus = x; });
   add("top_entropy_quantile", {0, -1, 1.1, kNaN}, [](Call& c, double x) { c.options.top_entropy_quantile = x; });
@@ -269,6 +269,23 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
       {"sampling_logps alone",
        with(&Call::sampling_logps, kSixLogps),
        {"sampling_logps", "sampler_correction", "off_policy_mask_threshold"}},
+      {"kl_estimator alone",
+       option([](auto& o) { o.kl_estimator = KlEstimator::kK1; }),
+       {"kl_estimator = k1", "beta = 0"}},
+      {"clip_min alone",
+       option([](auto& o) { o.sampler_clip_min = 0.5; }),
+       {"sampler_clip_min", "sampler_correction = none"}},
+      {"clip_max alone",
+       option([](auto& o) { o.sampler_clip_max = 2; }),
+       {"sampler_clip_max", "sampler_correction = none"}},
+      {"no clip_max alone",
+       option([](auto& o) { o.sampler_clip_max = std::nullopt; }),
+       {"sampler_clip_max", "sampler_correction = none"}},
+      // Neither is the sampler's use in the off-policy mask a use of its clip bounds.
+      {"clip_min of the off-policy mask",
+       with(&Call::sampling_logps, kSixLogps,
+            [](Call& c) { c.options.off_policy_mask_threshold = c.options.sampler_clip_min = 0.5; }),
+       {"sampler_clip_min", "sampler_correction = none"}},
       {"dr_grpo alone",
        option([](auto& o) { o.variant = PolicyVariant::kDrGrpo; }),
        {"max_completion_length", "dr_grpo"}},
@@ -288,6 +305,13 @@ TEST(PolicyBadInput, OptionsWithoutAMeaningForTheVariant) {
     if (variant != PolicyVariant::kDrGrpo) {
       add(variant, "max_completion_length", [](Call& c) { c.options.max_completion_length = 7; });
     }
+  }
+  for (const PolicyVariant variant :
+       {PolicyVariant::kCispo, PolicyVariant::kSapo, PolicyVariant::kVespo, PolicyVariant::kReinforce}) {
+    add(variant, "delta", [](Call& c) { c.options.delta = 2; });
+    add(variant, "epsilon_low", [](Call& c) { c.options.epsilon_low = 0.2; });
+    if (variant == PolicyVariant::kCispo) continue;
+    add(variant, "epsilon_high", [](Call& c) { c.options.epsilon_high = 0.3; });
   }
   for (const PolicyVariant variant : {PolicyVariant::kRloo, PolicyVariant::kVespo}) {
     add(variant, "importance_sampling_level",

@@ -13,7 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool takes_sequence_ratio(PolicyVariant v) { return v != PolicyVariant::kRloo && v != PolicyVariant::kVespo; }
 bool takes_sequence_correction(PolicyVariant v) { return v != PolicyVariant::kVespo; }
-// The rest refuses delta and epsilon_high.
+// The rest refuses delta and epsilon_low, and but for cispo epsilon_high.
 bool clips_on_both_sides(PolicyVariant v) {
   return v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
          v != PolicyVariant::kReinforce;
@@ -29,7 +29,7 @@ std::vector<PolicyTwist> make_twists() {
       {"on-policy", [](auto& c) { c.on_policy = true; }},
       {"sequence level", [](auto& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; },
        takes_sequence_ratio},
-      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, has_upper_bound},
+      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, clips_on_both_sides},
       {"tight cispo bound", [](auto& c) { c.options.epsilon_high = 1.1; }, has_upper_bound},
       {"delta", [](auto& c) { c.options.delta = 1.45; }, clips_on_both_sides},
       {"delta inside of the clip range", [](auto& c) { c.options.delta = 1.1; }, clips_on_both_sides},

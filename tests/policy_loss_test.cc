@@ -97,6 +97,35 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
   EXPECT_FALSE(std::isnan(got.grads.logp[4]));
 }
 
+// Two tokens in the second of two packed sequences: two advantages are one a sequence.
+TEST(PolicyLoss, AsManyTokensAsSequences) {
+  const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
+  for (const PolicyVariant variant : all_policy_variants()) matches_oracle(plain_case(variant), data);
+  PolicyCase of_tokens = one_case(PolicyVariant::kGrpo, "two advantages");
+  of_tokens.advantages_per_token = true;
+  PolicyData two = data;
+  two.token_advantages = {1, -2};
+  EXPECT_EQ(evaluate(of_tokens, two).grads.logp, evaluate(plain_case(PolicyVariant::kGrpo), data).grads.logp);
+  // A masked row more, and they are one a token.
+  two.token_advantages.push_back(kNaN);
+  two.offsets.back() = 3;
+  for (std::vector<double>* column : {&two.at.logp, &two.at.entropy, &two.old_logps}) column->push_back(kNaN);
+  two.ids.push_back(-1);
+  two.mask.push_back(0);
+  matches_oracle(of_tokens, two);
+  EXPECT_LT(evaluate(of_tokens, two).result.per_token_loss[0], 0);
+}
+
+TEST(PolicyLoss, FewerItemsThanOneCountAsOne) {
+  for (const PolicyVariant variant : {PolicyVariant::kDapo, PolicyVariant::kCispo, PolicyVariant::kVespo}) {
+    PolicyCase one = one_case(variant, "items"), fewer = one;
+    one.options.num_items_in_batch = 1;
+    fewer.options.num_items_in_batch = 0.25;
+    matches_oracle(fewer, mixed_data(1));
+    EXPECT_EQ(evaluate(fewer, mixed_data(1)).result.loss, evaluate(one, mixed_data(1)).result.loss);
+  }
+}
+
 TEST(PolicyLoss, NoTokens) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     PolicyData data = mixed_data(1);

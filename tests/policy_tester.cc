@@ -45,6 +45,34 @@ std::vector<int64_t> offsets_of(const InputSpec& spec) {
   return offsets;
 }
 
+// Of inputs as wide as the vocabulary: the hidden states become their logits, and the head an identity, so that
+// d_hidden is dL/dlogits.
+void turn_into_logits(Inputs& inputs) {
+  const int64_t words = inputs.spec.vocab;
+  std::vector<double> logits(static_cast<size_t>(words));
+  for (int64_t i = 0; i < inputs.spec.tokens; ++i) {
+    for (int64_t v = 0; v < words; ++v) {
+      logits[v] = 0;
+      for (int64_t h = 0; h < words; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
+    }
+    for (int64_t v = 0; v < words; ++v) inputs.set_hidden(i, v, logits[v]);
+  }
+  for (int64_t v = 0; v < words; ++v) {
+    for (int64_t h = 0; h < words; ++h) inputs.set_weight(v, h, v == h);
+  }
+}
+
+PolicyResult loss_from_logits(const Context& context, const Inputs& inputs, const PolicyBatch& batch,
+                              const PolicyOptions& options, const Gradients& gradients) {
+  const ConstMatrix in = inputs.hidden.view();
+  const Matrix& out = gradients.d_hidden;
+  const int64_t sequences = inputs.spec.sequences, length = inputs.spec.tokens / sequences;
+  const PolicyFromLogits result = policy_loss_from_logits(
+      context, Logits(in.data, in.dtype, sequences, length, in.cols, length * in.stride, in.stride), batch, options,
+      LogitsGradient(out.data, out.dtype, sequences, length, out.cols, length * out.stride, out.stride));
+  return {result.loss, result.per_token_loss, result.per_token_logps, result.metrics, {}};
+}
+
 // The loss follows from the statistics, whose errors are bounded: each one is moved by its bound, both ways, and what
 // the oracle's answer moves by is added up. Together they may move it by the second-order terms more, which are as much
 // smaller as the bounds are small: below 1e-2, so 1.1 times the sum holds. The library and the oracle evaluate the
@@ -176,7 +204,13 @@ void PolicyTester::make_batch(Reference& reference) const {
 
 PolicyTester::Reference& PolicyTester::reference() {
   if (reference_) return *reference_;
-  auto made = std::make_shared<Reference>(spec_);
+  InputSpec spec = spec_;
+  if (from_logits_) {
+    spec.hidden = spec.vocab;
+    spec.bias = false;
+  }
+  auto made = std::make_shared<Reference>(spec);
+  if (from_logits_) turn_into_logits(made->inputs);
   made->options = case_.options;
   if (temperatures_on_) {
     made->temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
@@ -187,10 +221,14 @@ PolicyTester::Reference& PolicyTester::reference() {
   token_options.temperature = made->options.temperature;
   token_options.temperatures = made->options.temperatures;
   token_options.temperature_meaning = made->options.temperature_meaning;
-  Expected& expected = made->expected;
-  expected = expect_statistics(oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(),
-                                                    made->inputs.targets_view(), token_options),
-                               arithmetic_for(spec_.dtype, context().gemm_backend()));
+  Arithmetic arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
+  if (from_logits_) {
+    arithmetic.exact_logits = true;
+    arithmetic.gradient_unit = 0;
+  }
+  made->expected = expect_statistics(oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(),
+                                                          made->inputs.targets_view(), token_options),
+                                     arithmetic);
   make_batch(*made);
   reference_ = made;
   return *reference_;
@@ -224,13 +262,18 @@ PolicyTester::Reference& PolicyTester::truth() {
 
 PolicyRun PolicyTester::call(const Reference& reference, GradientOutputs& outputs) const {
   PolicyRun run;
-  run.result = policy_loss(context(), reference.inputs.hidden_view(), reference.inputs.head_view(), reference.batch,
-                           reference.options, outputs.gradients());
+  if (from_logits_) {
+    run.result = loss_from_logits(context(), reference.inputs, reference.batch, reference.options, outputs.gradients());
+  } else {
+    run.result = policy_loss(context(), reference.inputs.hidden_view(), reference.inputs.head_view(), reference.batch,
+                             reference.options, outputs.gradients());
+  }
   const PolicyMetrics& metrics = run.result.metrics;
   std::vector<double> numbers = run.result.per_token_loss;
   numbers.insert(numbers.end(), run.result.per_token_logps.begin(), run.result.per_token_logps.end());
-  numbers.insert(numbers.end(), {run.result.loss, metrics.mean_ratio, metrics.clip_fraction, metrics.mean_kl,
-                                 metrics.mean_entropy, metrics.mean_logp});
+  numbers.insert(numbers.end(),
+                 {run.result.loss, metrics.mean_ratio, metrics.clip_fraction_low, metrics.clip_fraction_high,
+                  metrics.clip_fraction, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp});
   run.bytes = outputs.bytes();
   const auto* first = reinterpret_cast<const std::byte*>(numbers.data());
   run.bytes.insert(run.bytes.end(), first, first + numbers.size() * sizeof(double));
@@ -243,17 +286,21 @@ PolicyRun PolicyTester::run_once() {
   return call(own, outputs);
 }
 
+void PolicyTester::expect_plan(const Plan& plan, int64_t tokens) {
+  EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
+  if (run_.context.plan != PlanKind::kAuto) {
+    EXPECT_EQ(plan.kind, run_.context.plan);
+  }
+  EXPECT_EQ(plan.kind, planned().kind);
+  EXPECT_EQ(plan.active_rows, tokens);
+}
+
 PolicyRun PolicyTester::matches_oracle() {
   SCOPED_TRACE(describe());
   Reference& truth = this->truth();
   GradientOutputs outputs(truth.inputs, run_);
   PolicyRun run = call(truth, outputs);
-  EXPECT_LE(run.result.plan.workspace_bytes, run_.context.workspace_bytes);
-  if (run_.context.plan != PlanKind::kAuto) {
-    EXPECT_EQ(run.result.plan.kind, run_.context.plan);
-  }
-  EXPECT_EQ(run.result.plan.kind, planned().kind);
-  EXPECT_EQ(run.result.plan.active_rows, truth.want.tokens);
+  if (!from_logits_) expect_plan(run.result.plan, truth.want.tokens);
   expect_result_near(run.result, truth.want, truth.bounds, truth.expected);
   expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
   return run;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// policy_loss against the oracle, as a sentence:
+// policy_loss and policy_loss_from_logits against the oracle, as a sentence:
 //
 //   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
 #pragma once
@@ -29,6 +29,11 @@ class PolicyTester : public Tester<PolicyTester> {
   PolicyTester& padded(int64_t sequences, int64_t length) {
     spec_.offsets.clear();
     return tokens(sequences * length).batch(sequences);
+  }
+  /// policy_loss_from_logits, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
+  /// gradient.
+  PolicyTester& from_logits(bool on = true) {
+    return gradients(true, !on, !on).input("from_logits", on, from_logits_, on);
   }
   /// Options, and what the batch has to look like for them.
   PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
@@ -62,10 +67,12 @@ class PolicyTester : public Tester<PolicyTester> {
   Reference& truth();
   void make_batch(Reference& reference) const;
   PolicyRun call(const Reference& reference, GradientOutputs& outputs) const;
+  void expect_plan(const Plan& plan, int64_t tokens);
 
   PolicyCase case_ = plain_case(PolicyVariant::kGrpo);
   DType batch_dtype_ = DType::kFloat64;
   bool temperatures_on_ = false;
+  bool from_logits_ = false;
   std::shared_ptr<Reference> reference_;
 };
 

@@ -285,6 +285,18 @@ TEST(PreferenceBadInput, References) {
          c.reference.logps = logps;
        },
        {"reference.logps", "reference.hidden", "both"}},
+      {"hidden states beside numbers",
+       [](Call& c) { c.reference.hidden = c.model.hidden_view(); },
+       {"reference.logps", "reference.hidden", "both"}},
+      {"a second matrix beside numbers",
+       [](Call& c) { c.reference.hidden.second = c.model.hidden_view().states; },
+       {"reference.logps", "reference.hidden.second", "both"}},
+      {"a head beside numbers",
+       [](Call& c) { c.reference.head = c.model.head_view(); },
+       {"reference.logps", "reference.head", "both"}},
+      {"a bias beside numbers",
+       [](Call& c) { c.reference.head.bias = c.model.head_view().bias; },
+       {"reference.logps", "reference.head.bias", "both"}},
       {"one too few", numbers(3), {"reference.logps has 3", "4", "12"}},
       {"one too many", numbers(13), {"reference.logps has 13", "4", "12"}},
       {"a pair's number", numbers(2), {"reference.logps has 2", "4", "12"}},
@@ -295,11 +307,11 @@ TEST(PreferenceBadInput, References) {
       {"NaN of a token", entry(12, 11, kNaN), {"reference.logps[11] = nan", "finite"}},
       {"rows", model([](Reference& r) { r.hidden.states.rows = 9; }), {"reference.hidden has 9", "12"}},
       {"words", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
-      {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "7"}},
+      {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "12"}},
       {"no head", model([](Reference& r) { r.head = {}; }), {"reference.head"}},
       {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference", "head", "null"}},
       {"no hidden states", model([](Reference& r) { r.hidden = {}; }), {"reference.hidden"}},
-      {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "7"}},
+      {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "12"}},
       {"bias", model([](Reference& r) { r.head.bias.size = 3; }), {"reference", "bias has 3", "5"}},
       {"softcap", model([](Reference& r) { r.head.softcap = -1; }), {"reference", "softcap = -1"}},
   };
@@ -320,6 +332,53 @@ TEST(PreferenceBadInput, AReferenceMayHoldAnythingWhereNothingTakesPart) {
       EXPECT_NO_THROW(function(call)) << size;
     }
   }
+}
+
+// A weight of 0 changes what a term adds, not what it asks for.
+TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
+  const std::vector<BadCase> of_pairs = {
+      {"reference",
+       [](Call& c) {
+         c.options.terms = {{L::kSft, 1}, {L::kSigmoid, 0}};
+         c.reference = {};
+       },
+       {"reference"}},
+      {"label_smoothing",
+       [](Call& c) {
+         c.options.terms = {{L::kSigmoid, 1}, {L::kExoPair, 0}};
+       },
+       {"label_smoothing = 0", "exo_pair"}},
+  };
+  expect_refused_by({run_preference}, of_pairs);
+  Call call;
+  const auto loss_of = [&](std::vector<PreferenceTerm> terms) {
+    call.options.terms = std::move(terms);
+    return preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options).loss;
+  };
+  EXPECT_EQ(loss_of({{L::kSigmoid, 1}, {L::kIpo, 0}}), loss_of({{L::kSigmoid, 1}}));
+  EXPECT_EQ(loss_of({{L::kSigmoid, 0}}), 0);
+}
+
+// Packed sequences of 0, 2, 0 and 2 tokens: four numbers are one a sequence.
+TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
+  const std::vector<int64_t> offsets = {0, 0, 2, 2, 4};
+  const std::vector<double> sums = {kNaN, -3, kNaN, -6};
+  Call call;
+  call.hidden.states.rows = call.targets.size = 4;
+  call.hidden.offsets = offsets;
+  call.gradients = {};
+  call.reference.logps = ConstVector(sums.data(), 4);
+  KtoOptions options;
+  options.beta = 1;
+  const KtoResult result = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
+  EXPECT_EQ(result.metrics.undesirable, 2);
+  EXPECT_NEAR(result.metrics.undesirable_reward, (result.sequence_logps[1] + 3 + result.sequence_logps[3] + 6) / 2,
+              1e-12);
+  // The pairs are (0, 2) and (1, 3).
+  const PreferenceResult pairs =
+      preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
+  EXPECT_EQ(pairs.metrics.pairs, 1);
+  EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
 }
 
 TEST(PreferenceBadInput, KtoBatches) {

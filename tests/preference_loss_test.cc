@@ -150,9 +150,10 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
 }
 
 TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
-  // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700.
+  // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700. With 2 it gets there at
+  // -1400.
   for (const double tau : {1.0, 2.0, 100.0}) {
-    for (const double margin : {-600.0, -699.0, -5000.0, 600.0, 5000.0}) {
+    for (const double margin : {-600.0, -699.0, -1399.0, -1401.0, -5000.0, 600.0, 699.0, 701.0, 5000.0}) {
       PreferenceOptions options = options_of(PreferenceLoss::kDiscopop);
       options.beta = 1;
       options.discopop_tau = tau;
@@ -160,7 +161,11 @@ TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
       const PairsRun run = run_pairs(batch, options);
       EXPECT_TRUE(std::isfinite(run.result.loss)) << tau << " " << margin;
       EXPECT_TRUE(std::isfinite(run.d_logp[0])) << tau << " " << margin;
-      if (margin > -700) expect_run_close(run, oracle::compute_preference(batch, options), 1e-290);
+      expect_run_close(run, oracle::compute_preference(batch, options), 1e-290);
+      // A small step moves the loss by what the gradient says: not at all where the clamp holds it.
+      const SequenceBatch moved = one_token_batch({-20000 + margin + 0x1p-10, -20000}, {-20000, -20000});
+      const double change = (run_pairs(moved, options).result.loss - run.result.loss) * 0x1p10;
+      EXPECT_NEAR(change, run.d_logp[0], 1e-3 * std::abs(run.d_logp[0]) + 1e-12 * run.result.loss * 0x1p10) << margin;
     }
   }
 }

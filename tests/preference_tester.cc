@@ -223,16 +223,18 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   SequenceRun<KtoResult> run;
   const Inputs& inputs = data.inputs;
   const oracle::KtoInput input = kto_input(data.batch, case_);
+  const HostArray<uint8_t> labels(input.labels, spec_.allocate);
+  const HostArray<double> kl_logps(input.kl_logps, spec_.allocate), kl_ref_logps(input.kl_ref_logps, spec_.allocate);
   KtoBatch batch;
   batch.targets = inputs.targets_view();
-  batch.labels = input.labels;
+  batch.labels = labels.span();
   batch.reference = data.reference;
-  if (!input.kl_logps.empty()) {
-    batch.kl_logps = ConstVector(input.kl_logps.data(), static_cast<int64_t>(input.kl_logps.size()));
-    batch.kl_ref_logps = ConstVector(input.kl_ref_logps.data(), static_cast<int64_t>(input.kl_ref_logps.size()));
-  }
+  batch.kl_logps = ConstVector(kl_logps.data(), kl_logps.size());
+  batch.kl_ref_logps = ConstVector(kl_ref_logps.data(), kl_ref_logps.size());
   run.result = kto_loss(context(), inputs.hidden_view(), inputs.head_view(), batch, case_.options, outputs.gradients());
   run.bytes = bytes_of(run.result, outputs);
+  const auto losses = std::as_bytes(std::span(run.result.sequence_losses));
+  run.bytes.insert(run.bytes.end(), losses.begin(), losses.end());
   return run;
 }
 

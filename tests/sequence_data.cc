@@ -73,14 +73,14 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
     data.reference.head = model.head_view();
     data.reference_errors = sums_of(batch, reference.stat_bounds.logp);
   } else if (form == ReferenceForm::kSequences) {
-    data.reference_logps = HostTensor(dtype, 1, batch.sequences());
+    data.reference_logps = HostTensor(dtype, 1, batch.sequences(), 0, data.inputs.spec.allocate);
     for (int64_t s = 0; s < batch.sequences(); ++s) {
       if (batch.count(s) == 0) continue;
       data.reference_logps.set(0, s, batch.reference[s]);
       batch.reference[s] = data.reference_logps.get(0, s);
     }
   } else {
-    data.reference_logps = HostTensor(dtype, 1, batch.tokens());
+    data.reference_logps = HostTensor(dtype, 1, batch.tokens(), 0, data.inputs.spec.allocate);
     oracle::VectorXd rounded = oracle::VectorXd::Zero(batch.tokens());
     for (int64_t i = 0; i < batch.tokens(); ++i) {
       if (!problem.takes_part(i)) continue;

@@ -18,11 +18,12 @@ inline constexpr int64_t kMostTileEdge = 65536;
 
 struct ContextOptions {
   /// Threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results have the same bits for every
-  /// value (but for dense_cross_entropy).
+  /// value (but for plan dense).
   int threads = 0;
   /// Upper bound for everything a call allocates, the BLAS's packing buffers apart.
   size_t workspace_bytes = size_t{256} << 20;
-  /// kAuto, kOnePass or kTwoPass. A plan that cannot run (its budget, a sink, 16-bit outputs) is an InvalidInput.
+  /// kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its budget, a sink, 16-bit
+  /// outputs) is an InvalidInput. Of finished logits (logits.h) kOnePass is one sweep, kTwoPass and kDense are two.
   PlanKind plan = PlanKind::kAuto;
   /// Rows and columns of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;

@@ -114,7 +114,7 @@ LOGITLESS_API CrossEntropyFromLogits cross_entropy_from_logits(const Context& co
 
 struct PolicyFromLogits {
   double loss = 0;
-  std::vector<double> per_token_loss;   ///< [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;
 };

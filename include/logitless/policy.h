@@ -61,13 +61,15 @@ LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 /// Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
   Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
-  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token
+  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token; where both fit, one a sequence
   ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
   ConstVector ref_logps;          ///< [N], exactly when beta != 0
   ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
   std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
 };
 
+/// An option that the variant or the others leave without a use is an error (docs/losses.md, 1.9), but for the
+/// parameters of sapo and vespo, whose defaults are in place for every variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;
   double temperature = 1.0;              ///< positive and finite
@@ -76,25 +78,26 @@ struct PolicyOptions {
   std::optional<DType> round_logits_to;  ///< as in TokenOptions
 
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
-  double epsilon_low = 0.2;            ///< in [0, 1]
+  std::optional<double> epsilon_low;   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
   std::optional<double> epsilon_high;  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
   std::optional<double> delta;         ///< two-sided clipping: largest ratio of the unclipped side; positive
-  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. Positive; nullopt: none.
+  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so that no
+  /// weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
   std::optional<double> log_ratio_clamp = 20.0;
 
-  double beta = 0;  ///< weight of the KL penalty, >= 0
-  KlEstimator kl_estimator = KlEstimator::kK3;
-  bool use_bias_correction_kl = false;  ///< KL times the importance ratio (DeepSeek-V3.2); needs beta
+  double beta = 0;                              ///< weight of the KL penalty, >= 0
+  KlEstimator kl_estimator = KlEstimator::kK3;  ///< another one needs beta
+  bool use_bias_correction_kl = false;          ///< KL times the importance ratio (DeepSeek-V3.2); needs beta
 
   double entropy_bonus = 0;                         ///< weight of the mean entropy, subtracted from the loss; finite
   double top_entropy_quantile = 1.0;                ///< in (0, 1]: share of tokens, by entropy, that keep their loss
   std::optional<double> off_policy_mask_threshold;  ///< drops sequences with A < 0 whose mean drift is above it
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
-  std::optional<double> sampler_clip_min;                           ///< >= 0
-  std::optional<double> sampler_clip_max = 3.0;                     ///< positive
+  std::optional<double> sampler_clip_min;                           ///< >= 0; needs a sampler_correction
+  std::optional<double> sampler_clip_max = 3.0;                     ///< positive; another one needs the same
 
-  std::optional<double> num_items_in_batch;      ///< positive; dapo, cispo and vespo only
+  std::optional<double> num_items_in_batch;      ///< positive, below 1 counts as 1; dapo, cispo and vespo only
   std::optional<int64_t> max_completion_length;  ///< positive; dr_grpo only, which needs it
 
   double sapo_temperature_pos = 1.0;   ///< positive
@@ -122,7 +125,7 @@ struct PolicyMetrics {
 
 struct PolicyResult {
   double loss = 0;
-  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before the normaliser; 0 where a token takes no part
+  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;
   Plan plan;  ///< what ran

@@ -47,13 +47,14 @@ LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
 struct PreferenceTerm {
   PreferenceLoss loss = PreferenceLoss::kSigmoid;
-  double weight = 1.0;  ///< finite
+  double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
-/// What the reference model says of the same tokens: exactly one of the two.
+/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size. Float32,
-  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size (where both
+  /// fit, a sequence). Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
+  /// read.
   ConstVector logps;
   /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
   /// same call, with the same targets and options.
@@ -149,7 +150,7 @@ struct KtoMetrics {
 
 struct KtoResult {
   double loss = 0;
-  std::vector<double> sequence_losses;  ///< [B], weighted; 0 where a sequence takes no part
+  std::vector<double> sequence_losses;  ///< [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
   KtoMetrics metrics;

@@ -49,14 +49,14 @@ class SignalNote {
   struct sigaction before_[std::size(kSignals)] = {};
 };
 
-const char* name_of_contender(const Job& job) { return job.contender == Contender::kDense ? "dense" : "fused"; }
+const char* name_of_contender(const Job& job) { return job.dense ? "dense" : "fused"; }
 
 // Descriptors that the child inherits under the same numbers. A dup2 onto itself clears close-on-exec (POSIX.1-2024,
 // and glibc since 2.29).
 std::vector<int> inherited(const Job& job) {
   std::vector<int> descriptors;
-  for (const Region& region : {job.hidden, job.weight, job.bias, job.targets, job.offsets, job.class_weights,
-                               job.temperatures, job.d_hidden, job.d_weight, job.d_bias, job.losses}) {
+  if (job.settings) descriptors.push_back(job.settings.descriptor);
+  for (const Region& region : job.tensors) {
     if (region) descriptors.push_back(region.descriptor);
   }
   return descriptors;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/inputs.h"
+
 namespace logitless::cli {
 
 /// What the command line asks for, once it has been parsed. Returns the exit status.
@@ -22,19 +24,11 @@ struct ConfigFlags {
   std::string config;
   std::vector<std::string> assignments;
 
-  void add_to(CLI::App& command) {
-    auto* free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
-    command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);
-    command
-        .add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; repeatable")
-        ->type_name("KEY=VALUE")
-        ->allow_extra_args(false);
-  }
-  std::optional<std::string> path() const {
-    if (!config.empty()) return config;
-    if (!positional.empty()) return positional;
-    return std::nullopt;
-  }
+  void add_to(CLI::App& command);
+  std::optional<std::string> path() const;
 };
+
+/// --hidden, --lm-head, --targets and whatever else a task reads from safetensors.
+void add_tensor_flags(CLI::App& command, TensorPaths& paths);
 
 }  // namespace logitless::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/contender.h"
 #include "cli/differences.h"
 #include "cli/inputs.h"
 #include "io/config.h"
@@ -47,9 +48,6 @@ struct ComparisonReport {
 
 /// Returns the exit status: 0 agreement, 1 not. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_compare(const CompareOptions& options);
-
-/// The context that a config describes.
-ContextOptions context_options_of(const io::Config& config);
 
 /// median() of a non-empty list; the mean of the middle two where their number is even.
 double median(std::vector<double> values);

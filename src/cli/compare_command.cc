@@ -35,18 +35,7 @@ void add_compare(CLI::App& app, Action& action) {
   const auto shared = std::make_shared<CompareOptions>();
   CompareOptions& options = *shared;
   flags->add_to(*compare);
-  TensorPaths& paths = options.tensors;
-  const auto tensor = [&](const char* name, std::string& path, const char* help) {
-    return compare->add_option(name, path, help)->type_name("FILE[:TENSOR]");
-  };
-  auto* hidden = tensor("--hidden", paths.hidden, "hidden states [N, H], safetensors");
-  auto* head = tensor("--lm-head", paths.lm_head, "LM head [V, H] or [H, V], safetensors");
-  auto* targets = tensor("--targets", paths.targets, "word ids [N], int32 or int64, safetensors");
-  hidden->needs(head)->needs(targets);
-  head->needs(hidden);
-  targets->needs(hidden);
-  tensor("--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
-  tensor("--bias", paths.bias, "bias of the head [V]")->needs(hidden);
+  add_tensor_flags(*compare, options.tensors);
   compare->add_option("--json", options.json_path, "writes the report as one JSON object; - is standard output")
       ->type_name("FILE");
   compare->add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")

@@ -66,13 +66,12 @@ std::vector<std::string> gates_not_applied(const ComparisonReport& report) {
   return names;
 }
 
-Json metrics_json(const CrossEntropyMetrics& metrics) {
-  return {{"tokens", metrics.tokens},
-          {"mean_nll", number(metrics.mean_nll)},
-          {"perplexity", number(metrics.perplexity)},
-          {"z_loss", number(metrics.z_loss)},
-          {"accuracy", number(metrics.accuracy)},
-          {"mean_entropy", number(metrics.mean_entropy)}};
+Json metrics_json(const Outcome& outcome) {
+  Json json = Json::object();
+  for (const OutcomeMetric& metric : outcome.metrics) {
+    if (metric.name[0]) json[metric.name] = number(metric.value);
+  }
+  return json;
 }
 
 Json difference_json(const ComparisonReport& report) {
@@ -86,14 +85,14 @@ Json difference_json(const ComparisonReport& report) {
   if (report.losses) add("losses", report.losses, true);
   add("d_hidden", report.d_hidden, true);
   add("d_weight", report.d_weight, false);
-  if (report.job.bias) add("d_bias", report.d_bias, false);
+  if (report.job.has(TensorId::kBias)) add("d_bias", report.d_bias, false);
   return json;
 }
 
 Json report_json(const ComparisonReport& report) {
   const Job& job = report.job;
   Json json;
-  json["task"] = "cross_entropy";
+  json["task"] = name_of(report.config.task);
   json["shape"] = {{"tokens", job.tokens},
                    {"hidden", job.hidden_size},
                    {"vocab", job.vocab_size},
@@ -120,9 +119,9 @@ Json report_json(const ComparisonReport& report) {
   json["details"] = {{"gradient_dtype", name_of(job.gradient_dtype)},
                      {"dense_plan", report.dense.last.plan_text},
                      {"fused_plan", report.fused.last.plan_text},
-                     {"extra_peak_method", describe(report.fused.last.peak_method)},
-                     {"dense_metrics", metrics_json(report.dense.last.metrics)},
-                     {"fused_metrics", metrics_json(report.fused.last.metrics)},
+                     {"extra_peak_method", describe(report.fused.last.measured.peak_method)},
+                     {"dense_metrics", metrics_json(report.dense.last)},
+                     {"fused_metrics", metrics_json(report.fused.last)},
                      {"dense_times_s", report.dense.times_s},
                      {"fused_times_s", report.fused.times_s},
                      {"dense_extra_peaks_bytes", report.dense.extra_peaks},
@@ -140,7 +139,7 @@ std::string contender_line(const char* name, const ContenderReport& report) {
 std::string header_of(const ComparisonReport& report) {
   const Job& job = report.job;
   const Environment& e = report.environment;
-  std::string text = "cross_entropy";
+  std::string text = name_of(report.config.task);
   if (!report.config.model.name.empty()) text += ", " + report.config.model.name;
   text +=
       format(": %lld tokens, hidden %lld, vocab %lld, %s, %s, gradients in %s\n", static_cast<long long>(job.tokens),
@@ -171,15 +170,13 @@ std::string table_of(const ComparisonReport& report) {
   text += format("\n%-7s %16s %12s %14s %14s   %s\n", "", "loss", "time", "extra peak", "workspace", "plan");
   text += contender_line("dense", report.dense);
   text += contender_line("fused", report.fused);
-  if (report.fused.last.peak_method != PeakMethod::kReset) {
-    text += format("extra peak: %s\n", describe(report.fused.last.peak_method));
+  if (report.fused.last.measured.peak_method != PeakMethod::kReset) {
+    text += format("extra peak: %s\n", describe(report.fused.last.measured.peak_method));
   }
-  if (report.config.accuracy || report.config.entropy) {
-    const CrossEntropyMetrics &dense = report.dense.last.metrics, &fused = report.fused.last.metrics;
-    text += "\n";
-    if (report.config.accuracy) text += format("accuracy: dense %.6f, fused %.6f\n", dense.accuracy, fused.accuracy);
-    if (report.config.entropy)
-      text += format("mean entropy: dense %.9g, fused %.9g nats\n", dense.mean_entropy, fused.mean_entropy);
+  text += "\n";
+  for (const OutcomeMetric& metric : report.dense.last.metrics) {
+    if (!metric.name[0] || std::isnan(metric.value)) continue;
+    text += format("%-18s dense %.9g, fused %.9g\n", metric.name, metric.value, report.fused.last.metric(metric.name));
   }
   text += format("\n%-18s %14s %14s\n", "difference", "value", "tolerance");
   for (const io::Gate& gate : report.gates) {

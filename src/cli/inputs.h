@@ -3,27 +3,29 @@
 // child processes map.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "cli/contender.h"
+#include "cli/job.h"
 #include "cli/shared_memory.h"
 #include "io/config.h"
 #include "io/safetensors.h"
 
 namespace logitless::cli {
 
-/// Each is FILE or FILE:tensor, or empty. The first three come together.
+/// Each is FILE or FILE:tensor, or empty. Hidden states, head and targets come together; at level logits it is logits
+/// and targets.
 struct TensorPaths {
-  std::string hidden;
-  std::string lm_head;
-  std::string targets;
-  std::string lengths;  ///< optional: sequence lengths that sum to N
-  std::string bias;     ///< optional
+  std::string hidden, lm_head, logits, targets;
+  std::string lengths;  ///< sequence lengths that sum to N
+  std::string bias;
+  std::string mask, advantages, old_logps, ref_logps, sampling_logps;
+  std::string labels, kl_logps, kl_ref_logps;
 
-  bool given() const { return !hidden.empty(); }
+  bool given() const { return !targets.empty(); }
 };
 
 /// The input part of a Job, and what keeps its regions open.
@@ -31,7 +33,22 @@ struct Inputs {
   Job job;
   std::vector<SharedMemory> memory;
   std::vector<std::shared_ptr<const io::SafetensorsFile>> files;
+
+  /// New shared memory under an id of the job.
+  Mapping add(TensorId id, const std::string& name, uint64_t bytes);
+  template <class T>
+  void add_values(TensorId id, const std::string& name, const std::vector<T>& values) {
+    const Mapping mapping = add(id, name, values.size() * sizeof(T));
+    std::copy(values.begin(), values.end(), mapping.as<T>());
+  }
+  /// As int32 unless `wide`.
+  void add_targets(const std::vector<int64_t>& targets, bool wide);
+  /// The settings, and what a config draws beside any tensors: class weights and temperatures.
+  void add_what_the_config_says(const io::Config& config);
 };
+
+/// The outputs that a config asks for, in new shared memory; adds them to `job`.
+std::vector<SharedMemory> add_outputs(const io::Config& config, Job& job);
 
 /// Throws io::Error, or std::system_error where the machine cannot give the memory.
 Inputs make_seeded_inputs(const io::Config& config);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The opponent: everything in memory, every GEMM as large and as parallel as the BLAS likes it.
-#include "logitless/dense.h"
+#include "dense/dense.h"
 
 #include <omp.h>
 
@@ -18,9 +18,10 @@
 #include "engine/row_gradients.h"
 #include "engine/rows_of_hidden.h"
 #include "engine/run.h"
-#include "loss/cross_entropy.h"
+#include "logitless/dense.h"
 
 namespace logitless {
+namespace dense {
 namespace {
 
 using engine::Problem;
@@ -35,8 +36,7 @@ class Dense {
       : state_(context.state()), problem_(problem), threads_(context.threads()), v_(problem.vocab_size) {
     core::Workspace measure;
     take(measure);
-    workspace_ = std::make_unique<core::Workspace>(measure.peak());
-    take(*workspace_);
+    workspace_bytes_ = measure.peak();
   }
 
   Plan plan() const {
@@ -47,11 +47,13 @@ class Dense {
     plan.hidden_size = plan.hidden_block = problem_.hidden_size;
     plan.vocab_size = plan.vocab_tile = v_;
     plan.threads = threads_;
-    plan.workspace_bytes = workspace_->peak();
+    plan.workspace_bytes = workspace_bytes_;
     return plan;
   }
 
   TokenStats forward() {
+    workspace_ = std::make_unique<core::Workspace>(workspace_bytes_);
+    take(*workspace_);
     const ConstMatrix& x = problem_.hidden;
     multiply({problem_.tokens,
               v_,
@@ -107,7 +109,7 @@ class Dense {
 
   void make_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads) const {
     T* logits = logits_ + row * v_;
-    if (problem_.targets[static_cast<size_t>(row)] < 0) {
+    if (problem_.targets[static_cast<size_t>(row)] < 0 || !engine::has_gradient(grads, row)) {
       std::fill_n(logits, v_, T{0});
       return;
     }
@@ -184,6 +186,7 @@ class Dense {
   const Problem& problem_;
   int threads_;
   int64_t v_;
+  size_t workspace_bytes_ = 0;
   std::unique_ptr<core::Workspace> workspace_;
   T* logits_ = nullptr;  // [N, V], then their gradients
   void* gemm_ = nullptr;
@@ -191,28 +194,56 @@ class Dense {
   const T* bias_ = nullptr;
 };
 
-template <class T>
-CrossEntropyResult run_dense(const Context& context, const Problem& problem, loss::CrossEntropyLoss& loss,
-                             const Gradients& outputs) {
-  Dense<T> dense(context, problem);
-  const TokenStats stats = dense.forward();
-  TokenGrads grads = engine::empty_grads(problem, loss);
-  loss.evaluate(problem.active, stats, grads);
-  if (outputs.any()) dense.backward(stats, grads, outputs);
-  return loss.result(stats, dense.plan());
+// Calls `body` with a Dense of the type that the problem is summed in.
+template <class Body>
+auto with_dense(const Context& context, const Problem& problem, const Gradients& outputs, Plan* plan,
+                const Body& body) {
+  if (outputs.weight_sink) core::fail("weight_sink is set: plan dense has no tiles to hand out");
+  if (problem.hidden_second.data) core::fail("hidden.second is set: plan dense takes hidden states in one matrix");
+  const auto call = [&](auto dense) {
+    if (plan) *plan = dense.plan();
+    return body(dense);
+  };
+  return problem.in_double() ? call(Dense<double>(context, problem)) : call(Dense<float>(context, problem));
 }
 
 }  // namespace
 
+TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan) {
+  return with_dense(context, problem, {}, plan, [](auto& dense) { return dense.forward(); });
+}
+
+TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs,
+                    Plan* plan) {
+  return with_dense(context, problem, outputs, plan, [&](auto& dense) {
+    TokenStats stats = dense.forward();
+    TokenGrads grads = engine::empty_grads(problem, loss);
+    loss.evaluate(problem.active, stats, grads);
+    if (outputs.any()) dense.backward(stats, grads, outputs);
+    return stats;
+  });
+}
+
+void run_gradients(const Context& context, const Problem& problem, const TokenStats& stats, const TokenGrads& grads,
+                   const Gradients& outputs, Plan* plan) {
+  with_dense(context, problem, outputs, plan, [&](auto& dense) {
+    dense.forward();
+    dense.backward(stats, grads, outputs);
+  });
+}
+
+Plan plan(const Context& context, const Problem& problem, const Gradients& outputs) {
+  return with_dense(context, problem, outputs, nullptr, [](auto& dense) { return dense.plan(); });
+}
+
+}  // namespace dense
+
 CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const Targets& targets, const CrossEntropyOptions& options,
                                        const Gradients& gradients) {
-  if (gradients.weight_sink) core::fail("weight_sink is set: the dense path has no tiles to hand out");
-  const Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
-  if (hidden.has_second()) core::fail("hidden.second is set: the dense path takes hidden states in one matrix");
-  loss::CrossEntropyLoss loss(options, problem);
-  return problem.in_double() ? run_dense<double>(context, problem, loss, gradients)
-                             : run_dense<float>(context, problem, loss, gradients);
+  ContextOptions dense = context.options();
+  dense.plan = PlanKind::kDense;
+  return cross_entropy(Context(dense), hidden, head, targets, options, gradients);
 }
 
 }  // namespace logitless

@@ -26,8 +26,8 @@ Context::Context(ContextOptions options) {
   if (options.vocab_tile < 0) fail("vocab_tile = ", options.vocab_tile, " must be positive, or 0 for automatic");
   if (options.row_tile > kMostTileEdge) fail("row_tile = ", options.row_tile, " is above ", kMostTileEdge);
   if (options.vocab_tile > kMostTileEdge) fail("vocab_tile = ", options.vocab_tile, " is above ", kMostTileEdge);
-  if (options.plan != PlanKind::kAuto && options.plan != PlanKind::kOnePass && options.plan != PlanKind::kTwoPass) {
-    fail("plan = ", name_of(options.plan), " cannot be asked for: auto, one_pass or two_pass");
+  if (options.plan == PlanKind::kForwardOnly) {
+    fail("plan = forward_only cannot be asked for: a call without gradients runs it");
   }
   auto state = std::make_shared<detail::ContextState>();
   state->kernels = rows::find_kernels(options.simd_target);

@@ -6,6 +6,7 @@
 
 #include "core/checks.h"
 #include "core/workspace.h"
+#include "dense/dense.h"
 #include "engine/backward.h"
 #include "engine/buffers.h"
 #include "engine/forward.h"
@@ -112,6 +113,8 @@ Work work_of(const Problem& problem, const TokenLoss& loss, const Gradients& out
           .groups = groups};
 }
 
+bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
+
 // Allocates the plan's workspace and calls `body` with a Pass of the type that the problem is summed in.
 template <class Body>
 auto with_pass(const Context& context, const Problem& problem, const RunPlan& run, const Gradients& outputs,
@@ -147,6 +150,7 @@ TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss) {
 }
 
 TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan) {
+  if (is_dense(context)) return dense::run_stats(context, problem, plan);
   const RunPlan run = choose_plan(context.state(), context.threads(), problem, Work{}, {}, problem.active);
   if (plan) *plan = run.plan;
   return with_pass(context, problem, run, {},
@@ -155,6 +159,7 @@ TokenStats run_stats(const Context& context, const Problem& problem, Plan* plan)
 
 TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& loss, const Gradients& outputs,
                     Plan* plan) {
+  if (is_dense(context)) return dense::run_loss(context, problem, loss, outputs, plan);
   const Work work = work_of(problem, loss, outputs);
   const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, problem.active);
   if (plan) *plan = run.plan;
@@ -180,6 +185,7 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
         std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
     if (!values->empty()) check_entries(name, *values, problem);
   }
+  if (is_dense(context)) return dense::run_gradients(context, problem, stats, grads, outputs, plan);
   std::vector<int64_t> rows;
   for (const int64_t row : problem.active) {
     if (has_gradient(grads, row)) rows.push_back(row);
@@ -195,6 +201,7 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
 }
 
 Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
+  if (is_dense(context)) return dense::plan(context, problem, outputs);
   return choose_plan(context.state(), context.threads(), problem, work_of(problem, loss, outputs), outputs,
                      problem.active)
       .plan;

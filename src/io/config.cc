@@ -11,6 +11,15 @@
 namespace logitless::io {
 namespace {
 
+// YAML on one line.
+std::string text_of(const YAML::Node& node) {
+  YAML::Emitter out;
+  out.SetSeqFormat(YAML::Flow);
+  out.SetMapFormat(YAML::Flow);
+  out << node;
+  return out.c_str();
+}
+
 // Walks one YAML document, or the value of one --set, and applies every key it finds.
 class ConfigReader {
  public:
@@ -103,26 +112,7 @@ void ConfigReader::apply(const std::string& key, const std::string& place, const
   }
   it->apply(config_, {key, place, node});
   config_.places[key] = place;
-}
-
-// Keys that rule each other out.
-void check_together(const Config& config) {
-  const auto reject = [&](const std::string& key, const std::string& reason) {
-    throw Error(config.place_of(key) + " " + reason);
-  };
-  if (config.kernel.dense_backward) {
-    const std::pair<const char*, bool> tiles[] = {{"kernel.block_size", config.kernel.block_size != 0},
-                                                  {"kernel.time_block", config.kernel.time_block != 0},
-                                                  {"kernel.plan", config.kernel.plan != PlanKind::kAuto},
-                                                  {"kernel.workspace", config.kernel.workspace_bytes.has_value()}};
-    for (const auto& [key, given] : tiles) {
-      if (given) reject(key, "has no meaning with kernel.bwd_impl dense, which has no tiles: leave it out or auto");
-    }
-  }
-  if (config.normaliser && config.reduction != Reduction::kMean) reject("normaliser", "needs reduction mean");
-  if (config.tolerances.losses_rel_l2 && config.reduction != Reduction::kNone) {
-    reject("tolerances.losses_rel_l2", "needs reduction none: otherwise there is one loss, which loss_atol bounds");
-  }
+  config_.settings.push_back(key + "=" + text_of(node));
 }
 
 }  // namespace
@@ -138,6 +128,9 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   if (path) ConfigReader(config).read_file(*path);
   for (const std::string& assignment : assignments) ConfigReader(config).read_assignment(assignment);
   check_together(config);
+  for (size_t k = 0; k < config.preference_weights.size(); ++k) {
+    config.preference.terms[k].weight = config.preference_weights[k];
+  }
   return config;
 }
 

@@ -15,13 +15,24 @@
 #include "io/tolerances.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/dtype.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
 
 namespace logitless::io {
 
-enum class Task { kCrossEntropy };
+enum class Task {
+  kCrossEntropy,
+  kGrpo,  ///< policy_loss(), any variant
+  kDpo,   ///< preference_loss(), any loss or weighted sum
+  kKto,
+};
+/// "cross_entropy", "grpo", "dpo" or "kto".
+const char* name_of(Task task);
 
-/// Tasks this build has, as a config spells them.
-std::vector<std::string> task_names();
+/// What a task starts from: hidden states and a head, or finished logits.
+enum class Level { kFused, kLogits };
+/// "fused" or "logits".
+const char* name_of(Level level);
 
 struct ModelConfig {
   std::string name;
@@ -38,6 +49,7 @@ struct KernelConfig {
   int64_t time_block = 0;       ///< rows of a logits tile; 0: auto
   bool dense_backward = false;  ///< bwd_impl: dense
   PlanKind plan = PlanKind::kAuto;
+  bool in_place = false;                  ///< level logits: the gradient replaces the logits
   std::optional<size_t> workspace_bytes;  ///< empty: the library's default
   std::string gemm_backend = "auto";
   std::string simd_target = "auto";
@@ -57,8 +69,22 @@ struct TemperatureConfig {
   bool per_token() const { return low != high; }
 };
 
+/// Token options (temperature, ignore_index ...) are those of Config; TaskCall (cli/task_call.h) joins them.
+struct PolicyConfig {
+  PolicyOptions options;
+  bool advantage_per_token = false;   ///< of the seeded batch; else one a sequence
+  bool on_policy = false;             ///< the seeded batch has no old_logps
+  double log_ratio_deviation = 0.25;  ///< how far the seeded old_logps lie from the policy's own
+};
+
+struct KtoConfig {
+  KtoOptions options;
+  bool kl_baseline = true;  ///< the seeded batch has kl_logps
+};
+
 struct Config {
   Task task = Task::kCrossEntropy;
+  Level level = Level::kFused;
   ModelConfig model;
   int64_t batch_size = 1;
   int64_t seq_len = 2048;
@@ -78,6 +104,12 @@ struct Config {
   bool shift = false;
   bool accuracy = false;
   bool entropy = false;
+  std::optional<DType> round_logits_to;
+
+  PolicyConfig policy;
+  PreferenceOptions preference;            ///< terms have the weights of preference_weights
+  std::vector<double> preference_weights;  ///< empty: all 1
+  KtoConfig kto;
 
   KernelConfig kernel;
   GradientConfig gradients;
@@ -85,6 +117,8 @@ struct Config {
 
   /// Where each key was set: "qwen.yaml:7" or "--set model.dtype".
   std::map<std::string, std::string> places;
+  /// Every key that was set, as "key=value", in order: load_config({}, settings) gives the same config.
+  std::vector<std::string> settings;
 
   bool is_set(const std::string& key) const { return places.contains(key); }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.

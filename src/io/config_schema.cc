@@ -2,57 +2,20 @@
 #include "io/config_schema.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+
+#include "io/config_rules.h"
 
 #include "logitless/context.h"
 
 namespace logitless::io {
 namespace {
 
-constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
-constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any real tensor; keeps products of sizes countable.
-
-const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
-const Interval kNotNegative{.low = 0, .text = "a finite number of at least 0"};
-const Interval kShare{.low = 0, .high = 1, .text = "a number from 0 to 1"};
-const Interval kFinite{.text = "a finite number"};
-
-// A rule that stores what `read` makes of the value in the member that `member` points out.
-template <class Member, class Read>
-KeyRule rule(std::string key, Member member, Read read) {
-  return {std::move(key), [=](Config& config, const ConfigValue& value) { member(config) = read(value); }};
-}
-
-auto integer(int64_t low, int64_t high = kAnyHigh) {
-  return [=](const ConfigValue& value) { return read_integer(value, low, high); };
-}
-
-auto number(const Interval& interval) {
-  return [=](const ConfigValue& value) { return read_number(value, interval); };
-}
-
-template <class T>
-auto choice(std::vector<std::pair<std::string, T>> choices) {
-  return [=](const ConfigValue& value) { return read_choice<T>(value, choices); };
-}
-
-template <class Read>
-auto auto_or(Read read) {
-  return [=](const ConfigValue& value) -> int64_t { return is_auto(value) ? 0 : read(value); };
-}
-
 // A name the library offers at run time, or auto.
 std::string read_offered(const ConfigValue& value, const std::vector<std::string>& offered) {
   std::vector<std::pair<std::string, std::string>> choices = {{"auto", "auto"}};
   for (const std::string& name : offered) choices.emplace_back(name, name);
   return read_choice(value, choices);
-}
-
-Task read_task(const ConfigValue& value) {
-  if (value.node.IsScalar() && value.node.Scalar() == "cross_entropy") return Task::kCrossEntropy;
-  value.reject("a task this build has (" + join_choices(task_names()) + ")");
 }
 
 TemperatureConfig read_temperature(const ConfigValue& value) {
@@ -104,6 +67,9 @@ void add_loss_rules(std::vector<KeyRule>& rules) {
       choice<TemperatureMeaning>(
           {{"scale_logits", TemperatureMeaning::kScaleLogits}, {"scale_logp", TemperatureMeaning::kScaleLogp}})));
   rules.push_back(rule(
+      "round_logits_to", [](Config & c) -> auto& { return c.round_logits_to; },
+      none_or(choice<DType>({{"bfloat16", DType::kBFloat16}, {"float16", DType::kFloat16}}))));
+  rules.push_back(rule(
       "reduction", [](Config & c) -> auto& { return c.reduction; },
       choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})));
   rules.push_back(rule(
@@ -143,6 +109,8 @@ void add_kernel_rules(std::vector<KeyRule>& rules) {
         return read_bytes(value);
       }));
   rules.push_back(rule(
+      "kernel.in_place", [](Config & c) -> auto& { return c.kernel.in_place; }, read_bool));
+  rules.push_back(rule(
       "kernel.gemm_backend", [](Config & c) -> auto& { return c.kernel.gemm_backend; },
       [](const ConfigValue& value) { return read_offered(value, gemm_backends()); }));
   rules.push_back(rule(
@@ -178,7 +146,12 @@ void add_tolerance_rules(std::vector<KeyRule>& rules) {
 std::vector<KeyRule> build_schema() {
   std::vector<KeyRule> rules;
   rules.push_back(rule(
-      "task", [](Config & c) -> auto& { return c.task; }, read_task));
+      "task", [](Config & c) -> auto& { return c.task; },
+      choice<Task>(
+          {{"cross_entropy", Task::kCrossEntropy}, {"grpo", Task::kGrpo}, {"dpo", Task::kDpo}, {"kto", Task::kKto}})));
+  rules.push_back(rule(
+      "level", [](Config & c) -> auto& { return c.level; },
+      choice<Level>({{"fused", Level::kFused}, {"logits", Level::kLogits}})));
   add_model_rules(rules);
   rules.push_back(rule(
       "batch_size", [](Config & c) -> auto& { return c.batch_size; }, integer(1, kMaxSize)));
@@ -190,6 +163,8 @@ std::vector<KeyRule> build_schema() {
       "threads", [](Config & c) -> auto& { return c.threads; },
       [](const ConfigValue& value) { return is_auto(value) ? 0 : static_cast<int>(read_integer(value, 1, 4096)); }));
   add_loss_rules(rules);
+  add_policy_rules(rules);
+  add_preference_rules(rules);
   add_kernel_rules(rules);
   add_tolerance_rules(rules);
   return rules;
@@ -214,7 +189,12 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 
 }  // namespace
 
-std::vector<std::string> task_names() { return {"cross_entropy"}; }
+const char* name_of(Task task) {
+  static constexpr const char* kNames[] = {"cross_entropy", "grpo", "dpo", "kto"};
+  return kNames[static_cast<size_t>(task)];
+}
+
+const char* name_of(Level level) { return level == Level::kFused ? "fused" : "logits"; }
 
 const std::vector<KeyRule>& config_schema() {
   static const std::vector<KeyRule> schema = build_schema();

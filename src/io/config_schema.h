@@ -21,6 +21,9 @@ const std::vector<KeyRule>& config_schema();
 /// Whether `name` is a section, such as `model`.
 bool is_section(const std::string& name);
 
+/// Throws Error where keys rule each other out, or where the task gives a key nothing to act on.
+void check_together(const Config& config);
+
 /// "; did you mean model.dtype?" where a known key is close to `key`, else nothing.
 std::string suggestion_for(const std::string& key);
 

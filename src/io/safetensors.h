@@ -30,6 +30,7 @@ struct Tensor {
   int64_t elements() const;
   bool is_float() const;    ///< F32, F16, BF16 or F64
   bool is_integer() const;  ///< I32 or I64
+  bool is_flag() const;     ///< BOOL or U8
   /// "[2048, 576]"
   std::string shape_text() const;
 };
@@ -52,7 +53,7 @@ class SafetensorsFile {
   std::vector<Tensor> tensors_;
 };
 
-enum class TensorClass { kFloat, kInteger };
+enum class TensorClass { kFloat, kInteger, kFlag };
 
 /// What a command needs from a file: the class and rank of the tensor, and what it is called by convention.
 struct TensorWish {
@@ -86,6 +87,9 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out);
 
 /// The elements of an I32 or I64 tensor.
 std::vector<int64_t> read_integers(const Tensor& tensor);
+
+/// The elements of a BOOL or U8 tensor: 0, or 1 for anything else.
+std::vector<uint8_t> read_flags(const Tensor& tensor);
 
 /// Rounding to nearest even; NaN stays NaN.
 bfloat16 to_bfloat16(float value);

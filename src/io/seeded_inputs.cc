@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "io/seeded_inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -9,7 +10,20 @@
 namespace logitless::io {
 namespace {
 
-enum class Stream : uint64_t { kHidden = 1, kHead, kBias, kTargets, kIgnored, kClassWeights, kTemperatures };
+enum class Stream : uint64_t {
+  kHidden = 1,
+  kHead,
+  kBias,
+  kTargets,
+  kIgnored,
+  kClassWeights,
+  kTemperatures,
+  kLogits,
+  kAdvantages,
+  kMask,
+  kLabels,
+  kPolicies,  ///< the last: one stream for each SeededPolicy follows
+};
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words that passes BigCrush as a
 // counter generator.
@@ -100,6 +114,12 @@ void fill_seeded_hidden(uint64_t seed, DType dtype, int64_t tokens, int64_t hidd
   with_type(dtype, out, [&](auto* values) { fill_rows(start, 1.0f, tokens, hidden_size, values); });
 }
 
+void fill_seeded_logits(uint64_t seed, DType dtype, int64_t tokens, int64_t vocab_size, void* out) {
+  const uint64_t start = stream_start(seed, Stream::kLogits);
+  const auto scale = static_cast<float>(kSeededLogitDeviation);
+  with_type(dtype, out, [&](auto* values) { fill_rows(start, scale, tokens, vocab_size, values); });
+}
+
 void fill_seeded_head(uint64_t seed, DType dtype, HeadLayout layout, int64_t hidden_size, int64_t vocab_size,
                       void* out) {
   const uint64_t start = stream_start(seed, Stream::kHead);
@@ -140,6 +160,31 @@ void fill_seeded_temperatures(uint64_t seed, double low, double high, std::span<
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = low + (high - low) * uniform(draw(start, static_cast<int64_t>(i)));
   }
+}
+
+void fill_seeded_advantages(uint64_t seed, std::span<double> out) {
+  const uint64_t start = stream_start(seed, Stream::kAdvantages);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = normal_pair(draw(start, static_cast<int64_t>(i))).first;
+}
+
+void move_seeded_logps(uint64_t seed, SeededPolicy which, double deviation, std::span<double> values) {
+  const auto stream = static_cast<Stream>(static_cast<uint64_t>(Stream::kPolicies) + static_cast<uint64_t>(which));
+  const uint64_t start = stream_start(seed, stream);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double moved = values[i] + deviation * normal_pair(draw(start, static_cast<int64_t>(i))).first;
+    values[i] = std::min(moved, 0.0);
+  }
+}
+
+void fill_seeded_mask(uint64_t seed, double dropped, std::span<uint8_t> out) {
+  const uint64_t start = stream_start(seed, Stream::kMask);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = uniform(draw(start, static_cast<int64_t>(i))) >= dropped;
+}
+
+void fill_seeded_labels(uint64_t seed, std::span<uint8_t> out) {
+  const uint64_t start = stream_start(seed, Stream::kLabels);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = draw(start, static_cast<int64_t>(i)) & 1;
+  if (out.size() > 1) out[1] = !out[0];
 }
 
 }  // namespace logitless::io

@@ -13,10 +13,12 @@ namespace logitless::io {
 namespace {
 
 const char* description_of(TensorClass tensor_class) {
+  if (tensor_class == TensorClass::kFlag) return "BOOL or U8";
   return tensor_class == TensorClass::kFloat ? "F32, F16, BF16 or F64" : "I32 or I64";
 }
 
 bool belongs_to(const Tensor& tensor, TensorClass tensor_class) {
+  if (tensor_class == TensorClass::kFlag) return tensor.is_flag();
   return tensor_class == TensorClass::kFloat ? tensor.is_float() : tensor.is_integer();
 }
 
@@ -113,6 +115,8 @@ bool Tensor::is_float() const { return dtype == "F32" || dtype == "F16" || dtype
 
 bool Tensor::is_integer() const { return dtype == "I32" || dtype == "I64"; }
 
+bool Tensor::is_flag() const { return dtype == "BOOL" || dtype == "U8"; }
+
 std::string Tensor::shape_text() const {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
@@ -173,6 +177,12 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out) {
   } else {
     convert<float16>(tensor, dtype, out, widen_half);
   }
+}
+
+std::vector<uint8_t> read_flags(const Tensor& tensor) {
+  std::vector<uint8_t> values(static_cast<size_t>(tensor.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.data[i] != std::byte{0};
+  return values;
 }
 
 std::vector<int64_t> read_integers(const Tensor& tensor) {

@@ -28,6 +28,7 @@ class Sweep {
   Sweep(const Context& context, const Problem& problem, TokenLoss* loss)
       : problem_(problem),
         loss_(loss),
+        plan_(context.options().plan),
         threads_(context.threads()),
         row_tile_(context.options().row_tile > 0 ? context.options().row_tile : kRowTile),
         vocab_tile_(std::min(context.options().vocab_tile > 0 ? context.options().vocab_tile : engine::kRowColumns,
@@ -41,7 +42,7 @@ class Sweep {
   }
 
   TokenStats run() {
-    if (loss_ && !loss_->groups().empty()) {
+    if (two_sweeps()) {
       for_each_block([&](int64_t begin, int64_t end) { fold(begin, end); });
       loss_->evaluate(problem_.active, stats_, grads_);
       for_each_block([&](int64_t begin, int64_t end) { write_gradient(begin, end); });
@@ -52,6 +53,16 @@ class Sweep {
   }
 
  private:
+  // Whether all logits are read before the first gradient is made.
+  bool two_sweeps() const {
+    const bool coupled = loss_ && !loss_->groups().empty();
+    if (plan_ == PlanKind::kAuto) return coupled;
+    if (plan_ != PlanKind::kOnePass) return loss_ != nullptr;
+    if (coupled)
+      core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
+    return false;
+  }
+
   int64_t blocks() const { return (problem_.tokens + row_tile_ - 1) / row_tile_; }
   int64_t block_end(int64_t begin) const { return std::min(begin + row_tile_, problem_.tokens); }
 
@@ -134,6 +145,7 @@ class Sweep {
 
   const Problem& problem_;
   TokenLoss* loss_;
+  PlanKind plan_;
   int threads_;
   int64_t row_tile_;
   int64_t vocab_tile_;

@@ -29,8 +29,8 @@ inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets
   return sequence;
 }
 
-/// exp(x) that stays a finite float64; NaN for NaN.
-inline double bounded_exp(double x) { return std::exp(std::clamp(x, -700.0, 700.0)); }
+/// exp of x held within ±most; NaN for NaN.
+inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 
 /// log σ(x), exact for large |x|.
 inline double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }

@@ -110,15 +110,12 @@ KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmH
   if (!loss::is_given(batch.reference) && hidden.tokens() > 0)
     core::fail("reference is not given: kto compares with it");
   loss::KtoLoss loss(options, batch, std::move(tokens));
-  const engine::Problem problem = loss::checked_problem(
-      hidden, head, batch.targets, loss.tokens(), options.token, loss.needs(), gradients,
-      std::vector{core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
-                  core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
-                  core::range_of("reference.logps", batch.reference.logps),
-                  core::range_of("reference.hidden", batch.reference.hidden.states),
-                  core::range_of("reference.hidden.second", batch.reference.hidden.second),
-                  core::range_of("reference.head", batch.reference.head.weight),
-                  core::range_of("reference.head.bias", batch.reference.head.bias)});
+  std::vector<core::ByteRange> reads = loss::ranges_of(batch.reference);
+  reads.insert(reads.end(),
+               {core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
+                core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps)});
+  const engine::Problem problem =
+      loss::checked_problem(hidden, head, batch.targets, loss.tokens(), options.token, loss.needs(), gradients, reads);
   loss.set_reference(loss::reference_sums(context, batch.reference, loss.tokens(), options.token));
   Plan plan;
   const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);

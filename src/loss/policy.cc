@@ -43,8 +43,8 @@ bool PolicyLoss::coupled_ratio() const {
   return options_.variant == PolicyVariant::kRloo || options_.importance_sampling_level == ImportanceLevel::kSequence;
 }
 
-bool PolicyLoss::is_clipped_surrogate() const {
-  switch (options_.variant) {
+bool is_clipped_surrogate(PolicyVariant variant) {
+  switch (variant) {
     case PolicyVariant::kCispo:
     case PolicyVariant::kSapo:
     case PolicyVariant::kVespo:
@@ -97,7 +97,7 @@ double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
 
 // The sampler correction of exp(log_ratio).
 double PolicyLoss::corrected(double log_ratio) const {
-  const double r = bounded_exp(log_ratio);
+  const double r = bounded_exp(log_ratio, kMostLogRatio);
   const double low = options_.sampler_clip_min.value_or(0);
   const double high = options_.sampler_clip_max.value_or(std::numeric_limits<double>::infinity());
   if (is_mask(options_.sampler_correction)) return r < low || r > high ? 0 : r;
@@ -135,7 +135,9 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
     return;
   }
   std::sort(entropies.begin(), entropies.end());
-  const double at = (1 - options_.top_entropy_quantile) * static_cast<double>(entropies.size() - 1);
+  // Not (1 − q)(n − 1): 1 − 0.7 is above 0.3 and would drop the token at the quantile.
+  const double last = static_cast<double>(entropies.size() - 1);
+  const double at = last - options_.top_entropy_quantile * last;
   const auto below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, entropies.size() - 1);
   entropy_threshold_ = entropies[below] + (at - static_cast<double>(below)) * (entropies[above] - entropies[below]);
@@ -151,7 +153,7 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
     w = s.log_ratio / s.tokens;
   }
   const double c = clamp_bound();
-  const double value = std::exp(std::clamp(w, -c, c));
+  const double value = bounded_exp(w, c);
   return {value, w < -c || w > c ? 0 : value};  // NaN for NaN
 }
 
@@ -162,7 +164,7 @@ double PolicyLoss::vespo_weight(size_t i) const {
   const bool positive = advantage_[i] >= 0;
   const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
   const double lambda = std::max(positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg, 1e-4);
-  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), 700.0));
+  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), kMostLogRatio));
 }
 
 PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {
@@ -185,7 +187,7 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
       return {-4 / t * gate * a, 0, -4 * gate * sigmoid(-t * (ratio - 1)) * a};
     }
     default: {
-      const double low = 1 - options_.epsilon_low, high = 1 + epsilon_high();
+      const double low = least_ratio(), high = 1 + epsilon_high();
       const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
       const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
       // The ratios are compared, not their products with A, which may round a difference away. A NaN stays one.
@@ -236,9 +238,9 @@ void PolicyLoss::note_clips(size_t i, double ratio) {
   const double a = advantage_[i];
   if (options_.variant == PolicyVariant::kCispo) {
     if (ratio > epsilon_high() && a > 0) clips_[i] = kHigh;
-  } else if (is_clipped_surrogate()) {
+  } else if (is_clipped_surrogate(options_.variant)) {
     const double bounded = std::min(ratio, options_.delta.value_or(std::numeric_limits<double>::infinity()));
-    if (bounded < 1 - options_.epsilon_low && a < 0) clips_[i] = kLow;
+    if (bounded < least_ratio() && a < 0) clips_[i] = kLow;
     if (bounded > 1 + epsilon_high() && a > 0) clips_[i] = kHigh;
   }
 }

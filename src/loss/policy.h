@@ -16,6 +16,13 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
 
+/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such weights,
+/// an advantage and a sum over tokens is a finite float64.
+inline constexpr double kMostLogRatio = 300;
+
+/// Whether the variant's loss is −min(ρ A, clamp(ρ) A).
+bool is_clipped_surrogate(PolicyVariant variant);
+
 /// Whether a correction takes the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
   return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask;
@@ -63,9 +70,9 @@ class PolicyLoss final : public TokenLoss {
   };
 
   bool coupled_ratio() const;
-  bool is_clipped_surrogate() const;
+  double least_ratio() const { return 1 - options_.epsilon_low.value_or(0.2); }  // of the clip range
   double epsilon_high() const;
-  double clamp_bound() const { return options_.log_ratio_clamp.value_or(700.0); }
+  double clamp_bound() const { return options_.log_ratio_clamp.value_or(kMostLogRatio); }
   double normaliser(int64_t row) const;
   double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
   double token_log_ratio(size_t i, double logp) const;

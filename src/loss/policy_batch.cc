@@ -34,10 +34,14 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
 void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   using core::fail;
   const PolicyVariant v = o.variant;
-  if (!(o.epsilon_low >= 0 && o.epsilon_low <= 1)) fail("epsilon_low = ", o.epsilon_low, " must be in [0, 1]");
+  if (o.epsilon_low && !(*o.epsilon_low >= 0 && *o.epsilon_low <= 1)) {
+    fail("epsilon_low = ", *o.epsilon_low, " must be in [0, 1]");
+  }
   if (o.epsilon_high) check_not_negative("epsilon_high", *o.epsilon_high);
   if (o.delta) core::check_positive_finite("delta", *o.delta);
-  if (o.log_ratio_clamp) core::check_positive_finite("log_ratio_clamp", *o.log_ratio_clamp);
+  if (o.log_ratio_clamp && !(*o.log_ratio_clamp > 0 && *o.log_ratio_clamp <= kMostLogRatio)) {
+    fail("log_ratio_clamp = ", *o.log_ratio_clamp, " must be in (0, ", kMostLogRatio, "]");
+  }
   check_not_negative("beta", o.beta);
   core::check_finite("entropy_bonus", o.entropy_bonus);
   core::check_finite("loss_scale", o.loss_scale);
@@ -68,11 +72,14 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
   check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
                 v != PolicyVariant::kVespo && v != PolicyVariant::kRloo, "importance_sampling_level = sequence", o);
-  const bool clips = v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
-                     v != PolicyVariant::kReinforce;
+  const bool clips = is_clipped_surrogate(v);
   check_meaning(o.delta.has_value(), clips, "delta", o);
+  check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
   check_meaning(o.epsilon_high.has_value(), clips || v == PolicyVariant::kCispo, "epsilon_high", o);
   if (o.use_bias_correction_kl && o.beta == 0) fail("use_bias_correction_kl is set but beta = 0");
+  if (o.kl_estimator != PolicyOptions().kl_estimator && o.beta == 0) {
+    fail("kl_estimator = ", name_of(o.kl_estimator), " is set but beta = 0");
+  }
   if (o.beta != 0 && batch.ref_logps.size == 0 && batch.chosen_ids.size != 0) {
     fail("beta = ", o.beta, " needs ref_logps");
   }
@@ -83,6 +90,10 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
   if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold) {
     fail("sampling_logps is given but neither sampler_correction nor off_policy_mask_threshold uses it");
+  }
+  if (!corrects && o.sampler_clip_min) fail("sampler_clip_min is set but sampler_correction = none");
+  if (!corrects && o.sampler_clip_max != PolicyOptions().sampler_clip_max) {
+    fail("sampler_clip_max is set but sampler_correction = none");
   }
   if (v == PolicyVariant::kVespo && is_sequence_level(o.sampler_correction)) {
     fail("sampler_correction = ", name_of(o.sampler_correction),

@@ -38,6 +38,9 @@ Logistic smoothed_logistic(double z, double smoothing) {
           -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
 }
 
+// Of discopop: e^700 is near the largest float64.
+constexpr double kMostExponent = 700;
+
 // 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
 constexpr double kMostMeanLogp = -0x1p-24;
 
@@ -199,10 +202,11 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
     }
     case PreferenceLoss::kDiscopop: {
       const double x = z / options_.discopop_tau;
-      const double mix = sigmoid(x), rest = sigmoid(-x);
-      const double exponential = bounded_exp(log_sigmoid(x) - z);  // m e^{−z}
-      of_margin(-rest * log_sigmoid(z) + exponential,
-                rest / options_.discopop_tau * (mix * log_sigmoid(z) + exponential) - rest * sigmoid(-z) - exponential);
+      const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;  // of log σ(x)
+      const double exponent = log_sigmoid(x) - z;
+      const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
+      const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
+      of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope);
       break;
     }
     case PreferenceLoss::kOrpo: {
@@ -368,13 +372,8 @@ PreferenceResult preference_loss(const Context& context, const HiddenStates& hid
   if (given && !needed) core::fail("reference is given but no term uses it");
   if (needed && !given && hidden.tokens() > 0) core::fail("reference is not given but a term compares with it");
   loss::PairLoss loss(options, std::move(tokens));
-  const engine::Problem problem =
-      loss::checked_problem(hidden, head, targets, loss.tokens(), options.token, loss.needs(), gradients,
-                            std::vector{core::range_of("reference.logps", reference.logps),
-                                        core::range_of("reference.hidden", reference.hidden.states),
-                                        core::range_of("reference.hidden.second", reference.hidden.second),
-                                        core::range_of("reference.head", reference.head.weight),
-                                        core::range_of("reference.head.bias", reference.head.bias)});
+  const engine::Problem problem = loss::checked_problem(hidden, head, targets, loss.tokens(), options.token,
+                                                        loss.needs(), gradients, loss::ranges_of(reference));
   if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
   Plan plan;
   const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);

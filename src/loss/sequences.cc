@@ -1,12 +1,28 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/sequences.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "core/checks.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {
 
 using core::fail;
+
+namespace {
+
+// The other form of a reference: hidden states and a head.
+std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Reference& reference) {
+  return {{{"reference.hidden", reference.hidden.states.data},
+           {"reference.hidden.second", reference.hidden.second.data},
+           {"reference.head", reference.head.weight.data},
+           {"reference.head.bias", reference.head.bias.data}}};
+}
+
+}  // namespace
 
 void SequenceTokens::drop(int64_t s) {
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -51,15 +67,18 @@ SequenceTokens read_sequences(const std::vector<int64_t>& offsets, const Targets
 }
 
 bool is_given(const Reference& reference) {
-  return reference.logps.size != 0 || reference.hidden.states.data || reference.head.weight.data;
+  const auto parts = parts_of_model(reference);
+  return reference.logps.size != 0 ||
+         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second != nullptr; });
 }
 
 void check_reference(const Reference& reference, const SequenceTokens& tokens, const LmHead& head) {
   const ConstVector& logps = reference.logps;
   const int64_t n = tokens.tokens(), sequences = tokens.sequences();
   if (logps.size != 0) {
-    if (reference.hidden.states.data)
-      fail("reference.logps and reference.hidden are both set: one of the two is enough");
+    for (const auto& [name, data] : parts_of_model(reference)) {
+      if (data) fail("reference.logps and ", name, " are both set: one of the two is enough");
+    }
     core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
     if (logps.size != n && logps.size != sequences) {
       fail("reference.logps has ", logps.size, " entries but must have one a sequence (", sequences,
@@ -103,6 +122,14 @@ std::vector<double> reference_sums(const Context& context, const Reference& refe
         logps.size == 0 ? stats.logp[i] : finite_entry("reference.logps", logps, row);
   }
   return sums;
+}
+
+std::vector<core::ByteRange> ranges_of(const Reference& reference) {
+  return {core::range_of("reference.logps", reference.logps),
+          core::range_of("reference.hidden", reference.hidden.states),
+          core::range_of("reference.hidden.second", reference.hidden.second),
+          core::range_of("reference.head", reference.head.weight),
+          core::range_of("reference.head.bias", reference.head.bias)};
 }
 
 engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,

@@ -37,6 +37,9 @@ bool is_given(const Reference& reference);
 /// Throws InvalidInput for a reference in both forms or of the wrong size.
 void check_reference(const Reference& reference, const SequenceTokens& tokens, const LmHead& head);
 
+/// What a reference reads: no output may overlap it.
+std::vector<core::ByteRange> ranges_of(const Reference& reference);
+
 /// Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
 std::vector<double> reference_sums(const Context& context, const Reference& reference, const SequenceTokens& tokens,
                                    const PreferenceTokenOptions& token);

@@ -61,7 +61,8 @@ class Evaluation {
   double advantage(int64_t i) const { return tokens_.advantages[i]; }
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
-  double most_exponent() const { return options_.log_ratio_clamp.value_or(700); }
+  double most_exponent() const { return options_.log_ratio_clamp.value_or(300); }
+  double epsilon_low() const { return options_.epsilon_low.value_or(0.2); }
   double epsilon_high() const { return options_.epsilon_high.value_or(is(PolicyVariant::kCispo) ? 5.0 : 0.3); }
   bool ratio_is_of_sequence() const {
     return is(PolicyVariant::kRloo) || options_.importance_sampling_level == ImportanceLevel::kSequence;
@@ -123,7 +124,7 @@ class Evaluation {
     // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may round a
     // difference away.
     const Number capped = capped_ratio(i);
-    const Number clipped = kinks_.clamp(ratio(i), 1 - options_.epsilon_low, 1 + epsilon_high());
+    const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
     return -a * (first ? capped : clipped);
   }
@@ -143,7 +144,7 @@ class Evaluation {
     const bool positive = advantage(i) >= 0;
     const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
     const double lambda = std::max(1e-4, positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg);
-    return exp(lambda + k * w - lambda * exp(w));
+    return exp(kinks_.min(lambda + k * w - lambda * exp(w), 300));
   }
 
   // 1.3
@@ -161,7 +162,8 @@ class Evaluation {
     std::vector<Number> sorted;
     for (const int64_t t : active_) sorted.push_back(sg(entropy(t)));
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) { return x.value < y.value; });
-    const double position = (1 - options_.top_entropy_quantile) * static_cast<double>(sorted.size() - 1);
+    const auto last = static_cast<double>(sorted.size() - 1);
+    const double position = last - options_.top_entropy_quantile * last;
     const auto below = static_cast<size_t>(position);
     quantile_ = sorted[below];
     if (below + 1 < sorted.size()) {
@@ -183,7 +185,7 @@ class Evaluation {
     };
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
     const Number exponent = of_token ? difference(i) : sum_once(sampler_exponent_, sequence_of_[i], difference);
-    const Number r = exp(kinks_.clamp(exponent, -700, 700));
+    const Number r = exp(kinks_.clamp(exponent, -300, 300));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
       return kinks_.clamp(r, low, high);
@@ -225,7 +227,7 @@ class Evaluation {
       case PolicyVariant::kDapo:
       case PolicyVariant::kCispo:
       case PolicyVariant::kVespo:
-        return options_.num_items_in_batch.value_or(count());
+        return std::max(1.0, options_.num_items_in_batch.value_or(count()));
       case PolicyVariant::kLuspo:
       case PolicyVariant::kReinforce:
         return sequences;
@@ -279,7 +281,7 @@ class Evaluation {
   }
   bool clips_low(int64_t i) {
     if (clips_nothing() || is(PolicyVariant::kCispo)) return false;
-    return kinks_.below(capped_ratio(i), 1 - options_.epsilon_low);
+    return kinks_.below(capped_ratio(i), 1 - epsilon_low());
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;

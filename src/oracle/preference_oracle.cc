@@ -98,8 +98,9 @@ PairLoss discopop(double beta, double z, double tau) {
   const double log_m = log_sigmoid(z / tau);
   const double m_exp = std::exp(std::clamp(log_m - z, -700.0, 700.0));  // m e^{−z}
   const double value = -rest * log_sigmoid(z) + m_exp;
-  // m' = m rest / tau.
-  const double by_z = (m * rest * log_sigmoid(z) + rest * m_exp) / tau - rest * sigmoid(-z) - m_exp;
+  // m' = m rest / tau; (log m - z)' = rest / tau - 1, and no gradient outside of the clamp.
+  const double m_exp_by_z = std::abs(log_m - z) <= 700 ? m_exp * (rest / tau - 1) : 0;
+  const double by_z = m * rest * log_sigmoid(z) / tau - rest * sigmoid(-z) + m_exp_by_z;
   return of_difference(beta, value, by_z);
 }
 

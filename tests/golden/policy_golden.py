@@ -135,7 +135,7 @@ class Formula:
         old = logps.detach() if c.old is None else c.old
         self.old = old
         self.difference = logps - old
-        clamp = 700.0 if o.log_ratio_clamp is None else o.log_ratio_clamp
+        clamp = 300.0 if o.log_ratio_clamp is None else o.log_ratio_clamp
         self.held = lambda x: x.clamp(-clamp, clamp)
         if o.variant == "rloo":
             w = self.sequence_sum(self.difference)
