@@ -2,15 +2,25 @@
 // Calls whose bits must not depend on threads, and a hash of those bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "testers.h"
+#include "logitless/plan.h"
 
 namespace logitless::testing {
 
-/// Every plan and form, few and many row blocks, sizes that are no multiple of anything.
-std::vector<CrossEntropyTester> determinism_cases();
+/// A call with this ContextOptions::threads. Copies may run at the same time.
+struct DeterminismCase {
+  std::string name;
+  std::function<std::vector<std::byte>(int threads)> bytes;  ///< everything that the call leaves
+  std::function<Plan(int threads)> plan;                     ///< empty: calls on finished logits have none
+};
+
+/// Every loss and plan and form, few and many row blocks, sizes that are no multiple of anything.
+std::vector<DeterminismCase> determinism_cases();
 
 /// FNV-1a.
 uint64_t hash_of(const std::vector<std::byte>& bytes);

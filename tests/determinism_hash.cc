@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "determinism_cases.h"
+#include "logitless/context.h"
 
 int main() {
   const int threads = logitless::Context().threads();

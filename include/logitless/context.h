@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How a call runs: threads, memory, plan, instruction set. What it computes stands in the loss's options.
+/// @file
+/// How a call runs: threads, memory, plan, instruction set. What it computes stands in the loss's options.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@ namespace logitless {
 /// The largest row_tile and vocab_tile: a tile is made to stay in a core's cache, and its edges are 32-bit.
 inline constexpr int64_t kMostTileEdge = 65536;
 
+/// What a Context is made of. Every entry has a default that suits training.
 struct ContextOptions {
   /// Threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results have the same bits for every
   /// value (but for plan dense).
@@ -25,8 +27,9 @@ struct ContextOptions {
   /// kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its budget, a sink, 16-bit
   /// outputs) is an InvalidInput. Of finished logits (logits.h) kOnePass is one sweep, kTwoPass and kDense are two.
   PlanKind plan = PlanKind::kAuto;
-  /// Rows and columns of a logits tile; 0 lets the library choose from the shape.
+  /// Rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
+  /// Columns of a logits tile; 0 likewise.
   int64_t vocab_tile = 0;
   /// "auto" or one of gemm_backends().
   std::string gemm_backend = "auto";
@@ -44,6 +47,7 @@ class LOGITLESS_API Context {
   /// Throws InvalidInput for a negative size or an unknown name.
   explicit Context(ContextOptions options = {});
 
+  /// What it was made of.
   const ContextOptions& options() const;
   /// The team's size for the next call, after the limits of the BLAS.
   int threads() const;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Cross-entropy of an LM head, fused: the logits are never in memory.
+/// @file
+/// Cross-entropy of an LM head, fused: the logits are never in memory.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 
 namespace logitless {
 
+/// How the tokens' losses become one.
 enum class Reduction {
   kMean,  ///< Σ_i loss_i / normaliser
   kSum,   ///< Σ_i loss_i
@@ -22,21 +24,23 @@ enum class Reduction {
 };
 
 /// The loss of token i with target y, W = class_weights (1 without):
-///   nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)      PyTorch's CrossEntropyLoss with label smoothing ε
-///   z_i   = z_loss · lse_i²                                          PaLM (Chowdhery et al. 2022), section 5
-///   kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
+///
+///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    PyTorch's CrossEntropyLoss with label smoothing ε
+///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
+///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
+///
 /// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so are its
 /// gradients: both parts without tokens, the nll part with Σ W_y = 0.
 struct CrossEntropyOptions {
-  int64_t ignore_index = -100;
-  Reduction reduction = Reduction::kMean;
-  double label_smoothing = 0;            ///< ε in [0, 1]
-  double z_loss = 0;                     ///< λ >= 0, finite
-  std::span<const float> class_weights;  ///< [V], finite and >= 0; empty: all 1
-  double temperature = 1.0;              ///< positive and finite
+  int64_t ignore_index = -100;             ///< targets with this value take no part
+  Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
+  double label_smoothing = 0;              ///< ε in [0, 1]
+  double z_loss = 0;                       ///< λ >= 0, finite
+  std::span<const float> class_weights;    ///< [V], finite and >= 0; empty: all 1
+  double temperature = 1.0;                ///< positive and finite
   /// [N], replaces `temperature` when not empty; entries of rows that take no part are not read.
   std::span<const double> temperatures;
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
   /// kBFloat16 or kFloat16: rounds the raw logits as TokenOptions::round_logits_to does.
   std::optional<DType> round_logits_to;
   bool shift = false;       ///< position t predicts target t + 1 of its sequence
@@ -48,6 +52,7 @@ struct CrossEntropyOptions {
   bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
 
+/// What is worth logging besides the loss; NaN: not asked for.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
@@ -57,17 +62,18 @@ struct CrossEntropyMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
+/// What cross_entropy() returns.
 struct CrossEntropyResult {
-  double loss = 0;             ///< under kNone: the sum of `losses`
-  std::vector<double> losses;  ///< kNone: [N] by position of hidden, 0 where a row takes no part
-  CrossEntropyMetrics metrics;
-  Plan plan;  ///< what ran
+  double loss = 0;              ///< under kNone: the sum of `losses`
+  std::vector<double> losses;   ///< kNone: [N] by position of hidden, 0 where a row takes no part
+  CrossEntropyMetrics metrics;  ///< over the tokens that take part
+  Plan plan;                    ///< what ran
 };
 
 /// What a forward leaves for its backward: a few numbers a token.
 struct CrossEntropyForward {
-  CrossEntropyResult result;
-  TokenStats stats;
+  CrossEntropyResult result;  ///< as cross_entropy() returns it
+  TokenStats stats;           ///< with what the options need: entropy, prior, argmax
 };
 
 /// Loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under kNone the gradients are
@@ -87,6 +93,7 @@ LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenSt
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, std::span<const double> upstream,
                                           const Gradients& gradients);
+/// The same for one value; under kNone it is that of every token.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, double upstream,

@@ -1,11 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The materialised baseline, ContextOptions::plan = PlanKind::kDense: one multi-threaded GEMM into an [N, V] buffer, the
-// same row kernels in place, two GEMMs back. What gradient checks and benchmarks compare with, for every loss. It
-// computes every row, ignored ones too, as lm_head + loss does.
-//
-// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever the budget; a
-// weight sink and hidden states in two matrices are an InvalidInput; a NaN in an ignored row of hidden reaches d_weight
-// (0 · NaN); the bits may depend on the number of threads, as they do in any BLAS.
+/// @file
+/// The materialised baseline, ContextOptions::plan = PlanKind::kDense: one multi-threaded GEMM into an [N, V] buffer,
+/// the same row kernels in place, two GEMMs back. What gradient checks and benchmarks compare with, for every loss. It
+/// computes every row, ignored ones too, as lm_head + loss does.
+///
+/// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever the budget;
+/// a weight sink and hidden states in two matrices are an InvalidInput; a NaN in an ignored row of hidden reaches
+/// d_weight (0 · NaN); the bits may depend on the number of threads, as they do in any BLAS.
 #pragma once
 
 #include "logitless/cross_entropy.h"

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Element types of the tensors a caller hands over.
+/// @file
+/// Element types of the tensors a caller hands over.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +10,19 @@ namespace logitless {
 
 /// The upper half of an IEEE float32. Only storage: arithmetic happens in float32.
 struct bfloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
 /// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Only storage: arithmetic happens in
 /// float32.
 struct float16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };
 
 /// float32, bfloat16 and float16 tensors are computed with float32 sums, float64 tensors with float64 sums.
 enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16 };
 
+/// Bytes of one element.
 constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
 
 /// "float32", "bfloat16", "float16" or "float64".
@@ -38,6 +40,7 @@ constexpr const char* name_of(DType dtype) {
   return "float32";
 }
 
+/// DTypeOf<T>::value is the DType of a C++ element type.
 template <class T>
 struct DTypeOf;
 template <>

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What runs: library, CPU, instruction set, BLAS. For reports and bug reports.
+/// @file
+/// What runs: library, CPU, instruction set, BLAS. For reports and bug reports.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +11,27 @@
 
 namespace logitless {
 
+/// The machine and the libraries as a context sees them.
 struct Environment {
-  std::string version;    ///< of logitless
-  std::string cpu;        ///< model name
-  int cores = 0;          ///< that this process may use
-  int threads = 0;        ///< of the context's team
-  int64_t l1d_bytes = 0;  ///< of one core; 0 where unknown
-  int64_t l2_bytes = 0;
-  int64_t l3_bytes = 0;
-  std::string simd_target;                ///< of the context
-  std::vector<std::string> simd_targets;  ///< of this build on this CPU, best first
-  std::string gemm_backend;               ///< of the context
-  std::vector<std::string> gemm_backends;
-  std::string blas_config;     ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string blas_core;       ///< the kernels it chose, e.g. "Zen"
-  std::string blas_threading;  ///< "openmp", "pthreads" or "sequential"
-  int blas_max_threads = 0;
-  std::vector<std::string> warnings;  ///< e.g. a BLAS core narrower than the CPU
+  std::string version;                     ///< of logitless
+  std::string cpu;                         ///< model name
+  int cores = 0;                           ///< that this process may use
+  int threads = 0;                         ///< of the context's team
+  int64_t l1d_bytes = 0;                   ///< of one core; 0 where unknown
+  int64_t l2_bytes = 0;                    ///< of one core
+  int64_t l3_bytes = 0;                    ///< of the cores that share it
+  std::string simd_target;                 ///< of the context
+  std::vector<std::string> simd_targets;   ///< of this build on this CPU, best first
+  std::string gemm_backend;                ///< of the context
+  std::vector<std::string> gemm_backends;  ///< of this build, best first
+  std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
+  std::string blas_core;                   ///< the kernels it chose, e.g. "Zen"
+  std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
+  int blas_max_threads = 0;                ///< that it was compiled for: no team is larger
+  std::vector<std::string> warnings;       ///< e.g. a BLAS core narrower than the CPU
 };
 
+/// Asks the machine, the BLAS and the context. `logitless info` prints it.
 LOGITLESS_API Environment describe_environment(const Context& context);
 
 /// "0.1.0"

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// LOGITLESS_API marks what the library exports; everything else has hidden visibility.
+/// @file
+/// LOGITLESS_API marks what the library exports; everything else has hidden visibility.
 #pragma once
 
 #if defined(__GNUC__)

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Everything.
+/// @file
+/// Everything.
 #pragma once
 
 #include "logitless/context.h"

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How one call cuts its work, and what that costs.
+/// @file
+/// How one call cuts its work, and what that costs.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 namespace logitless {
 
+/// How a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
 enum class PlanKind {
   kAuto,         ///< the fastest plan that fits the workspace
   kForwardOnly,  ///< statistics only; what every call without gradients runs
@@ -24,17 +26,17 @@ LOGITLESS_API const char* name_of(PlanKind kind);
 /// Chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
 /// the two sizes in bytes depend on the number of threads; the bits of all results do not.
 struct LOGITLESS_API Plan {
-  PlanKind kind = PlanKind::kForwardOnly;
-  int64_t tokens = 0;        ///< N, with the rows that take no part
-  int64_t active_rows = 0;   ///< rows that take part (target not ignored)
-  int64_t hidden_size = 0;   ///< H
-  int64_t vocab_size = 0;    ///< V
-  int64_t row_tile = 0;      ///< most rows of a logits tile
-  int64_t vocab_tile = 0;    ///< columns of a logits tile; the last one may be narrower
-  int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
-  int64_t chunk_rows = 0;    ///< most rows whose logits are alive together (one pass); else equal to active_rows
-  int threads = 1;           ///< threads that can work with the tiles that fit
-  int tiles_alive = 1;       ///< logits tiles in memory at once
+  PlanKind kind = PlanKind::kForwardOnly;  ///< what runs; never kAuto
+  int64_t tokens = 0;                      ///< N, with the rows that take no part
+  int64_t active_rows = 0;                 ///< rows that take part (target not ignored)
+  int64_t hidden_size = 0;                 ///< H
+  int64_t vocab_size = 0;                  ///< V
+  int64_t row_tile = 0;                    ///< most rows of a logits tile
+  int64_t vocab_tile = 0;                  ///< columns of a logits tile; the last one may be narrower
+  int64_t hidden_block = 0;                ///< columns of hidden that one gradient GEMM writes
+  int64_t chunk_rows = 0;  ///< most rows whose logits are alive together (one pass); else equal to active_rows
+  int threads = 1;         ///< threads that can work with the tiles that fit
+  int tiles_alive = 1;     ///< logits tiles in memory at once
   /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics. Vectors with
   /// an entry a token (statistics, row lists) come on top: below 200 bytes a token.
   size_t workspace_bytes = 0;

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources, masks and
-// ties: docs/losses.md, section 1.
+/// @file
+/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources, masks and
+/// ties: docs/losses.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 
 namespace logitless {
 
+/// The per-token loss and its normaliser (docs/losses.md, 1.2 and 1.6).
 enum class PolicyVariant {
   kGrpo,
   kBnpo,
@@ -38,6 +40,7 @@ enum class KlEstimator {
   kK3,  ///< e^d − d − 1
 };
 
+/// Whether ratios belong to tokens or to sequences.
 enum class ImportanceLevel {
   kToken,     ///< one ratio a token
   kSequence,  ///< GSPO: the geometric mean of a sequence's token ratios
@@ -68,16 +71,16 @@ struct PolicyBatch {
   std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
 };
 
-/// An option that the variant or the others leave without a use is an error (docs/losses.md, 1.9), but for the
-/// parameters of sapo and vespo, whose defaults are in place for every variant.
+/// Which loss, and its constants. An option that the variant or the others leave without a use is an error
+/// (docs/losses.md, 1.9), but for the parameters of sapo and vespo, whose defaults are in place for every variant.
 struct PolicyOptions {
-  PolicyVariant variant = PolicyVariant::kGrpo;
-  double temperature = 1.0;              ///< positive and finite
-  std::span<const double> temperatures;  ///< [N], replaces `temperature` when not empty
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  std::optional<DType> round_logits_to;  ///< as in TokenOptions
+  PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
+  double temperature = 1.0;                      ///< positive and finite
+  std::span<const double> temperatures;          ///< [N], replaces `temperature` when not empty
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
+  std::optional<DType> round_logits_to;                                       ///< as in TokenOptions
 
-  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
+  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;  ///< of the ratio (docs/losses.md, 1.1)
   std::optional<double> epsilon_low;   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
   std::optional<double> epsilon_high;  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
   std::optional<double> delta;         ///< two-sided clipping: largest ratio of the unclipped side; positive
@@ -102,10 +105,10 @@ struct PolicyOptions {
 
   double sapo_temperature_pos = 1.0;   ///< positive
   double sapo_temperature_neg = 1.05;  ///< positive
-  double vespo_k_pos = 2.0;
-  double vespo_lambda_pos = 3.0;
-  double vespo_k_neg = 3.0;
-  double vespo_lambda_neg = 2.0;
+  double vespo_k_pos = 2.0;            ///< k where the advantage is >= 0
+  double vespo_lambda_pos = 3.0;       ///< λ there
+  double vespo_k_neg = 3.0;            ///< k where it is below 0
+  double vespo_lambda_neg = 2.0;       ///< λ there
 
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
@@ -113,22 +116,23 @@ struct PolicyOptions {
 
 /// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not asked for.
 struct PolicyMetrics {
-  int64_t tokens = 0;
-  double mean_ratio = std::numeric_limits<double>::quiet_NaN();
-  double clip_fraction_low = 0;
-  double clip_fraction_high = 0;
-  double clip_fraction = 0;                                   ///< either
-  double mean_kl = std::numeric_limits<double>::quiet_NaN();  ///< with beta
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();
-  double mean_logp = std::numeric_limits<double>::quiet_NaN();
+  int64_t tokens = 0;                                              ///< tokens that took part
+  double mean_ratio = std::numeric_limits<double>::quiet_NaN();    ///< of the importance ratio
+  double clip_fraction_low = 0;                                    ///< share that the lower bound stopped
+  double clip_fraction_high = 0;                                   ///< share that the upper bound stopped
+  double clip_fraction = 0;                                        ///< either
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();       ///< with beta
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< in nats
+  double mean_logp = std::numeric_limits<double>::quiet_NaN();     ///< in nats
 };
 
+/// What policy_loss() returns.
 struct PolicyResult {
-  double loss = 0;
+  double loss = 0;                      ///< with its normaliser and loss_scale
   std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
-  PolicyMetrics metrics;
-  Plan plan;  ///< what ran
+  PolicyMetrics metrics;                ///< over the tokens that take part
+  Plan plan;                            ///< what ran
 };
 
 /// Loss, metrics, and those gradients that `gradients` asks for, in one call. The sequences are those of `hidden`.

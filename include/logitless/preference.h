@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single sequences.
-// Formulas, sources, which pairs count: docs/losses.md, section 2.
+/// @file
+/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single sequences.
+/// Formulas, sources, which pairs count: docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 
 namespace logitless {
 
+/// The loss of a pair (docs/losses.md, section 2).
 enum class PreferenceLoss {
   kSigmoid,
   kHinge,
@@ -45,8 +47,9 @@ LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
 /// Whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
+/// One of the losses that are added up.
 struct PreferenceTerm {
-  PreferenceLoss loss = PreferenceLoss::kSigmoid;
+  PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which
   double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
@@ -59,7 +62,7 @@ struct Reference {
   /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
   /// same call, with the same targets and options.
   HiddenStates hidden;
-  LmHead head;
+  LmHead head;  ///< the reference's, of the same vocabulary
 };
 
 /// What all preference losses share.
@@ -67,10 +70,11 @@ struct PreferenceTokenOptions {
   int64_t ignore_index = -100;  ///< targets of prompts and padding
   bool shift = false;           ///< position t predicts target t + 1 of its sequence
   double temperature = 1.0;     ///< positive and finite
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  std::optional<DType> round_logits_to;  ///< as in TokenOptions
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
+  std::optional<DType> round_logits_to;                                       ///< as in TokenOptions
 };
 
+/// Which losses, and their constants (docs/losses.md, section 2).
 struct PreferenceOptions {
   std::vector<PreferenceTerm> terms = {{}};  ///< at least one; their weighted sum is the loss
   double beta = 0.1;                         ///< positive and finite
@@ -80,31 +84,32 @@ struct PreferenceOptions {
   double simpo_gamma = 0.5;                  ///< finite
   /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
   std::optional<double> nll_weight;
-  PreferenceTokenOptions token;
-  double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
-  bool want_entropy = false;  ///< fill metrics.mean_entropy
+  PreferenceTokenOptions token;  ///< how log-probabilities are taken
+  double loss_scale = 1.0;       ///< multiplies loss and gradients; finite
+  bool want_entropy = false;     ///< fill metrics.mean_entropy
 };
 
 /// Means over the pairs that take part; NaN when there are none.
 struct PreferenceMetrics {
   int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
   int64_t tokens = 0;  ///< their tokens
-  double chosen_reward = std::numeric_limits<double>::quiet_NaN();
-  double rejected_reward = std::numeric_limits<double>::quiet_NaN();
-  double margin = std::numeric_limits<double>::quiet_NaN();
-  double accuracy = std::numeric_limits<double>::quiet_NaN();
-  double chosen_logp = std::numeric_limits<double>::quiet_NaN();
-  double rejected_logp = std::numeric_limits<double>::quiet_NaN();
-  double nll = std::numeric_limits<double>::quiet_NaN();           ///< of the chosen tokens
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< when asked for
+  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequence
+  double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected one
+  double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen less rejected reward
+  double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share with a positive margin
+  double chosen_logp = std::numeric_limits<double>::quiet_NaN();      ///< of the chosen sequence
+  double rejected_logp = std::numeric_limits<double>::quiet_NaN();    ///< of the rejected one
+  double nll = std::numeric_limits<double>::quiet_NaN();              ///< of the chosen tokens
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
 };
 
+/// What preference_loss() returns.
 struct PreferenceResult {
-  double loss = 0;
+  double loss = 0;                      ///< terms and likelihood, times loss_scale
   std::vector<double> sequence_logps;   ///< [2B], sums (averages with average_log_prob, or with orpo or simpo)
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
-  PreferenceMetrics metrics;
-  Plan plan;  ///< what ran for the policy
+  PreferenceMetrics metrics;            ///< over the pairs that take part
+  Plan plan;                            ///< what ran for the policy
 };
 
 /// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of different
@@ -114,16 +119,18 @@ LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Hid
                                                const Targets& targets, const Reference& reference = {},
                                                const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
+/// The constants of KTO.
 struct KtoOptions {
   double beta = 0.1;                ///< positive and finite
   double desirable_weight = 1.0;    ///< >= 0, finite
   double undesirable_weight = 1.0;  ///< >= 0, finite
-  bool average_log_prob = false;
-  PreferenceTokenOptions token;
-  double loss_scale = 1.0;
-  bool want_entropy = false;
+  bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
+  PreferenceTokenOptions token;     ///< how log-probabilities are taken
+  double loss_scale = 1.0;          ///< multiplies loss and gradients
+  bool want_entropy = false;        ///< fill metrics.mean_entropy
 };
 
+/// What a batch says of its sequences.
 struct KtoBatch {
   Targets targets;                  ///< [N]
   std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
@@ -131,32 +138,35 @@ struct KtoBatch {
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of equal length; both
   /// empty: the baseline is 0.
   ConstVector kl_logps;
-  ConstVector kl_ref_logps;
+  ConstVector kl_ref_logps;  ///< those of the reference
 };
 
 /// Means over the sequences of each kind that take part; NaN when there are none.
 struct KtoMetrics {
-  int64_t desirable = 0;    ///< sequences
-  int64_t undesirable = 0;  ///< sequences
-  int64_t tokens = 0;
-  double kl = 0;
-  double desirable_reward = std::numeric_limits<double>::quiet_NaN();
-  double undesirable_reward = std::numeric_limits<double>::quiet_NaN();
-  double margin = std::numeric_limits<double>::quiet_NaN();  ///< of the two rewards
-  double desirable_logp = std::numeric_limits<double>::quiet_NaN();
-  double undesirable_logp = std::numeric_limits<double>::quiet_NaN();
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< when asked for
+  int64_t desirable = 0;                                                 ///< sequences
+  int64_t undesirable = 0;                                               ///< sequences
+  int64_t tokens = 0;                                                    ///< of all of them
+  double kl = 0;                                                         ///< the baseline
+  double desirable_reward = std::numeric_limits<double>::quiet_NaN();    ///< mean reward
+  double undesirable_reward = std::numeric_limits<double>::quiet_NaN();  ///< mean reward
+  double margin = std::numeric_limits<double>::quiet_NaN();              ///< of the two rewards
+  double desirable_logp = std::numeric_limits<double>::quiet_NaN();      ///< mean log-probability
+  double undesirable_logp = std::numeric_limits<double>::quiet_NaN();    ///< mean log-probability
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for
 };
 
+/// What kto_loss() returns.
 struct KtoResult {
-  double loss = 0;
+  double loss = 0;                      ///< the mean over the sequences, times loss_scale
   std::vector<double> sequence_losses;  ///< [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
-  KtoMetrics metrics;
-  Plan plan;
+  KtoMetrics metrics;                   ///< over the sequences that take part
+  Plan plan;                            ///< what ran for the policy
 };
 
+/// `hidden` holds B sequences, unpaired. Loss, metrics, and those gradients that `gradients` asks for, in one call.
+/// Throws InvalidInput before anything is written.
 LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});

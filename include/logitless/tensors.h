@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view
-// never throws and checks nothing; the call that uses it checks everything (see error.h).
+/// @file
+/// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view
+/// never throws and checks nothing; the call that uses it checks everything (see error.h).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,17 @@ namespace logitless {
 
 /// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at least cols.
 struct ConstMatrix {
-  const void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;
+  const void* data = nullptr;     ///< element (0, 0)
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t rows = 0;               ///< may be 0
+  int64_t cols = 0;               ///< positive
+  int64_t stride = 0;             ///< from one row to the next, in elements
 
   ConstMatrix() = default;
+  /// A stride of -1: the rows follow one another.
   ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  /// The same for a typed pointer.
   template <class T>
   ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
@@ -29,15 +32,17 @@ struct ConstMatrix {
 
 /// A writable row-major matrix. data == nullptr means: this output is not wanted.
 struct Matrix {
-  void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;
+  void* data = nullptr;           ///< element (0, 0)
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t rows = 0;               ///< may be 0
+  int64_t cols = 0;               ///< positive
+  int64_t stride = 0;             ///< from one row to the next, in elements
 
   Matrix() = default;
+  /// A stride of -1: the rows follow one another.
   Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  /// The same for a typed pointer.
   template <class T>
   Matrix(T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
@@ -45,24 +50,28 @@ struct Matrix {
 
 /// A contiguous vector.
 struct ConstVector {
-  const void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t size = 0;
+  const void* data = nullptr;     ///< element 0
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t size = 0;               ///< in elements
 
   ConstVector() = default;
+  /// `size_` elements from `data_` on.
   ConstVector(const void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
+  /// The same for a typed pointer.
   template <class T>
   ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
 };
 
 /// A writable contiguous vector. data == nullptr means: this output is not wanted.
 struct Vector {
-  void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  int64_t size = 0;
+  void* data = nullptr;           ///< element 0
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t size = 0;               ///< in elements
 
   Vector() = default;
+  /// `size_` elements from `data_` on.
   Vector(void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
+  /// The same for a typed pointer.
   template <class T>
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
@@ -102,11 +111,15 @@ struct HiddenStates {
     return both;
   }
 
+  /// Whether they stand in two matrices.
   bool has_second() const { return second.data || second.rows != 0 || second.cols != 0; }
+  /// N, the rows of both.
   int64_t tokens() const { return states.rows + second.rows; }
+  /// H.
   int64_t hidden_size() const { return states.cols; }
 };
 
+/// Which way round the head's weight is stored.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
   kVocabHidden,  ///< weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF)
@@ -114,35 +127,44 @@ enum class HeadLayout {
 
 /// The LM head: raw logit r_iv = x_i · w_v + bias_v, capped logit c_iv = softcap · tanh(r_iv / softcap).
 struct LmHead {
-  ConstMatrix weight;
-  HeadLayout layout = HeadLayout::kHiddenVocab;
+  ConstMatrix weight;                            ///< [H, V] or [V, H], as `layout` says
+  HeadLayout layout = HeadLayout::kHiddenVocab;  ///< of weight
   /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from below).
   ConstVector bias;
   /// Positive, and a normal number of the type of the sums; or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
 
   LmHead() = default;
+  /// Without bias and softcap.
   LmHead(ConstMatrix weight_, HeadLayout layout_) : weight(weight_), layout(layout_) {}
 
+  /// H.
   int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }
+  /// V.
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
 /// One word id a token, int32 or int64.
 struct Targets {
-  const int32_t* data32 = nullptr;
-  const int64_t* data64 = nullptr;
-  int64_t size = 0;
+  const int32_t* data32 = nullptr;  ///< [size], or null
+  const int64_t* data64 = nullptr;  ///< [size], when data32 is null
+  int64_t size = 0;                 ///< N
 
   Targets() = default;
+  /// `size_` ids from `data` on.
   Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
+  /// `size_` ids from `data` on.
   Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
+  /// All of a span, array or vector.
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
+  /// All of a span, array or vector.
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
+  /// Id i, unchecked.
   int64_t operator[](int64_t i) const { return data32 ? data32[i] : data64[i]; }
 };
 
+/// What a call does with what an output holds.
 enum class WriteMode {
   kOverwrite,   ///< what was there does not matter, not even a NaN
   kAccumulate,  ///< the gradient is added to what is there
@@ -164,15 +186,17 @@ struct Gradients {
   /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then), of d_hidden's type and mode and with a stride of its
   /// own. The two are wanted together or not at all; one without rows may be left out.
   Matrix d_hidden_second;
-  Matrix d_weight;  ///< the head's shape and layout
-  Vector d_bias;    ///< [V]; only for a head with a bias
-  WriteMode d_hidden_mode = WriteMode::kOverwrite;
-  WriteMode d_weight_mode = WriteMode::kOverwrite;
-  WriteMode d_bias_mode = WriteMode::kOverwrite;
+  Matrix d_weight;                                  ///< the head's shape and layout
+  Vector d_bias;                                    ///< [V]; only for a head with a bias
+  WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden and d_hidden_second
+  WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
+  WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   /// Instead of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
 
+  /// Whether d_hidden, or its second half, is wanted.
   bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
+  /// Whether anything is wanted: without, a call runs forward only.
   bool any() const { return wants_d_hidden() || d_weight.data || d_bias.data || weight_sink; }
 };
 

@@ -1,16 +1,17 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Per-token statistics of the final logits, and gradients from them: the spine every loss stands on.
-//
-//   r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to, when set)
-//   c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
-//   a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
-//   m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
-//   logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
-//   prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
-//
-// In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V · 1.7e-38.
-// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or
-// with nothing but -inf, has NaN statistics.
+/// @file
+/// Per-token statistics of the final logits, and gradients from them: the spine every loss stands on.
+///
+///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to, when set)
+///     c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
+///     a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
+///     m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
+///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
+///     prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
+///
+/// In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V · 1.7e-38.
+/// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or
+/// with nothing but -inf, has NaN statistics.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@
 
 namespace logitless {
 
+/// What a temperature divides: two conventions exist.
 enum class TemperatureMeaning {
   kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
@@ -31,21 +33,23 @@ enum class TemperatureMeaning {
 
 /// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels.
 struct StatsRequest {
-  bool entropy = false;
-  bool prior = false;
-  bool argmax = false;
+  bool entropy = false;  ///< entropy of the token's distribution
+  bool prior = false;    ///< Σ_v q_v log p_v
+  bool argmax = false;   ///< most likely word
 };
 
+/// Which rows take part, and what happens to their logits.
 struct TokenOptions {
   /// Rows with this target take no part: their content is never read and they cost no GEMM.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
   bool shift = false;
-  /// Positive, and a normal number of the type of the sums. `temperatures` ([N], by position of hidden) replaces the
-  /// scalar when it is not empty; entries of rows that take no part are not read.
+  /// Positive, and a normal number of the type of the sums.
   double temperature = 1.0;
+  /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part are not
+  /// read.
   std::span<const double> temperatures;
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
   /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
   /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
   std::optional<DType> round_logits_to;
@@ -56,24 +60,26 @@ struct TokenOptions {
 /// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
 /// is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
 struct TokenStats {
-  std::vector<double> logp;
-  std::vector<double> lse;
-  std::vector<double> entropy;
-  std::vector<double> prior;
+  std::vector<double> logp;       ///< log-probability of the target, in nats
+  std::vector<double> lse;        ///< log-sum-exp of the final logits
+  std::vector<double> entropy;    ///< in nats
+  std::vector<double> prior;      ///< Σ_v q_v log p_v
   std::vector<int64_t> argmax;    ///< the first word with the largest logit
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
 };
 
 /// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With them
-///   dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
-///   dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
+///
+///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
+///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
+///
 /// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no GEMM.
 struct TokenGrads {
-  std::vector<double> logp;
-  std::vector<double> lse;
-  std::vector<double> entropy;
-  std::vector<double> prior;
+  std::vector<double> logp;     ///< g_logp
+  std::vector<double> lse;      ///< g_lse
+  std::vector<double> entropy;  ///< g_entropy
+  std::vector<double> prior;    ///< g_prior
 };
 
 /// Statistics of every token, no gradient. Throws InvalidInput.
@@ -97,13 +103,15 @@ LOGITLESS_API void backpropagate_token_grads(const Context& context, const Hidde
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
+  /// The statistics that evaluate() reads beyond logp and lse.
   virtual StatsRequest needs() const = 0;
   /// Which entries of TokenGrads evaluate() fills, logp apart, which it always fills.
   struct GradientTerms {
-    bool lse = false;
-    bool entropy = false;
-    bool prior = false;
+    bool lse = false;      ///< TokenGrads::lse
+    bool entropy = false;  ///< TokenGrads::entropy
+    bool prior = false;    ///< TokenGrads::prior
   };
+  /// The entries of TokenGrads that evaluate() fills.
   virtual GradientTerms gradients() const = 0;
   /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that says no and
   /// does it all the same gets a std::logic_error.
@@ -112,6 +120,7 @@ class LOGITLESS_API TokenLoss {
   /// so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take no part do not
   /// matter.
   virtual std::span<const int64_t> groups() const { return {}; }
+  /// Reads the entries of `stats` for `rows`, and sets those of `grads`.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 

@@ -1,0 +1,239 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The code of docs/getting-started.md, as one program that checks itself. What stands between [name] and [/name] is
+// quoted there.
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "logitless/logitless.h"
+
+namespace {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+constexpr double kTolerance = 1e-5;  // that of `logitless compare` for float32
+constexpr int64_t kBatch = 4, kTime = 128, kHidden = 64, kVocab = 6000, kTokens = kBatch * kTime;
+
+// [before]
+double head_before(const Matrix& x, const Matrix& w, const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
+  Matrix logits = x * w.transpose();  // [N, V], and their gradient in the same place
+  const float share = 1.0f / static_cast<float>(x.rows());
+  double loss = 0;
+  for (Eigen::Index i = 0; i < x.rows(); ++i) {
+    auto row = logits.row(i);
+    row = (row.array() - row.maxCoeff()).exp();
+    row /= row.sum();
+    loss -= share * std::log(row[targets[i]]);
+    row[targets[i]] -= 1;
+    row *= share;
+  }
+  d_x = logits * w;
+  d_w = logits.transpose() * x;
+  return loss;
+}
+// [/before]
+
+// [after]
+double head_after(const logitless::Context& context, const Matrix& x, const Matrix& w,
+                  const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
+  const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols());
+  const logitless::LmHead head({w.data(), w.rows(), w.cols()}, logitless::HeadLayout::kVocabHidden);
+  logitless::Gradients gradients;
+  gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
+  gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
+  return logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients).loss;
+}
+// [/after]
+
+void check(bool good, const char* what) {
+  if (!good) throw std::runtime_error(what);
+}
+
+double relative_distance(const Matrix& a, const Matrix& b) { return (a - b).norm() / b.norm(); }
+
+struct Model {
+  Matrix x = Matrix(kTokens, kHidden), w = Matrix(kVocab, kHidden);
+  std::vector<int64_t> targets;
+
+  Model() {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal;
+    std::uniform_int_distribution<int64_t> word(0, kVocab - 1);
+    for (float& value : x.reshaped()) value = normal(generator);
+    for (float& value : w.reshaped()) value = 0.1f * normal(generator);
+    for (int64_t i = 0; i < kTokens; ++i) targets.push_back(word(generator));
+  }
+
+  logitless::HiddenStates hidden() const { return {{x.data(), x.rows(), x.cols()}, kBatch}; }
+  logitless::LmHead head() const { return {{w.data(), w.rows(), w.cols()}, logitless::HeadLayout::kVocabHidden}; }
+};
+
+/// What a policy or preference loss and its reference say of a batch.
+struct Rewards {
+  std::vector<float> advantages = {1.0f, -0.5f, 0.25f, -0.25f};
+  std::vector<uint8_t> answer = std::vector<uint8_t>(kTokens, 1);
+};
+
+std::vector<double> log_probabilities(const logitless::Context& context, const Model& model) {
+  const logitless::HiddenStates hidden = model.hidden();
+  const logitless::LmHead head = model.head();
+  const std::vector<int64_t>& targets = model.targets;
+  // [logps]
+  logitless::TokenOptions options;
+  options.temperature = 0.7;
+  const logitless::TokenStats stats =
+      logitless::compute_token_stats(context, hidden, head, {targets}, options, {.entropy = true});
+  // stats.logp[i], stats.entropy[i]: one entry a token
+  // [/logps]
+  check(stats.entropy.size() == stats.logp.size(), "one entropy a token");
+  return stats.logp;
+}
+
+double policy_step(const logitless::Context& context, const Model& model, const Rewards& rewards,
+                   const std::vector<double>& old_logps, const logitless::Gradients& gradients) {
+  const logitless::HiddenStates hidden = model.hidden();
+  const logitless::LmHead head = model.head();
+  // [grpo]
+  logitless::PolicyBatch batch;
+  batch.chosen_ids = {model.targets};                                            // [N]
+  batch.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
+  batch.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; leave out when on-policy
+  batch.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
+  logitless::PolicyOptions options;
+  options.variant = logitless::PolicyVariant::kGrpo;
+  options.temperature = 0.7;  // the sampler's
+  const logitless::PolicyResult result = logitless::policy_loss(context, hidden, head, batch, options, gradients);
+  // result.loss, result.metrics.clip_fraction, result.per_token_logps
+  // [/grpo]
+  check(std::abs(result.metrics.mean_ratio - 1) < 1e-6, "the old policy is the new one");
+  return result.loss;
+}
+
+double preference_step(const logitless::Context& context, const Model& model, const Model& reference_model,
+                       const logitless::Gradients& gradients) {
+  const std::vector<int64_t>& targets = model.targets;
+  // [dpo]
+  // [2B, T, H]: the chosen answers, then the rejected ones. Targets of prompts and padding are -100.
+  const logitless::HiddenStates hidden = model.hidden();
+  logitless::Reference reference;
+  reference.hidden = reference_model.hidden();  // or reference.logps, computed earlier
+  reference.head = reference_model.head();
+  logitless::PreferenceOptions options;
+  options.beta = 0.1;
+  const logitless::PreferenceResult result =
+      logitless::preference_loss(context, hidden, model.head(), {targets}, reference, options, gradients);
+  // result.loss, result.metrics.margin, result.metrics.accuracy
+  // [/dpo]
+  return result.loss;
+}
+
+double loss_of_logits(const logitless::Context& context, std::vector<float>& logits,
+                      const std::vector<int64_t>& targets) {
+  // [logits]
+  const logitless::Logits view(logits.data(), kBatch, kTime, kVocab);
+  const logitless::LogitsGradient in_place(logits.data(), kBatch, kTime, kVocab);  // or a buffer of its own
+  const double loss = logitless::cross_entropy_from_logits(context, view, {targets}, {}, in_place).loss;
+  // [/logits]
+  return loss;
+}
+
+void autograd(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients) {
+  const logitless::HiddenStates hidden = model.hidden();
+  const logitless::LmHead head = model.head();
+  const std::vector<int64_t>& targets = model.targets;
+  const double upstream = 1;
+  // [autograd]
+  const logitless::CrossEntropyForward saved = logitless::cross_entropy_forward(context, hidden, head, {targets});
+  // ... later, with dL/dloss:
+  logitless::cross_entropy_backward(context, hidden, head, {targets}, {}, saved, upstream, gradients);
+  // [/autograd]
+}
+
+void fused_optimizer_step(const logitless::Context& context, Model& model, float learning_rate) {
+  const logitless::HiddenStates hidden = model.hidden();
+  const logitless::LmHead head = model.head();
+  const std::vector<int64_t>& targets = model.targets;
+  Matrix& w = model.w;
+  // [sink]
+  logitless::Gradients gradients;
+  gradients.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
+    // Words [first, first + count) of d_weight; nothing reads these words of the head afterwards.
+    for (int64_t v = 0; v < count; ++v) {
+      const float* gradient = static_cast<const float*>(tile.data) + v * tile.stride;
+      for (int64_t h = 0; h < w.cols(); ++h) w(first + v, h) -= learning_rate * gradient[h];
+    }
+  };
+  logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  // [/sink]
+}
+
+void print_plan(const logitless::HiddenStates& hidden, const logitless::LmHead& head,
+                const std::vector<int64_t>& targets, const logitless::Gradients& gradients) {
+  // [plan]
+  for (const size_t mebibytes : {256, 4}) {
+    const logitless::Context context({.workspace_bytes = mebibytes << 20});
+    const logitless::Plan plan = logitless::plan_cross_entropy(context, hidden, head, {targets}, {}, gradients);
+    std::printf("%s\n", plan.describe().c_str());
+  }
+  // [/plan]
+}
+
+void check_cross_entropy(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients,
+                         Matrix& d_x, Matrix& d_w) {
+  Matrix want_d_x, want_d_w;
+  const double want = head_before(model.x, model.w, model.targets, want_d_x, want_d_w);
+  const double loss = head_after(context, model.x, model.w, model.targets, d_x, d_w);
+  std::printf("loss: before %.7f, after %.7f\n", want, loss);
+  std::printf("relative L2 distance: d_hidden %.1e, d_weight %.1e\n", relative_distance(d_x, want_d_x),
+              relative_distance(d_w, want_d_w));
+  check(std::abs(loss - want) < kTolerance, "the losses agree");
+  check(relative_distance(d_x, want_d_x) < kTolerance && relative_distance(d_w, want_d_w) < kTolerance,
+        "the gradients agree");
+
+  d_x.setZero();
+  d_w.setZero();
+  autograd(context, model, gradients);
+  check(relative_distance(d_x, want_d_x) < kTolerance && relative_distance(d_w, want_d_w) < kTolerance,
+        "gradients that come later agree");
+
+  Model trained = model;
+  fused_optimizer_step(context, trained, 0.5f);
+  check(relative_distance(trained.w, model.w - 0.5f * want_d_w) < 1e-6, "the sink saw the whole gradient");
+
+  Matrix logits = model.x * model.w.transpose();
+  std::vector<float> values(logits.data(), logits.data() + logits.size());
+  check(std::abs(loss_of_logits(context, values, model.targets) - want) < kTolerance,
+        "the loss of finished logits agrees");
+}
+
+}  // namespace
+
+int main() try {
+  // [context]
+  const logitless::Context context({.workspace_bytes = size_t{256} << 20});  // make it once and keep it
+  // [/context]
+  const Model model;
+  Matrix d_x(kTokens, kHidden), d_w(kVocab, kHidden);
+  logitless::Gradients gradients;
+  gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
+  gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
+  check_cross_entropy(context, model, gradients, d_x, d_w);
+  print_plan(model.hidden(), model.head(), model.targets, gradients);
+
+  const std::vector<double> logps = log_probabilities(context, model);
+  std::printf("GRPO loss, on-policy: %.6f\n", policy_step(context, model, {}, logps, gradients));
+  const double dpo = preference_step(context, model, model, gradients);
+  std::printf("DPO loss against itself: %.6f\n", dpo);
+  check(std::abs(dpo - std::log(2.0)) < 1e-6, "a policy has no margin over itself");
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "getting_started: %s\n", error.what());
+  return 1;
+}
