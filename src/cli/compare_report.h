@@ -17,7 +17,4 @@ void write_json(const ComparisonReport& report, const std::string& path);
 /// Throws io::Error at once where write_json() would only find out after the work. Empty and "-" always pass.
 void check_json_path(const std::string& path);
 
-/// "512 B", "9.3 MiB", "1.16 GiB"
-std::string human_bytes(int64_t bytes);
-
 }  // namespace logitless::cli

@@ -21,6 +21,7 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless gradcheck configs/tiny.yaml
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -32,6 +33,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   Action action;
   add_compare(app, action);
+  add_gradcheck(app, action);
   add_info(app, action);
 
   int job_descriptor = -1, outcome_descriptor = -1;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace logitless::cli {
 namespace {
@@ -91,6 +92,13 @@ TaskResult result_of_logits(FromLogits result) {
 }
 
 }  // namespace
+
+double TaskResult::metric(std::string_view name) const {
+  for (const auto& [key, value] : metrics) {
+    if (key == name) return value;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
 
 TaskCall::TaskCall(const io::Config& config_, const Job& job, const JobTensors& tensors) : config(config_) {
   if (config.level == Level::kFused) {

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "oracle/deviation.h"
 
-#include <cmath>
 #include <vector>
 
 namespace logitless::oracle {
@@ -27,6 +26,7 @@ double smallest_normal(DType dtype) {
 
 void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
   const double smallest = smallest_normal(stored.dtype);
+  count_ += want.size();
   std::vector<Deviation> rows(want.rows());
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < want.rows(); ++r) {

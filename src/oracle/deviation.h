@@ -2,6 +2,7 @@
 // How far stored results lie from the oracle's, summed up tile by tile.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "logitless/dtype.h"
@@ -29,10 +30,13 @@ class Deviation {
   /// below it the type itself loses digits.
   double max_rel() const { return max_rel_; }
   double rel_l2() const;  ///< ‖stored - want‖ / ‖want‖; 0 where both norms are 0, infinite where only ‖want‖ is
-  double largest() const { return largest_; }  ///< max |want|
+  double largest() const { return largest_; }          ///< max |want|
+  double norm() const { return std::sqrt(squares_); }  ///< ‖want‖
+  int64_t count() const { return count_; }             ///< elements
 
  private:
   double max_abs_ = 0, max_rel_ = 0, largest_ = 0, difference_squares_ = 0, squares_ = 0;
+  int64_t count_ = 0;
 };
 
 }  // namespace logitless::oracle
