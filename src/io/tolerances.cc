@@ -80,6 +80,11 @@ ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize&
   return out;
 }
 
+// The logits end on the same grid as the exact ones or on the next: the two roundings of stored_rel_l2().
+double growth_by_rounded_logits(DType dtype, DType rounded) {
+  return stored_rel_l2(dtype, rounded) / summed_rel_l2(dtype);
+}
+
 Gate make_gate(std::string name, double value, double limit) { return {std::move(name), value, limit, value <= limit}; }
 
 }  // namespace logitless::io

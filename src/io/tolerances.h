@@ -55,6 +55,9 @@ struct ExactTolerances {
 
 ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth = 1);
 
+/// What rounding the logits to `rounded` on the way, after sums of `dtype`, multiplies the errors by.
+double growth_by_rounded_logits(DType dtype, DType rounded);
+
 /// One comparison and what came of it. A NaN on either side fails.
 struct Gate {
   std::string name;
