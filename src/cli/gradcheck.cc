@@ -91,9 +91,7 @@ class Check {
     const io::ToleranceConfig& tolerances = report_.config.tolerances;
     const io::ExactTolerances limits = exact(dlogits, out.dtype);
     gate("dlogits_max_abs", dlogits.max_abs(), tolerances.dlogits_max_abs.value_or(limits.max_abs));
-    // Where terms cancel, as with label smoothing or an entropy bonus, no element has an error relative to itself.
-    const bool cancels = truth_.loss.grads.entropy.any() || truth_.loss.grads.prior.any();
-    if (tolerances.dlogits_max_rel || !cancels) {
+    if (tolerances.dlogits_max_rel || !may_cancel()) {
       gate("dlogits_max_rel", dlogits.max_rel(), tolerances.dlogits_max_rel.value_or(limits.max_rel));
     }
     gate("dlogits_rel_l2", dlogits.rel_l2(), tolerances.dlogits_rel_l2.value_or(limits.rel_l2));
@@ -132,6 +130,12 @@ class Check {
     report_.gates.push_back(io::make_gate(name, value, limit));
   }
   double tokens() const { return result_.metric("tokens"); }
+  // Whether a gradient can be the small difference of large terms, so that no element has an error relative to itself:
+  // those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
+  bool may_cancel() const {
+    const oracle::TokenGradients& grads = truth_.loss.grads;
+    return grads.entropy.any() || grads.prior.any() || call_.policy.beta != 0;
+  }
   // Finished logits are exact, and so is their rounding.
   double growth_by_rounding() const {
     const auto& rounded = report_.config.round_logits_to;

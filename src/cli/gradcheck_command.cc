@@ -27,8 +27,9 @@ out; level logits: finished logits in, dlogits out.
 
 Gates are the keys of tolerances: loss_atol (nats a token), losses_rel_l2, logp_max_abs, dlogits_max_abs,
 dlogits_max_rel, dlogits_rel_l2, d_hidden_rel_l2, d_weight_rel_l2, d_bias_rel_l2. Left out they follow from the types
-and the reference's size; dlogits_max_rel is then no gate where terms of a gradient cancel (label smoothing, entropy
-terms). A value that is no finite number fails its gate.
+and the reference's size; dlogits_max_rel is then no gate where terms of a gradient can cancel (label smoothing,
+entropy terms, policy.beta), logp_max_abs none where computed logits are rounded (round_logits_to at level fused). A
+value that is no finite number fails its gate.
 
 --metrics writes a line a metric: {"config": ..., "metric": ..., "value": ...}; gates have limit and pass as well.
 
