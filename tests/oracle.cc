@@ -82,6 +82,7 @@ void softmax_row(const Problem& problem, int64_t i, const VectorXd& a, Statistic
     return;
   }
   stats.argmax[i] = best;
+  stats.rank[i] = 1 + (a.array() > a[problem.labels[i]]).count();
   stats.max[i] = a[best];
   stats.shifted.row(i) = (a.array() - a[best]).matrix().transpose();
 
@@ -175,6 +176,7 @@ Statistics compute_statistics(const Problem& problem) {
   stats.shifted = stats.log_p = MatrixXd::Zero(tokens, vocab);
   stats.max = stats.log_sum = stats.logp = stats.lse = stats.entropy = stats.prior = VectorXd::Zero(tokens);
   stats.argmax.assign(tokens, -1);
+  stats.rank.assign(tokens, 0);
   for (int64_t i = 0; i < tokens; ++i) {
     if (!problem.takes_part(i)) continue;
     VectorXd a = stats.raw.row(i).transpose();

@@ -55,7 +55,7 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
 Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const CrossEntropyOptions& options);
 
-/// Everything a softmax of each row gives. Rows that take no part hold 0 (argmax: -1).
+/// Everything a softmax of each row gives. Rows that take no part hold 0 (argmax: -1), as do ranks that are undefined.
 struct Statistics {
   MatrixXd raw;      ///< r, [N, V]
   MatrixXd shifted;  ///< a - m, [N, V]
@@ -64,6 +64,7 @@ struct Statistics {
   VectorXd log_sum;  ///< l
   VectorXd logp, lse, entropy, prior;
   std::vector<int64_t> argmax;
+  std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
 };
 
 Statistics compute_statistics(const Problem& problem);

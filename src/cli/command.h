@@ -18,6 +18,7 @@ using Action = std::function<int()>;
 void add_compare(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_score(CLI::App& app, Action& action);
 
 /// The config that every command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {
@@ -29,7 +30,9 @@ struct ConfigFlags {
   std::optional<std::string> path() const;
 };
 
-/// --hidden, --lm-head, --targets and whatever else a task reads from safetensors.
+/// --hidden, --lm-head, --targets, --lengths and --bias.
+void add_head_flags(CLI::App& command, TensorPaths& paths);
+/// The same and whatever else a task reads from safetensors.
 void add_tensor_flags(CLI::App& command, TensorPaths& paths);
 
 }  // namespace logitless::cli

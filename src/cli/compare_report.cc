@@ -3,32 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 #include "cli/environment_json.h"
 #include "cli/output_file.h"
+#include "cli/report_text.h"
 
 namespace logitless::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-__attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof(text), pattern, arguments);
-  va_end(arguments);
-  return text;
-}
-
-// JSON has no NaN and no infinity; nlohmann would write null for both as well, but this says so.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-const char* layout_name(HeadLayout layout) {
-  return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab";
-}
 
 const char* describe(PeakMethod method) {
   switch (method) {
@@ -87,11 +70,7 @@ Json report_json(const ComparisonReport& report) {
   const Job& job = report.job;
   Json json;
   json["task"] = name_of(report.config.task);
-  json["shape"] = {{"tokens", job.tokens},
-                   {"hidden", job.hidden_size},
-                   {"vocab", job.vocab_size},
-                   {"dtype", name_of(job.dtype)},
-                   {"layout", layout_name(job.layout)}};
+  json["shape"] = shape_json(job);
   json["dense"] = {{"time_s", number(report.dense.time_s)},
                    {"extra_peak_bytes", report.dense.extra_peak_bytes},
                    {"loss", number(report.dense.last.loss)}};
@@ -131,25 +110,16 @@ std::string contender_line(const char* name, const ContenderReport& report) {
 }
 
 std::string header_of(const ComparisonReport& report) {
-  const Job& job = report.job;
-  const Environment& e = report.environment;
-  std::string text = name_of(report.config.task);
-  if (!report.config.model.name.empty()) text += ", " + report.config.model.name;
-  text +=
-      format(": %lld tokens, hidden %lld, vocab %lld, %s, %s, gradients in %s\n", static_cast<long long>(job.tokens),
-             static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
-             layout_name(job.layout), name_of(job.gradient_dtype));
-  text += format("%s, %d threads, %s, %s %s", e.cpu.c_str(), e.threads, e.simd_target.c_str(), e.gemm_backend.c_str(),
-                 e.blas_core.c_str());
+  std::string text = shape_text(name_of(report.config.task), report.config.model.name, report.job) + ", gradients in " +
+                     name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment);
   if (report.dense.times_s.size() > 1) text += format(", medians of %zu runs each", report.dense.times_s.size());
-  return text + "\n";
+  return text + "\n" + warnings_text(report.environment);
 }
 
 }  // namespace
 
 std::string table_of(const ComparisonReport& report) {
   std::string text = header_of(report);
-  for (const std::string& warning : report.environment.warnings) text += "warning: " + warning + "\n";
   text += format("\n%-7s %16s %12s %14s %14s   %s\n", "", "loss", "time", "extra peak", "workspace", "plan");
   text += contender_line("dense", report.dense);
   text += contender_line("fused", report.fused);
@@ -178,9 +148,7 @@ std::string table_of(const ComparisonReport& report) {
 }
 
 void write_json(const ComparisonReport& report, const std::string& path) {
-  // Texts from the machine or a config need not be UTF-8; a replaced letter is better than no report.
-  const std::string text = report_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  write_output("--json", path, text);
+  write_output("--json", path, dump(report_json(report)));
 }
 
 void check_json_path(const std::string& path) { check_output_path("--json", path); }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "cli/compare.h"
-#include "report/units.h"
 
 namespace logitless::cli {
 
@@ -17,7 +16,5 @@ void write_json(const ComparisonReport& report, const std::string& path);
 
 /// Throws io::Error at once where write_json() would only find out after the work. Empty and "-" always pass.
 void check_json_path(const std::string& path);
-
-using report::human_bytes;
 
 }  // namespace logitless::cli

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "cli/compare.h"
-#include "cli/compare_report.h"
 #include "cli/environment_json.h"
+#include "cli/report_text.h"
 #include "io/config.h"
 #include "logitless/context.h"
 #include "logitless/environment.h"

@@ -21,6 +21,8 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless score configs/tiny.yaml -o scores.safetensors
+  logitless report sweep.jsonl -o report.html
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -32,8 +34,9 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   Action action;
   add_compare(app, action);
-  add_info(app, action);
+  add_score(app, action);
   add_report(app, action);
+  add_info(app, action);
 
   int job_descriptor = -1, outcome_descriptor = -1;
   CLI::App* contender = app.add_subcommand("run-contender", "one side of a comparison; started by compare itself");
