@@ -16,6 +16,7 @@ namespace logitless::cli {
 using Action = std::function<int()>;
 
 void add_compare(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
