@@ -81,6 +81,28 @@ void expect_sign(const char* what, double value, int sign, int64_t row) {
   EXPECT_TRUE(sign * value >= 0) << what << "[" << row << "] is " << value;
 }
 
+// Words whose logits rounding cannot tell from the target's may stand on either side of it.
+void expect_ranks(const std::vector<int64_t>& got, const Expected& expected) {
+  const oracle::Problem& problem = expected.problem;
+  const oracle::Statistics& want = expected.stats;
+  const MatrixXd& bounds = expected.stat_bounds.shifted;
+  const bool exact = expected.arithmetic.exact_logits && !(problem.softcap > 0);
+  ASSERT_EQ(static_cast<int64_t>(got.size()), problem.tokens());
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    int64_t least = want.rank[i], most = want.rank[i];
+    if (least > 0 && !exact) {
+      const int64_t label = problem.labels[i];
+      for (int64_t v = 0; v < problem.vocab(); ++v) {
+        const double lead = want.shifted(i, v) - want.shifted(i, label), gap = bounds(i, v) + bounds(i, label);
+        if (v == label || !std::isfinite(lead) || !(std::abs(lead) <= gap)) continue;
+        lead > 0 ? --least : ++most;
+      }
+    }
+    EXPECT_TRUE(least <= got[i] && got[i] <= most)
+        << "rank[" << i << "] is " << got[i] << ", not from " << least << " to " << most;
+  }
+}
+
 }  // namespace
 
 Expected expect_statistics(oracle::Problem problem, const Arithmetic& arithmetic) {
@@ -188,6 +210,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
     if (!got.prior.empty()) expect_sign("prior", got.prior[i], -1, i);
     if (!got.entropy.empty()) expect_sign("entropy", got.entropy[i], 1, i);
   }
+  if (!got.rank.empty()) expect_ranks(got.rank, expected);
   if (got.argmax.empty()) return;
   ASSERT_EQ(static_cast<int64_t>(got.argmax.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {

@@ -47,7 +47,8 @@ void expect_column_near(const std::string& what, const std::vector<double>& got,
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
                            HeadLayout layout);
 
-/// Every statistic that is not empty, the signs of logp, prior and entropy, and the words argmax may be.
+/// Every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be and the ranks that
+/// rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
 /// Loss, losses and metrics.

@@ -263,6 +263,8 @@ policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importan
   EXPECT_EQ(dpo.preference.nll_weight, 0.25);
   EXPECT_EQ(set({"task=kto", "kto={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
   EXPECT_EQ(set_error("policy.variant=gpro").substr(0, 28), "--set policy.variant must be");
+  EXPECT_EQ(set_error("policy.log_ratio_clamp=301"),
+            "--set policy.log_ratio_clamp must be a number above 0 and up to 300, or none, not 301");
 }
 
 TEST_F(ConfigTest, SettingsAreTheWholeConfig) {

@@ -2,6 +2,8 @@
 // safetensors files, good and bad, and the seeded inputs.
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -281,6 +283,34 @@ TEST_F(SafetensorsTest, TheWriterRejectsWhatItCannotWrite) {
   EXPECT_THROW(write_safetensors(path("x"), twins), Error);
   EXPECT_THROW(write_safetensors(path("no/such/folder"), {}), Error);
   EXPECT_FALSE(std::filesystem::exists(path("x")));
+}
+
+TEST_F(SafetensorsTest, AFileIsReplacedWholeOrNotAtAll) {
+  const std::vector<double> values(1000, 1.5);
+  const std::vector<TensorToWrite> small = {{"x", "F64", {1}, values.data()}},
+                                   large = {{"x", "F64", {1000}, values.data()}};
+  write_safetensors(path("x"), small);
+  std::filesystem::create_symlink(path("x"), path("link"));
+  const SafetensorsFile reader(path("x"));
+
+  // The disk is full after a hundred bytes.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit limited{100, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limited);
+  EXPECT_THROW(write_safetensors(path("x"), large), Error);
+  EXPECT_THROW(write_safetensors(path("new"), large), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(SafetensorsFile(path("x")).find("x")->elements(), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "something is left over";
+
+  // Who reads the old file keeps it; a link stays one.
+  write_safetensors(path("link"), large);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(SafetensorsFile(path("x")).find("x")->elements(), 1000);
+  EXPECT_EQ(reader.find("x")->data[7], std::byte{0x3F});
 }
 
 std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {

@@ -75,7 +75,7 @@ class GivenGradients final : public TokenLoss {
  public:
   GivenGradients(const TokenGrads& grads, std::vector<int64_t> groups) : grads_(grads), groups_(std::move(groups)) {}
 
-  StatsRequest needs() const override { return {true, true, true}; }
+  StatsRequest needs() const override { return {true, true, true, true}; }
   GradientTerms gradients() const override { return {true, true, true}; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
@@ -243,7 +243,8 @@ LogitsRun LogitsTester::token_loss_once() {
   }
   for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.prior})
     append(run.bytes, std::span<const double>(*column));
-  append(run.bytes, std::span<const int64_t>(run.stats.argmax));
+  for (const std::vector<int64_t>* column : {&run.stats.argmax, &run.stats.rank})
+    append(run.bytes, std::span<const int64_t>(*column));
   return run;
 }
 
@@ -321,7 +322,8 @@ void LogitsTester::token_loss_matches_oracle() {
   Reference& r = reference();
   const Expected expected = r.expected(r.targets(), r.token_options);
   expect_statistics_near(
-      token_stats_from_logits(context(), r.logits.view(), r.targets(), r.token_options, {true, true, true}), expected);
+      token_stats_from_logits(context(), r.logits.view(), r.targets(), r.token_options, {true, true, true, true}),
+      expected);
   const LogitsRun run = token_loss_once();
   expect_statistics_near(run.stats, expected);
   if (without_gradient_) return;

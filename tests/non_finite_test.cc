@@ -66,7 +66,7 @@ Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spe
           expect_loss_near(result, expected, loss, loss_bound, options);
           expect_gradients_near(outputs, expected, run, layout);
           expect_statistics_near(compute_token_stats(context, inputs.hidden_view(), inputs.head_view(),
-                                                     inputs.targets_view(), {}, {true, true, true}),
+                                                     inputs.targets_view(), {}, {true, true, true, true}),
                                  expected);
         }
       }

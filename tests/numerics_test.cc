@@ -64,7 +64,7 @@ class ExactLogits {
       run.context.threads = 2;
       const Context context(run.context);
       stats_ = compute_token_stats(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_,
-                                   {true, true, true});
+                                   {true, true, true, true});
       expect_statistics_near(stats_, expected);
       GradientOutputs outputs(inputs, run);
       backpropagate_token_grads(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_,

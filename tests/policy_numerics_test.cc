@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -102,15 +103,19 @@ bool has_weights_beyond_float32(const PolicyOptions& options) {
   return (of_kl && !options.log_ratio_clamp) || of_sampler;
 }
 
+template <class Result>
+void expect_finite_result(const Result& result, const PolicyCase& policy_case) {
+  EXPECT_TRUE(std::isfinite(result.loss)) << result.loss;
+  EXPECT_TRUE(std::isfinite(result.metrics.mean_ratio)) << result.metrics.mean_ratio;
+  EXPECT_TRUE(std::isfinite(result.metrics.mean_logp));
+  EXPECT_EQ(std::isfinite(result.metrics.mean_kl), policy_case.options.beta != 0);
+  for (const double loss : result.per_token_loss) EXPECT_TRUE(std::isfinite(loss)) << loss;
+  for (const double logp : result.per_token_logps) EXPECT_TRUE(logp <= 0) << logp;
+}
+
 void expect_finite(Call& call, const PolicyCase& policy_case) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    const PolicyResult result = call.run(policy_case, small_context(plan));
-    EXPECT_TRUE(std::isfinite(result.loss)) << result.loss;
-    EXPECT_TRUE(std::isfinite(result.metrics.mean_ratio)) << result.metrics.mean_ratio;
-    EXPECT_TRUE(std::isfinite(result.metrics.mean_logp));
-    EXPECT_EQ(std::isfinite(result.metrics.mean_kl), policy_case.options.beta != 0);
-    for (const double loss : result.per_token_loss) EXPECT_TRUE(std::isfinite(loss)) << loss;
-    for (const double logp : result.per_token_logps) EXPECT_TRUE(logp <= 0) << logp;
+    expect_finite_result(call.run(policy_case, small_context(plan)), policy_case);
     if (call.inputs.spec.dtype != DType::kFloat64 && has_weights_beyond_float32(policy_case.options)) continue;
     EXPECT_TRUE(all_finite(call.outputs.d_hidden()));
     EXPECT_TRUE(all_finite(call.outputs.d_weight()));
@@ -142,6 +147,32 @@ TEST(PolicyNumerics, ExtremeLogits) {
         policy_case.options.log_ratio_clamp = clamp;
         expect_finite(call, policy_case);
       }
+    }
+  }
+}
+
+// The same from finished logits: every word at one of both ends, or somewhere between.
+TEST(PolicyNumerics, ExtremeFinishedLogits) {
+  Call call(DType::kFloat32);
+  std::mt19937_64 random(11);
+  std::vector<float> logits(20 * 150), dlogits(logits.size());
+  for (float& logit : logits) logit = std::array{-1e4f, 1e4f, 0.0f, 9990.0f, -9990.0f}[random() % 5];
+  for (size_t i = 0; i < 20; ++i) {
+    call.old_logps[i] = i % 3 == 0 ? -0.01 : -2e4;
+    call.ref_logps[i] = i % 4 < 2 ? -0.01 : -2e4;
+    call.sampling_logps[i] = i % 5 < 2 ? -0.01 : -2e4;
+  }
+  for (PolicyCase policy_case : policy_cases(0)) {
+    for (const std::optional<double> clamp : {std::optional(20.0), std::optional<double>()}) {
+      SCOPED_TRACE(policy_case.name + (clamp ? ", clamp 20" : ", no clamp"));
+      policy_case.options.log_ratio_clamp = clamp;
+      const PolicyFromLogits result =
+          policy_loss_from_logits(small_context(), Logits(logits.data(), 5, 4, 150), call.batch(policy_case),
+                                  policy_case.options, LogitsGradient(dlogits.data(), 5, 4, 150));
+      expect_finite_result(result, policy_case);
+      EXPECT_LT(*std::min_element(result.per_token_logps.begin(), result.per_token_logps.end()), -1e4);
+      if (has_weights_beyond_float32(policy_case.options)) continue;
+      for (const float gradient : dlogits) ASSERT_TRUE(std::isfinite(gradient));
     }
   }
 }

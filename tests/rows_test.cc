@@ -105,6 +105,25 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   return stats;
 }
 
+/// Counts, on top of 5, above chosen[row].
+template <class T>
+std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& chosen,
+                                 Flush flush = Flush::kEnd) {
+  const Guarded<T> logits(tile.logits, flush);
+  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+  const Guarded<T> limits(chosen, flush);
+  const Guarded<int64_t> counts(std::vector<int64_t>(chosen.size(), 5), flush);
+  kernels.count_above(
+      {{tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to},
+       logits.data(),
+       limits.data(),
+       scratch.data(),
+       counts.data()});
+  EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(T))) << "the logits changed";
+  return counts.values();
+}
+
 /// gradients with every term on, rows `kept` of the tile
 template <class T>
 std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
@@ -507,6 +526,73 @@ void compare_rounded_tiles(const RowKernels& simd) {
 TEST_P(SimdTargets, TilesOfRoundedLogitsMatchThePlainKernels) {
   compare_rounded_tiles<float>(*GetParam());
   compare_rounded_tiles<double>(*GetParam());
+}
+
+// Above what fold() of the same kernels has chosen; rows without a target have NaN there.
+template <class T>
+std::vector<int64_t> count_above_target(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush) {
+  std::vector<T> chosen;
+  for (const RowStats& stats : fold(kernels, tile, flush)) chosen.push_back(static_cast<T>(stats.chosen));
+  return count_above(kernels, tile, chosen, flush);
+}
+
+template <class T>
+void compare_counts(const RowKernels& simd) {
+  unsigned seed = 1;
+  for (const int64_t cols : {0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 200}) {
+    for (const std::optional<DType> round_to : {std::optional<DType>(), {DType::kBFloat16}, {DType::kFloat16}}) {
+      for (int option = 0; option < 4; ++option) {
+        Tile<T> tile;
+        tile.rows = 7;
+        tile.cols = std::max<int64_t>(cols, 1);
+        tile.bias = option & 1;
+        tile.softcap = option & 2 ? 30 : 0;
+        tile.round_to = round_to;
+        tile.seed(seed++);
+        tile.cols = cols;
+        SCOPED_TRACE("cols " + std::to_string(cols) + " option " + std::to_string(option));
+        for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
+          EXPECT_EQ(count_above_target(simd.typed<T>(), tile, flush),
+                    count_above_target(plain_kernels().typed<T>(), tile, flush));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SimdTargets, CountsLikeThePlainKernels) {
+  compare_counts<float>(*GetParam());
+  compare_counts<double>(*GetParam());
+}
+
+// Every lane, and the scalar tail behind the vectors, counts what is larger and nothing else.
+template <class T>
+void count_one_by_one(const TypedKernels<T>& kernels) {
+  for (const T softcap : {T{0}, T{5}}) {
+    Tile<T> tile;
+    tile.rows = 1;
+    tile.softcap = softcap;
+    tile.logits.assign(tile.elements(), T{1.5});
+    const T equal = static_cast<T>(fold(kernels, tile)[0].max);
+    EXPECT_EQ(count_above(kernels, tile, {equal}), std::vector<int64_t>{5}) << "equal logits";
+    EXPECT_EQ(count_above(kernels, tile, {std::nextafter(equal, T{0})}), std::vector<int64_t>{5 + tile.cols});
+    EXPECT_EQ(count_above(kernels, tile, {static_cast<T>(kNan)}), std::vector<int64_t>{5});
+    EXPECT_EQ(count_above(kernels, tile, {static_cast<T>(-kInf)}), std::vector<int64_t>{5 + tile.cols});
+    for (int64_t at = 0; at < tile.cols; ++at) {
+      for (const double other : {2.0, 1.0, -kInf, kInf}) {
+        Tile<T> one = tile;
+        one.logits[static_cast<size_t>(at)] = static_cast<T>(other);
+        EXPECT_EQ(count_above(kernels, one, {equal}), std::vector<int64_t>{other > 1.5 ? 6 : 5}) << other << " " << at;
+      }
+    }
+  }
+}
+
+TEST_P(SimdTargets, CountsEveryColumnThatIsLarger) {
+  for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
+    count_one_by_one(kernels->f32);
+    count_one_by_one(kernels->f64);
+  }
 }
 
 TEST_P(SimdTargets, GradientsApartFromTheLogits) {

@@ -216,8 +216,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   /// A q of its own instead of 1/V.
   TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
-    const std::string shown =
-        std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") + (value.argmax ? "argmax" : "");
+    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") +
+                              (value.argmax ? "argmax " : "") + (value.rank ? "rank" : "");
     return run("request", shown, request_, value);
   }
   /// Which token gradients are not 0.
@@ -245,7 +245,7 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   TokenStats statistics(Reference& reference) const;
 
   TokenOptions options_;
-  StatsRequest request_{true, true, true};
+  StatsRequest request_{true, true, true, true};
   std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, prior
   bool temperatures_on_ = false;
   bool prior_on_ = false;

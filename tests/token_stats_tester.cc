@@ -53,6 +53,7 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
   EXPECT_EQ(static_cast<int64_t>(stats.entropy.size()), request.entropy ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.prior.size()), request.prior ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.argmax.size()), request.argmax ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
 }
 
 }  // namespace

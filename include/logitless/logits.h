@@ -132,9 +132,9 @@ LOGITLESS_API PolicyFromLogits policy_loss_from_logits(const Context& context, c
 
 /// What entropy_from_logits() does to the logits first.
 struct EntropyOptions {
-  double temperature = 1.0;              ///< positive, and a normal number of the type of the sums
-  std::span<const double> temperatures;  ///< [N], replaces `temperature` when not empty
-  std::optional<DType> round_logits_to;  ///< as in TokenOptions
+  double temperature = 1.0;                   ///< positive, and a normal number of the type of the sums
+  std::span<const double> temperatures = {};  ///< [N], replaces `temperature` when not empty
+  std::optional<DType> round_logits_to = {};  ///< as in TokenOptions
 };
 
 /// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N]; with it dlogits gets

@@ -76,14 +76,14 @@ struct PolicyBatch {
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
   double temperature = 1.0;                      ///< positive and finite
-  std::span<const double> temperatures;          ///< [N], replaces `temperature` when not empty
+  std::span<const double> temperatures = {};     ///< [N], replaces `temperature` when not empty
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  std::optional<DType> round_logits_to;                                       ///< as in TokenOptions
+  std::optional<DType> round_logits_to = {};                                  ///< as in TokenOptions
 
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;  ///< of the ratio (docs/losses.md, 1.1)
-  std::optional<double> epsilon_low;   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
-  std::optional<double> epsilon_high;  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
-  std::optional<double> delta;         ///< two-sided clipping: largest ratio of the unclipped side; positive
+  std::optional<double> epsilon_low = {};   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
+  std::optional<double> epsilon_high = {};  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
+  std::optional<double> delta = {};         ///< two-sided clipping: largest ratio of the unclipped side; positive
   /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so that no
   /// weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
   std::optional<double> log_ratio_clamp = 20.0;
@@ -92,16 +92,16 @@ struct PolicyOptions {
   KlEstimator kl_estimator = KlEstimator::kK3;  ///< another one needs beta
   bool use_bias_correction_kl = false;          ///< KL times the importance ratio (DeepSeek-V3.2); needs beta
 
-  double entropy_bonus = 0;                         ///< weight of the mean entropy, subtracted from the loss; finite
-  double top_entropy_quantile = 1.0;                ///< in (0, 1]: share of tokens, by entropy, that keep their loss
-  std::optional<double> off_policy_mask_threshold;  ///< drops sequences with A < 0 whose mean drift is above it
+  double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
+  double top_entropy_quantile = 1.0;  ///< in (0, 1]: share of tokens, by entropy, that keep their loss
+  std::optional<double> off_policy_mask_threshold = {};  ///< drops sequences with A < 0 whose mean drift is above it
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
-  std::optional<double> sampler_clip_min;                           ///< >= 0; needs a sampler_correction
+  std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
   std::optional<double> sampler_clip_max = 3.0;                     ///< positive; another one needs the same
 
-  std::optional<double> num_items_in_batch;      ///< positive, below 1 counts as 1; dapo, cispo and vespo only
-  std::optional<int64_t> max_completion_length;  ///< positive; dr_grpo only, which needs it
+  std::optional<double> num_items_in_batch = {};      ///< positive, below 1 counts as 1; dapo, cispo and vespo only
+  std::optional<int64_t> max_completion_length = {};  ///< positive; dr_grpo only, which needs it
 
   double sapo_temperature_pos = 1.0;   ///< positive
   double sapo_temperature_neg = 1.05;  ///< positive

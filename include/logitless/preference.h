@@ -71,7 +71,7 @@ struct PreferenceTokenOptions {
   bool shift = false;           ///< position t predicts target t + 1 of its sequence
   double temperature = 1.0;     ///< positive and finite
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  std::optional<DType> round_logits_to;                                       ///< as in TokenOptions
+  std::optional<DType> round_logits_to = {};                                  ///< as in TokenOptions
 };
 
 /// Which losses, and their constants (docs/losses.md, section 2).
@@ -83,8 +83,8 @@ struct PreferenceOptions {
   double discopop_tau = 0.05;                ///< positive and finite
   double simpo_gamma = 0.5;                  ///< finite
   /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
-  std::optional<double> nll_weight;
-  PreferenceTokenOptions token;  ///< how log-probabilities are taken
+  std::optional<double> nll_weight = {};
+  PreferenceTokenOptions token = {};  ///< how log-probabilities are taken
   double loss_scale = 1.0;       ///< multiplies loss and gradients; finite
   bool want_entropy = false;     ///< fill metrics.mean_entropy
 };
@@ -125,7 +125,7 @@ struct KtoOptions {
   double desirable_weight = 1.0;    ///< >= 0, finite
   double undesirable_weight = 1.0;  ///< >= 0, finite
   bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
-  PreferenceTokenOptions token;     ///< how log-probabilities are taken
+  PreferenceTokenOptions token = {};     ///< how log-probabilities are taken
   double loss_scale = 1.0;          ///< multiplies loss and gradients
   bool want_entropy = false;        ///< fill metrics.mean_entropy
 };

@@ -31,11 +31,13 @@ enum class TemperatureMeaning {
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
 };
 
-/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels.
+/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank costs a second walk
+/// over the logits, which are computed once more where they have not stayed (one pass keeps them).
 struct StatsRequest {
   bool entropy = false;  ///< entropy of the token's distribution
   bool prior = false;    ///< Σ_v q_v log p_v
   bool argmax = false;   ///< most likely word
+  bool rank = false;     ///< rank of the target among the logits
 };
 
 /// Which rows take part, and what happens to their logits.
@@ -48,23 +50,26 @@ struct TokenOptions {
   double temperature = 1.0;
   /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part are not
   /// read.
-  std::span<const double> temperatures;
+  std::span<const double> temperatures = {};
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
   /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
   /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
-  std::optional<DType> round_logits_to;
+  std::optional<DType> round_logits_to = {};
   /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
-  std::span<const float> prior;
+  std::span<const float> prior = {};
 };
 
 /// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
 /// is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
 struct TokenStats {
-  std::vector<double> logp;       ///< log-probability of the target, in nats
-  std::vector<double> lse;        ///< log-sum-exp of the final logits
-  std::vector<double> entropy;    ///< in nats
-  std::vector<double> prior;      ///< Σ_v q_v log p_v
-  std::vector<int64_t> argmax;    ///< the first word with the largest logit
+  std::vector<double> logp;     ///< log-probability of the target, in nats
+  std::vector<double> lse;      ///< log-sum-exp of the final logits
+  std::vector<double> entropy;  ///< in nats
+  std::vector<double> prior;    ///< Σ_v q_v log p_v
+  std::vector<int64_t> argmax;  ///< the first word with the largest logit; -1 where the statistics are NaN
+  /// 1 + the number of words whose capped logit c is larger than the target's, as computed: 1 where the target is
+  /// argmax, and no matter the temperature. Equal logits share the better rank. 0 where the statistics are NaN.
+  std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
 };

@@ -21,27 +21,42 @@ std::optional<std::string> ConfigFlags::path() const {
   return std::nullopt;
 }
 
-void add_tensor_flags(CLI::App& command, TensorPaths& paths) {
-  const auto tensor = [&](const char* name, std::string& path, const char* help) {
-    return command.add_option(name, path, help)->type_name("FILE[:TENSOR]");
-  };
-  auto* hidden = tensor("--hidden", paths.hidden, "hidden states [N, H], safetensors");
-  auto* head = tensor("--lm-head", paths.lm_head, "LM head [V, H] or [H, V]");
-  auto* logits = tensor("--logits", paths.logits, "finished logits [N, V], at level logits");
-  auto* targets = tensor("--targets", paths.targets, "word ids [N], int32 or int64");
-  hidden->needs(head)->needs(targets)->excludes(logits);
+namespace {
+
+CLI::Option* add_tensor(CLI::App& command, const char* name, std::string& path, const char* help) {
+  return command.add_option(name, path, help)->type_name("FILE[:TENSOR]");
+}
+
+}  // namespace
+
+void add_head_flags(CLI::App& command, TensorPaths& paths) {
+  auto* hidden = add_tensor(command, "--hidden", paths.hidden, "hidden states [N, H], safetensors");
+  auto* head = add_tensor(command, "--lm-head", paths.lm_head, "LM head [V, H] or [H, V]");
+  auto* targets = add_tensor(command, "--targets", paths.targets, "word ids [N], int32 or int64");
+  hidden->needs(head)->needs(targets);
   head->needs(hidden);
-  logits->needs(targets);
-  tensor("--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
-  tensor("--bias", paths.bias, "bias of the head [V]")->needs(hidden);
-  tensor("--mask", paths.mask, "grpo: which tokens count [N], bool or uint8")->needs(targets);
-  tensor("--advantages", paths.advantages, "grpo: one a sequence [B] or a token [N]")->needs(targets);
-  tensor("--old-logps", paths.old_logps, "grpo: log-probabilities under the old policy [N]")->needs(targets);
-  tensor("--ref-logps", paths.ref_logps, "grpo, dpo, kto: the same under the reference [N]")->needs(targets);
-  tensor("--sampling-logps", paths.sampling_logps, "grpo: the same under the sampler [N]")->needs(targets);
-  tensor("--labels", paths.labels, "kto: which sequences are desirable [B], bool or uint8")->needs(targets);
-  tensor("--kl-logps", paths.kl_logps, "kto: sums of mismatched completions under the policy")->needs(targets);
-  tensor("--kl-ref-logps", paths.kl_ref_logps, "kto: and under the reference")->needs(targets);
+  targets->needs(hidden);
+  add_tensor(command, "--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
+  add_tensor(command, "--bias", paths.bias, "bias of the head [V]")->needs(hidden);
+}
+
+void add_tensor_flags(CLI::App& command, TensorPaths& paths) {
+  add_head_flags(command, paths);
+  auto *hidden = command.get_option("--hidden"), *targets = command.get_option("--targets");
+  const auto tensor = [&](const char* name, std::string& path, const char* help) {
+    add_tensor(command, name, path, help)->needs(targets);
+  };
+  tensor("--logits", paths.logits, "finished logits [N, V], at level logits");
+  hidden->excludes(command.get_option("--logits"));
+  targets->remove_needs(hidden);  // they may belong to logits
+  tensor("--mask", paths.mask, "grpo: which tokens count [N], bool or uint8");
+  tensor("--advantages", paths.advantages, "grpo: one a sequence [B] or a token [N]");
+  tensor("--old-logps", paths.old_logps, "grpo: log-probabilities under the old policy [N]");
+  tensor("--ref-logps", paths.ref_logps, "grpo, dpo, kto: the same under the reference [N]");
+  tensor("--sampling-logps", paths.sampling_logps, "grpo: the same under the sampler [N]");
+  tensor("--labels", paths.labels, "kto: which sequences are desirable [B], bool or uint8");
+  tensor("--kl-logps", paths.kl_logps, "kto: sums of mismatched completions under the policy");
+  tensor("--kl-ref-logps", paths.kl_ref_logps, "kto: and under the reference");
 }
 
 }  // namespace logitless::cli

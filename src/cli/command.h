@@ -18,6 +18,8 @@ using Action = std::function<int()>;
 void add_compare(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
+void add_score(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 
 /// --set, for single keys of a config.
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);
@@ -32,7 +34,9 @@ struct ConfigFlags {
   std::optional<std::string> path() const;
 };
 
-/// --hidden, --lm-head, --targets and whatever else a task reads from safetensors.
+/// --hidden, --lm-head, --targets, --lengths and --bias.
+void add_head_flags(CLI::App& command, TensorPaths& paths);
+/// The same and whatever else a task reads from safetensors.
 void add_tensor_flags(CLI::App& command, TensorPaths& paths);
 
 }  // namespace logitless::cli

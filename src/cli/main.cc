@@ -22,6 +22,7 @@ constexpr int kFailure = 3;
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
   logitless gradcheck configs/tiny.yaml
+  logitless score configs/tiny.yaml -o scores.safetensors
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -34,7 +35,9 @@ int run(int argc, char** argv) {
   Action action;
   add_compare(app, action);
   add_gradcheck(app, action);
+  add_score(app, action);
   add_info(app, action);
+  add_report(app, action);
 
   int job_descriptor = -1, outcome_descriptor = -1;
   CLI::App* contender = app.add_subcommand("run-contender", "one side of a comparison; started by compare itself");

@@ -26,17 +26,6 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
-std::string human_bytes(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
-    value /= 1024;
-    ++unit;
-  }
-  return format(unit == 0 ? "%.0f %s" : unit < 3 ? "%.1f %s" : "%.2f %s", value, units[unit]);
-}
-
 std::string shape_text(const std::string& what, const std::string& model, const Job& job) {
   return what + (model.empty() ? "" : ", " + model) +
          format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),

@@ -8,14 +8,14 @@
 
 #include "cli/job.h"
 #include "logitless/environment.h"
+#include "report/units.h"
 
 namespace logitless::cli {
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
 
-/// "512 B", "9.3 MiB", "1.16 GiB"
-std::string human_bytes(int64_t bytes);
+using report::human_bytes;
 
 /// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"
 std::string shape_text(const std::string& what, const std::string& model, const Job& job);

@@ -68,8 +68,7 @@ class Dense {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
     for (int64_t a = 0; a < count; ++a) {
       const int64_t row = problem_.active[static_cast<size_t>(a)];
-      const rows::RowStats folded = walker().fold(row, logits_ + row * v_, DTypeOf<T>::value, scratch());
-      engine::store_row_stats(problem_, row, folded, stats);
+      walker().statistics(row, logits_ + row * v_, DTypeOf<T>::value, scratch(), stats);
     }
     return stats;
   }

@@ -31,6 +31,10 @@ ForwardBuffers<T>::ForwardBuffers(core::Workspace& workspace, const gemm::Backen
     thread.row = workspace.take<T>(grid.vocab_tile);
     thread.target = workspace.take<int32_t>(grid.row_tile);
     thread.inverse_temperature = workspace.take<T>(grid.row_tile);
+    if (problem.request.rank) {
+      thread.chosen = workspace.take<T>(grid.row_tile);
+      thread.above = workspace.take<int64_t>(grid.row_tile);
+    }
   }
   partials = workspace.take<rows::RowStats>(run.plan.chunk_rows * grid.segments);
 }

@@ -38,6 +38,8 @@ struct ForwardBuffers {
     T* row = nullptr;                  // [vocab_tile]
     int32_t* target = nullptr;         // [row_tile]
     T* inverse_temperature = nullptr;  // [row_tile]
+    T* chosen = nullptr;               // [row_tile], where ranks are wanted
+    int64_t* above = nullptr;          // [row_tile], the same
   };
   std::vector<PerThread> threads;
   rows::RowStats* partials = nullptr;  // [chunk_rows, segments]

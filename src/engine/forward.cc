@@ -11,33 +11,70 @@
 namespace logitless::engine {
 namespace {
 
-// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing, so the
-// order in which threads take them does not matter to any bit.
+// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing but counts,
+// so the order in which threads take them does not matter to any bit.
 template <class T>
 class SegmentTask {
  public:
-  SegmentTask(const Pass<T>& pass, typename ForwardBuffers<T>::PerThread& scratch, const RowBlock& block)
-      : pass_(pass), scratch_(scratch), block_(block) {
+  SegmentTask(const Pass<T>& pass, typename ForwardBuffers<T>::PerThread& scratch, const RowBlock& block,
+              int64_t segment, int64_t chunk_begin)
+      : pass_(pass),
+        scratch_(scratch),
+        block_(block),
+        chunk_begin_(chunk_begin),
+        first_tile_(pass.run.grid.segment_begin(segment)),
+        end_tile_(pass.run.grid.segment_begin(segment + 1)) {
     const RowBlocks& blocks = pass.run.blocks;
     if (!block.contiguous) gather_rows(pass.problem, blocks.rows(block), scratch.gathered);
     hidden_ = hidden_operand(pass.problem, blocks, block, scratch.gathered);
+  }
+
+  void fold(rows::RowStats* stats) {
+    std::fill_n(stats, block_.count, rows::RowStats{});
     int64_t r = 0;
-    for (const int64_t row : blocks.rows(block)) {
-      scratch.inverse_temperature[r++] = static_cast<T>(1 / pass.problem.logit_temperature(row));
+    for (const int64_t row : pass_.run.blocks.rows(block_)) {
+      scratch_.inverse_temperature[r++] = static_cast<T>(1 / pass_.problem.logit_temperature(row));
+    }
+    for (int64_t j = first_tile_; j < end_tile_; ++j) {
+      compute_logits(pass_, block_, hidden_, j, scratch_.gemm, tile(j));
+      fold_tile(j, stats);
     }
   }
 
-  void run(int64_t first_tile, int64_t end_tile, int64_t chunk_begin, rows::RowStats* stats) {
-    std::fill_n(stats, block_.count, rows::RowStats{});
-    for (int64_t j = first_tile; j < end_tile; ++j) {
-      T* tile = pass_.chunk ? pass_.chunk_tile(block_, chunk_begin, j) : scratch_.tile;
-      compute_logits(pass_, block_, hidden_, j, scratch_.gemm, tile);
-      fold(j, tile, stats);
+  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole`: what all
+  // segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to the bit.
+  void count_above(const rows::RowStats* whole, std::span<int64_t> ranks) {
+    for (int64_t r = 0; r < block_.count; ++r) {
+      scratch_.chosen[r] =
+          static_cast<T>(whole[r].defined() ? whole[r].chosen : std::numeric_limits<double>::quiet_NaN());
+    }
+    std::fill_n(scratch_.above, block_.count, int64_t{0});
+    for (int64_t j = first_tile_; j < end_tile_; ++j) {
+      if (!pass_.chunk) compute_logits(pass_, block_, hidden_, j, scratch_.gemm, tile(j));
+      pass_.context.kernels->template typed<T>().count_above(
+          {shape(j), tile(j), scratch_.chosen, scratch_.row, scratch_.above});
+    }
+    for (int64_t r = 0; r < block_.count; ++r) {
+      int64_t& rank = ranks[static_cast<size_t>(pass_.run.blocks.order[static_cast<size_t>(block_.begin + r)])];
+#pragma omp atomic
+      rank += scratch_.above[r];
     }
   }
 
  private:
-  void fold(int64_t j, const T* tile, rows::RowStats* stats) {
+  T* tile(int64_t j) const { return pass_.chunk ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile; }
+
+  rows::TileShape<T> shape(int64_t j) const {
+    const TileGrid& grid = pass_.run.grid;
+    return {block_.count,
+            grid.words(j),
+            grid.tile_stride,
+            pass_.bias ? pass_.bias + grid.first_word(j) : nullptr,
+            static_cast<T>(pass_.problem.head.softcap),
+            pass_.problem.options.round_logits_to};
+  }
+
+  void fold_tile(int64_t j, rows::RowStats* stats) {
     const Problem& problem = pass_.problem;
     const TileGrid& grid = pass_.run.grid;
     const int64_t first = grid.first_word(j);
@@ -47,13 +84,8 @@ class SegmentTask {
       scratch_.target[r++] = column >= 0 && column < grid.words(j) ? static_cast<int32_t>(column) : -1;
     }
     rows::FoldArgs<T> args;
-    args.shape = {block_.count,
-                  grid.words(j),
-                  grid.tile_stride,
-                  pass_.bias ? pass_.bias + first : nullptr,
-                  static_cast<T>(problem.head.softcap),
-                  problem.options.round_logits_to};
-    args.logits = tile;
+    args.shape = shape(j);
+    args.logits = tile(j);
     args.inverse_temperature = scratch_.inverse_temperature;
     args.target = scratch_.target;
     args.first_column = first;
@@ -70,6 +102,9 @@ class SegmentTask {
   const Pass<T>& pass_;
   typename ForwardBuffers<T>::PerThread& scratch_;
   const RowBlock& block_;
+  int64_t chunk_begin_;
+  int64_t first_tile_;
+  int64_t end_tile_;
   gemm::Operand hidden_;
 };
 
@@ -94,7 +129,7 @@ void store_row_stats(const TokenProblem& problem, int64_t row, const rows::RowSt
   const auto i = static_cast<size_t>(row);
   const double t = problem.logit_temperature(row);
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const bool valid = std::isfinite(folded.max);
+  const bool valid = folded.defined();
   const double log_sum = valid ? folded.log_sum() : nan;
   stats.max_logit[i] = valid ? folded.max : nan;
   stats.log_sum[i] = log_sum;
@@ -104,6 +139,7 @@ void store_row_stats(const TokenProblem& problem, int64_t row, const rows::RowSt
   if (problem.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
   if (problem.request.prior) stats.prior[i] = folded.prior - log_sum * folded.prior_mass;
   if (problem.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
+  if (problem.request.rank) stats.rank[i] = valid && problem.targets[i] >= 0 ? 1 : 0;
 }
 
 TokenStats empty_stats(const TokenProblem& problem) {
@@ -116,6 +152,7 @@ TokenStats empty_stats(const TokenProblem& problem) {
   if (problem.request.entropy) stats.entropy.assign(n, 0);
   if (problem.request.prior) stats.prior.assign(n, 0);
   if (problem.request.argmax) stats.argmax.assign(n, -1);
+  if (problem.request.rank) stats.rank.assign(n, 0);
   return stats;
 }
 
@@ -130,23 +167,30 @@ void run_forward(const Pass<T>& pass, ForwardBuffers<T>& buffers, size_t begin, 
     return buffers.partials + (block.begin - chunk_begin) * grid.segments + segment * block.count;
   };
   const auto alone = pass.context.gemm->single_threaded_region();
+  const auto for_each_segment = [&](const auto& work) {
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
 #pragma omp parallel for schedule(dynamic, 1) num_threads(pass.run.plan.threads)
-  for (int64_t task = 0; task < grid.segments * row_blocks; ++task) {
-    const int64_t segment = task / row_blocks;
-    const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
-    SegmentTask<T> work(pass, buffers.threads[static_cast<size_t>(omp_get_thread_num())], block);
-    work.run(grid.segment_begin(segment), grid.segment_begin(segment + 1), chunk_begin, partials(block, segment));
-  }
+    for (int64_t task = 0; task < grid.segments * row_blocks; ++task) {
+      const int64_t segment = task / row_blocks;
+      const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
+      typename ForwardBuffers<T>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+      work(SegmentTask<T>(pass, scratch, block, segment, chunk_begin), block, segment);
+    }
+  };
+  for_each_segment(
+      [&](SegmentTask<T> task, const RowBlock& block, int64_t segment) { task.fold(partials(block, segment)); });
   for (const RowBlock& block : blocks) {
     for (int64_t r = 0; r < block.count; ++r) {
       const int64_t row = pass.run.blocks.order[static_cast<size_t>(block.begin + r)];
       const double scale = static_cast<T>(1 / pass.problem.logit_temperature(row));
-      rows::RowStats folded = partials(block, 0)[r];
+      rows::RowStats& folded = partials(block, 0)[r];
       for (int64_t s = 1; s < grid.segments; ++s) folded = rows::merge(folded, partials(block, s)[r], scale);
       store_row_stats(pass.problem, row, folded, stats);
     }
   }
+  if (!pass.problem.request.rank) return;
+  for_each_segment(
+      [&](SegmentTask<T> task, const RowBlock& block, int64_t) { task.count_above(partials(block, 0), stats.rank); });
 }
 
 template void compute_logits(const Pass<float>&, const RowBlock&, const gemm::Operand&, int64_t, void*, float*);

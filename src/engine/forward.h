@@ -37,7 +37,8 @@ void compute_logits(const Pass<T>& pass, const RowBlock& block, const gemm::Oper
 /// Entries of the statistics that the request asks for, [N] each, with the values of rows that take no part.
 TokenStats empty_stats(const TokenProblem& problem);
 
-/// The finished statistics of one row; logp is 0 where a row has no target.
+/// The finished statistics of one row; logp is 0 where a row has no target. Its rank is 1 (0: undefined) until the
+/// words above the target are counted.
 void store_row_stats(const TokenProblem& problem, int64_t row, const rows::RowStats& folded, TokenStats& stats);
 
 /// Fills `stats` for the rows of blocks [begin, end). In one pass their raw logits stay in pass.chunk.

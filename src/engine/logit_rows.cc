@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/views.h"
+#include "engine/forward.h"
 
 namespace logitless::engine {
 
@@ -18,6 +19,15 @@ const T* LogitRows<T>::values(const void* logits, DType dtype, int64_t first, in
     }
   }
   return static_cast<const T*>(from);
+}
+
+template <class T>
+void LogitRows<T>::statistics(int64_t row, const void* logits, DType dtype, const Scratch& scratch,
+                              TokenStats& stats) const {
+  const rows::RowStats folded = fold(row, logits, dtype, scratch);
+  store_row_stats(problem_, row, folded, stats);
+  if (!problem_.request.rank || !folded.defined()) return;
+  stats.rank[static_cast<size_t>(row)] += count_above(static_cast<T>(folded.chosen), logits, dtype, scratch);
 }
 
 template <class T>
@@ -44,6 +54,17 @@ rows::RowStats LogitRows<T>::fold(int64_t row, const void* logits, DType dtype, 
     kernels_.typed<T>().fold(args);
   }
   return stats;
+}
+
+template <class T>
+int64_t LogitRows<T>::count_above(T chosen, const void* logits, DType dtype, const Scratch& scratch) const {
+  int64_t count = 0;
+  for (int64_t first = 0; first < problem_.vocab_size; first += vocab_tile_) {
+    const int64_t cols = std::min(vocab_tile_, problem_.vocab_size - first);
+    kernels_.typed<T>().count_above(
+        {shape(first, cols), values(logits, dtype, first, cols, scratch), &chosen, scratch.row, &count});
+  }
+  return count;
 }
 
 template <class T>

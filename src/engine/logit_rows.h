@@ -33,14 +33,17 @@ class LogitRows {
     return {workspace.take<T>(vocab_tile), narrow ? workspace.take<T>(vocab_tile) : nullptr};
   }
 
-  /// The statistics of row `row`, whose logits [V] stand at `logits`.
-  rows::RowStats fold(int64_t row, const void* logits, DType dtype, const Scratch& scratch) const;
+  /// Fills the entries of `stats` for row `row`, whose logits [V] stand at `logits`.
+  void statistics(int64_t row, const void* logits, DType dtype, const Scratch& scratch, TokenStats& stats) const;
 
   /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart from them.
   void gradient(const rows::RowGradient<T>& gradient, const void* logits, DType dtype, void* out, DType out_dtype,
                 const Scratch& scratch) const;
 
  private:
+  rows::RowStats fold(int64_t row, const void* logits, DType dtype, const Scratch& scratch) const;
+  /// How many logits are larger than `chosen`, the target's as fold() found it.
+  int64_t count_above(T chosen, const void* logits, DType dtype, const Scratch& scratch) const;
   rows::TileShape<T> shape(int64_t first, int64_t cols) const {
     return {1, cols, cols, bias_ ? bias_ + first : nullptr, softcap_, problem_.options.round_logits_to};
   }

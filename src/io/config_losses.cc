@@ -9,6 +9,8 @@ using Levels = std::initializer_list<ImportanceLevel>;
 using Estimators = std::initializer_list<KlEstimator>;
 using Corrections = std::initializer_list<SamplerCorrection>;
 
+const Interval kLogRatio{.low = 0, .high = 300, .open_low = true, .text = "a number above 0 and up to 300, or none"};
+
 template <class T>
 KeyRule policy_rule(const std::string& name, T PolicyOptions::*member, auto read) {
   return rule(
@@ -45,7 +47,7 @@ void add_policy_rules(std::vector<KeyRule>& rules) {
   rules.push_back(policy_rule("epsilon_low", &P::epsilon_low, number(kShare)));
   rules.push_back(policy_rule("epsilon_high", &P::epsilon_high, number(kNotNegative)));
   rules.push_back(policy_rule("delta", &P::delta, none_or(number(kPositive))));
-  rules.push_back(policy_rule("log_ratio_clamp", &P::log_ratio_clamp, none_or(number(kPositive))));
+  rules.push_back(policy_rule("log_ratio_clamp", &P::log_ratio_clamp, none_or(number(kLogRatio))));
   rules.push_back(policy_rule("beta", &P::beta, number(kNotNegative)));
   rules.push_back(policy_rule("kl_estimator", &P::kl_estimator,
                               named<KlEstimator>(Estimators{KlEstimator::kK1, KlEstimator::kK2, KlEstimator::kK3})));

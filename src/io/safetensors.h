@@ -71,6 +71,13 @@ struct TensorHandle {
   std::string place() const;
 };
 
+/// `FILE` or `FILE:tensor` taken apart; the name is empty where there is none. Throws Error for `FILE:`.
+struct TensorSpec {
+  std::string path;
+  std::string name;
+};
+TensorSpec split_spec(const std::string& spec);
+
 /// Finds the tensor that `spec` means: `FILE:tensor`, or `FILE` with the conventional name or exactly one tensor of the
 /// wished class and rank. Throws Error that names file and tensor.
 TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
@@ -105,7 +112,8 @@ struct TensorToWrite {
   const void* data = nullptr;
 };
 
-/// Writes `path` anew. Throws Error: unknown dtype, two tensors of one name, or the file system's complaint.
+/// Writes `path` anew, whole or not at all: a regular file keeps what it had until the new one is complete. Throws
+/// Error: unknown dtype, two tensors of one name, or the file system's complaint.
 void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -125,15 +125,16 @@ std::string Tensor::shape_text() const {
 
 std::string TensorHandle::place() const { return file->path() + ": tensor " + tensor->name; }
 
-TensorHandle find_tensor(const std::string& spec, const TensorWish& wish) {
-  std::string path = spec, name;
+TensorSpec split_spec(const std::string& spec) {
   const size_t colon = spec.rfind(':');
   // A path may hold a colon itself, so a file of the whole name comes first.
-  if (colon != std::string::npos && !std::filesystem::exists(spec)) {
-    path = spec.substr(0, colon);
-    name = spec.substr(colon + 1);
-    if (name.empty()) throw Error(spec + ": there is no tensor name after the colon");
-  }
+  if (colon == std::string::npos || std::filesystem::exists(spec)) return {spec, ""};
+  if (colon + 1 == spec.size()) throw Error(spec + ": there is no tensor name after the colon");
+  return {spec.substr(0, colon), spec.substr(colon + 1)};
+}
+
+TensorHandle find_tensor(const std::string& spec, const TensorWish& wish) {
+  const auto& [path, name] = split_spec(spec);
   auto file = std::make_shared<const SafetensorsFile>(path);
   const Tensor* chosen = file->find(name.empty() ? wish.conventional_name : name);
   if (!chosen && !name.empty()) {

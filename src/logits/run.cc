@@ -95,7 +95,7 @@ class Sweep {
 
   void fold(int64_t begin, int64_t end) {
     for (const int64_t row : active(begin, end)) {
-      engine::store_row_stats(problem_, row, rows_.fold(row, problem_.row(row), problem_.dtype, scratch()), stats_);
+      rows_.statistics(row, problem_.row(row), problem_.dtype, scratch(), stats_);
     }
   }
 

@@ -140,7 +140,7 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens toke
   return problem;
 }
 
-TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1) {
+TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
   max = log_sum = logp = lse = entropy = prior = VectorXd::Zero(tokens);
 }
 
@@ -180,6 +180,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (tokens.prior[v] > 0) prior += tokens.prior[v] * log_p;
   }
   stats.argmax[row] = best;
+  stats.rank[row] = 1 + (a.array() > a[tokens.labels[row]]).count();
   stats.max[row] = a[best];
   stats.log_sum[row] = log_sum;
   stats.lse[row] = a[best] + log_sum;

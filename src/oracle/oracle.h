@@ -78,13 +78,15 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
 }
 
-/// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1).
+/// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that are
+/// undefined.
 struct TokenStatistics {
   explicit TokenStatistics(int64_t tokens = 0);
   VectorXd max;      ///< m, of the final logits a
   VectorXd log_sum;  ///< l
   VectorXd logp, lse, entropy, prior;
   std::vector<int64_t> argmax;
+  std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
 };
 
 /// The raw logit r of x · w + b: rounded where the call says so.

@@ -92,6 +92,17 @@ void fold(const FoldArgs<T>& args) {
 }
 
 template <class T>
+void count_above(const CountArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const T* logits = args.logits + row * shape.stride;
+    for (int64_t v = 0; v < shape.cols; ++v) {
+      args.counts[row] += capped(raw_logit(shape, logits, v), shape.softcap) > args.chosen[row];
+    }
+  }
+}
+
+template <class T>
 void gradient(const GradientArgs<T>& args) {
   const TileShape<T>& shape = args.shape;
   for (int64_t k = 0; k < args.count; ++k) {
@@ -173,7 +184,7 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
 }
 
 template <class T>
-constexpr TypedKernels<T> kTyped = {fold<T>, gradient<T>, add_column_sums<T>, add<T>};
+constexpr TypedKernels<T> kTyped = {fold<T>, count_above<T>, gradient<T>, add_column_sums<T>, add<T>};
 
 }  // namespace
 

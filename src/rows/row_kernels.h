@@ -53,6 +53,21 @@ struct FoldArgs {
   RowStats* stats = nullptr;
 };
 
+/// Counts, in each row, the columns whose capped logit is larger than the row's `chosen`.
+///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   counts  [rows]; added to.
+///   scratch [cols]; may hold anything on entry.
+/// Exact, and with the capped logits of fold() to the bit: the chosen column itself never counts. Where `chosen` is NaN
+/// nothing counts; other rows may not hold a NaN.
+template <class T>
+struct CountArgs {
+  TileShape<T> shape;
+  const T* logits = nullptr;
+  const T* chosen = nullptr;  // [rows]
+  T* scratch = nullptr;
+  int64_t* counts = nullptr;
+};
+
 /// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term
 /// q_v for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
 /// only multiplies with the softcap's derivative.
@@ -94,6 +109,7 @@ struct GradientArgs {
 template <class T>
 struct TypedKernels {
   void (*fold)(const FoldArgs<T>&) = nullptr;
+  void (*count_above)(const CountArgs<T>&) = nullptr;
   void (*gradient)(const GradientArgs<T>&) = nullptr;
   /// sums[c] (+)= Σ_r tile[r, c] in row order; tile [rows, cols] with `stride`.
   void (*add_column_sums)(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,

@@ -20,6 +20,8 @@ struct RowStats {
   int64_t argmax = -1;                                       // first column with the largest c
 
   double log_sum() const { return std::log1p(rest); }
+  /// Whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
+  bool defined() const { return std::isfinite(max); }
 };
 
 /// Σ q (u + shift) from Σ q u: with shift = -inf only words that have a prior weigh in.

@@ -308,6 +308,30 @@ void fold(const FoldArgs<T>& args) {
   }
 }
 
+// ---- Count ---------------------------------------------------------------------------------------------------------
+
+template <class T>
+HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T chosen) {
+  size_t count = 0;
+  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+    count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, capped + v), hn::Set(d, chosen)));
+  });
+  return static_cast<int64_t>(count);
+}
+
+template <class T>
+void count_above(const CountArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const T* logits = args.logits + row * shape.stride;
+    if (!shape.plain()) {
+      cap_row<T>(shape, logits, args.scratch, nullptr);
+      logits = args.scratch;
+    }
+    args.counts[row] += count_above(logits, shape.cols, args.chosen[row]);
+  }
+}
+
 // ---- Gradient -----------------------------------------------------------------------------------------------------
 
 template <bool kEntropy, Prior kPrior, bool kCap, class D, class T>
@@ -485,8 +509,8 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
 const RowKernels* table() {
   static const RowKernels kKernels = {
       hwy::TargetName(HWY_TARGET),
-      {fold<float>, gradient<float>, add_column_sums<float>, add<float>},
-      {fold<double>, gradient<double>, add_column_sums<double>, add<double>},
+      {fold<float>, count_above<float>, gradient<float>, add_column_sums<float>, add<float>},
+      {fold<double>, count_above<double>, gradient<double>, add_column_sums<double>, add<double>},
       widen_bf16,
       round_bf16,
       widen_f16,

@@ -1,0 +1,81 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "io/error.h"
+#include "report/page.h"
+#include "report/reader.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kReportHelp = "Turns what bench measured into one HTML page, or into an SVG";
+
+constexpr const char* kReportFooter =
+    R"(The page holds everything it needs: it loads nothing and runs no script. Each FILE gets a section of its own.
+Where bench was interrupted, the points that it had finished are shown.
+
+Exit status: 0 done, 2 a bad option or file; nothing is written then.
+
+Examples:
+  logitless report sweep.jsonl -o report.html
+  logitless report tokens.jsonl vocab.jsonl -o report.html --svg memory_and_time.svg)";
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string page_path;
+  std::string svg_path;
+};
+
+// Also where neither is there yet.
+bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  return !a.empty() && !b.empty() && fs::weakly_canonical(fs::absolute(a)) == fs::weakly_canonical(fs::absolute(b));
+}
+
+void check_output(const char* option, const std::string& path, const std::vector<std::string>& inputs) {
+  check_output_path(option, path);
+  std::error_code not_there;
+  for (const std::string& input : inputs) {
+    if (std::filesystem::equivalent(input, path, not_there)) {
+      throw io::Error(std::string(option) + " " + path + ": is one of the files to report on");
+    }
+  }
+}
+
+int run_report(const ReportOptions& options) {
+  if (options.page_path.empty() && options.svg_path.empty()) {
+    throw io::Error("report has nowhere to write: give -o FILE or --svg FILE");
+  }
+  if (is_same_file(options.page_path, options.svg_path)) {
+    throw io::Error("--svg " + options.svg_path + ": is what -o names");
+  }
+  check_output("-o", options.page_path, options.files);
+  check_output("--svg", options.svg_path, options.files);
+  std::vector<report::BenchRun> runs;
+  for (const std::string& file : options.files) {
+    runs.push_back(report::read_run(file));
+    for (const std::string& note : runs.back().notes) std::fprintf(stderr, "logitless: %s\n", note.c_str());
+  }
+  if (!options.page_path.empty()) write_output("-o", options.page_path, report::page(runs));
+  if (!options.svg_path.empty()) write_output("--svg", options.svg_path, report::picture(runs));
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("report", kReportHelp);
+  command->footer(kReportFooter);
+  const auto options = std::make_shared<ReportOptions>();
+  command->add_option("FILE", options->files, "JSON Lines that bench wrote")->required();
+  command->add_option("-o,--output", options->page_path, "writes the page; - is standard output")->type_name("FILE");
+  command->add_option("--svg", options->svg_path, "writes the main picture alone; - is standard output")
+      ->type_name("FILE");
+  command->callback([=, &action] { action = [=] { return run_report(*options); }; });
+}
+
+}  // namespace logitless::cli

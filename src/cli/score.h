@@ -1,0 +1,55 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless score`: what a model thinks of each token, from hidden states and a head, without the logits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/inputs.h"
+#include "io/config.h"
+#include "logitless/environment.h"
+#include "logitless/plan.h"
+
+namespace logitless::cli {
+
+struct ScoreOptions {
+  std::optional<std::string> config_path;
+  std::vector<std::string> assignments;  ///< of --set
+  TensorPaths tensors;
+  std::string output_path;
+  std::string json_path;  ///< empty: none; "-": standard output
+  bool quiet = false;
+};
+
+/// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes cross-entropy and
+/// entropy NaN and counts as a wrong answer.
+struct ScoreSummary {
+  int64_t tokens = 0;         ///< that take part
+  int64_t nan_tokens = 0;     ///< of these, how many have NaN statistics
+  double cross_entropy = 0;   ///< mean of -logp, in nats
+  double perplexity = 0;      ///< exp(cross_entropy)
+  double bits_per_token = 0;  ///< cross_entropy / log(2)
+  double accuracy = 0;        ///< share of tokens whose argmax is the target
+  double top5_accuracy = 0;   ///< share of tokens whose rank is at most 5
+  double mean_entropy = 0;    ///< in nats
+};
+
+struct ScoreReport {
+  io::Config config;
+  Job job;  ///< shape and types
+  Environment environment;
+  ScoreSummary summary;
+  double time_s = 0;
+  Plan plan;
+  std::string output_path;
+};
+
+/// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+int run_score(const ScoreOptions& options);
+
+/// Keys that the config's file sets and that score, which computes no loss and no gradient, has no use for.
+std::vector<std::string> keys_not_applied(const io::Config& config);
+
+}  // namespace logitless::cli

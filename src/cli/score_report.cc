@@ -1,0 +1,52 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/score_report.h"
+
+#include "cli/environment_json.h"
+#include "cli/report_text.h"
+
+namespace logitless::cli {
+
+std::string table_of(const ScoreReport& report) {
+  const ScoreSummary& s = report.summary;
+  std::string text = shape_text("score", report.config.model.name, report.job) + "\n" +
+                     machine_text(report.environment) + "\n" + warnings_text(report.environment) + "\n";
+  const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
+  line("tokens", format("%lld of %lld", static_cast<long long>(s.tokens), static_cast<long long>(report.job.tokens)));
+  if (s.nan_tokens > 0) line("NaN tokens", std::to_string(s.nan_tokens));
+  line("cross-entropy", format("%.9g nats", s.cross_entropy));
+  line("perplexity", format("%.9g", s.perplexity));
+  line("bits per token", format("%.9g", s.bits_per_token));
+  line("accuracy", format("%.6f", s.accuracy));
+  line("top-5 accuracy", format("%.6f", s.top5_accuracy));
+  line("mean entropy", format("%.9g nats", s.mean_entropy));
+  line("time", format("%.3f s", report.time_s));
+  line("workspace", human_bytes(static_cast<int64_t>(report.plan.workspace_bytes)));
+  line("plan", report.plan.describe());
+  line("written", report.output_path + ": logp, entropy, rank, argmax [" + std::to_string(report.job.tokens) + "]");
+  std::string unused;
+  for (const std::string& key : keys_not_applied(report.config)) unused += (unused.empty() ? "" : ", ") + key;
+  if (!unused.empty()) line("keys not used", unused);
+  return text;
+}
+
+nlohmann::ordered_json json_of(const ScoreReport& report) {
+  const ScoreSummary& s = report.summary;
+  return {{"shape", shape_json(report.job)},
+          {"tokens", s.tokens},
+          {"nan_tokens", s.nan_tokens},
+          {"cross_entropy", number(s.cross_entropy)},
+          {"perplexity", number(s.perplexity)},
+          {"bits_per_token", number(s.bits_per_token)},
+          {"accuracy", number(s.accuracy)},
+          {"top5_accuracy", number(s.top5_accuracy)},
+          {"mean_entropy", number(s.mean_entropy)},
+          {"time_s", number(report.time_s)},
+          {"workspace_bytes", report.plan.workspace_bytes},
+          {"plan", name_of(report.plan.kind)},
+          {"output", report.output_path},
+          {"keys_not_applied", keys_not_applied(report.config)},
+          {"details", {{"plan", report.plan.describe()}}},
+          {"environment", json_of(report.environment)}};
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,101 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What one run of `logitless bench` measured: its JSON Lines file, read and checked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace logitless::report {
+
+inline constexpr const char* kDense = "dense";      ///< the contender that the others are held against
+inline constexpr const char* kAuto = "auto";        ///< the contender whose plan the library chooses
+inline constexpr const char* kForward = "forward";  ///< the contender that makes no gradients
+
+/// A contender at one point. Where it failed, `error` says why and no figure counts.
+struct Measurement {
+  std::string contender;
+  std::string error;  ///< empty: it ran
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  double first_s = 0;
+  double median_s = 0;
+  double spread_s = 0;  ///< half the distance between the quartiles
+  std::optional<double> gemm_efficiency;
+  int64_t extra_peak_bytes = 0;
+  int64_t workspace_bytes = 0;
+  std::string plan;
+
+  bool ok() const { return error.empty(); }
+};
+
+struct Shape {
+  int64_t tokens = 0;
+  int64_t hidden = 0;
+  int64_t vocab = 0;
+  std::string dtype;
+  std::string layout;
+
+  double size() const { return static_cast<double>(tokens) * static_cast<double>(hidden) * static_cast<double>(vocab); }
+};
+
+struct Point {
+  std::vector<std::string> at;  ///< a value for each key of BenchRun::sweep, in its order
+  std::string task;
+  std::string level;
+  Shape shape;
+  std::optional<double> gemm_rate_flops;
+  std::vector<Measurement> measurements;
+
+  /// Null where the contender did not take part.
+  const Measurement* find(const std::string& contender) const {
+    for (const Measurement& measurement : measurements) {
+      if (measurement.contender == contender) return &measurement;
+    }
+    return nullptr;
+  }
+  /// Null where the contender did not take part or failed.
+  const Measurement* find_ok(const std::string& contender) const {
+    const Measurement* measurement = find(contender);
+    return measurement && measurement->ok() ? measurement : nullptr;
+  }
+  /// Whether dense ran here, and another contender that can be divided by it.
+  bool has_quotients() const {
+    const auto is_other = [](const Measurement& m) { return m.ok() && m.contender != kDense; };
+    return find_ok(kDense) && std::any_of(measurements.begin(), measurements.end(), is_other);
+  }
+};
+
+struct SweptKey {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+struct BenchRun {
+  std::string name;  ///< the file's name without its folder
+  std::string version;
+  std::string started;
+  std::vector<std::string> settings;
+  std::vector<SweptKey> sweep;
+  int64_t iters = 0;
+  int64_t warmup = 0;
+  std::string inputs;
+  std::vector<std::string> contenders;  ///< the header's, then those that only a point names
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> warnings;  ///< of the environment
+  std::vector<Point> points;          ///< at least one
+  std::vector<std::string> notes;     ///< what the reader left out
+
+  /// A fact of the environment, empty where it is not there.
+  std::string fact(const std::string& key) const {
+    for (const auto& [name, value] : environment) {
+      if (name == key) return value;
+    }
+    return "";
+  }
+};
+
+}  // namespace logitless::report

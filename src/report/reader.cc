@@ -1,0 +1,255 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "report/reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "io/error.h"
+#include "report/units.h"
+
+namespace logitless::report {
+namespace {
+
+using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
+
+constexpr int64_t kSchema = 1;
+
+// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
+class Fields {
+ public:
+  Fields(const Json& object, std::string place, std::string prefix = "")
+      : object_(object), place_(std::move(place)), prefix_(std::move(prefix)) {
+    if (!object.is_object()) {
+      throw io::Error(place_ + ": " + (prefix_.empty() ? "the line" : prefix_) + " is not an object");
+    }
+  }
+
+  [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
+    throw io::Error(place_ + ": " + path_of(key) + " must be " + rule + ", not " + shown(key));
+  }
+  [[noreturn]] void fail(const std::string& message) const { throw io::Error(place_ + ": " + message); }
+
+  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  const std::string& text(const std::string& key) const {
+    if (!has(key) || !object_[key].is_string()) reject(key, "a text");
+    return object_[key].get_ref<const std::string&>();
+  }
+  int64_t count(const std::string& key, int64_t least = 0) const {
+    // is_number_integer() holds for unsigned values above int64 too; these turn negative in get().
+    if (!has(key) || !object_[key].is_number_integer() || object_[key].get<int64_t>() < least) {
+      reject(key, "an integer of at least " + std::to_string(least));
+    }
+    return object_[key].get<int64_t>();
+  }
+  double number(const std::string& key, double least = 0) const {
+    if (!has(key) || !object_[key].is_number() || !(object_[key].get<double>() >= least)) {
+      reject(key, "a number" + (std::isfinite(least) ? " of at least " + trimmed(least, 3) : ""));
+    }
+    return object_[key].get<double>();
+  }
+  std::optional<double> number_if_there(const std::string& key) const {
+    return has(key) ? std::optional(number(key)) : std::nullopt;
+  }
+  std::vector<std::string> texts(const std::string& key) const {
+    std::vector<std::string> list;
+    for (const Json& value : array(key)) {
+      if (!value.is_string()) reject(key, "a list of texts");
+      list.push_back(value.get<std::string>());
+    }
+    return list;
+  }
+  Fields object(const std::string& key) const {
+    if (!has(key)) reject(key, "an object");
+    return {object_[key], place_, path_of(key)};
+  }
+  std::vector<Fields> objects(const std::string& key) const {
+    std::vector<Fields> list;
+    for (const Json& value : array(key)) {
+      list.emplace_back(value, place_, path_of(key) + "[" + std::to_string(list.size()) + "]");
+    }
+    return list;
+  }
+  const Json& json() const { return object_; }
+
+ private:
+  const Json& array(const std::string& key) const {
+    if (!has(key) || !object_[key].is_array()) reject(key, "a list");
+    return object_[key];
+  }
+  std::string path_of(const std::string& key) const { return prefix_.empty() ? key : prefix_ + "." + key; }
+  std::string shown(const std::string& key) const {
+    if (!object_.contains(key)) return "left out";
+    const std::string text = object_[key].dump(-1, ' ', true);
+    return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+  }
+
+  const Json& object_;
+  std::string place_;
+  std::string prefix_;
+};
+
+// What a value of the environment says to a person.
+std::string fact_text(const std::string& key, const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::string text;
+    for (const Json& item : value) text += (text.empty() ? "" : ", ") + fact_text("", item);
+    return text;
+  }
+  if (key.ends_with("_bytes") && value.is_number_integer()) {
+    const int64_t bytes = value.get<int64_t>();
+    return bytes > 0 ? human_bytes(bytes) : "unknown";
+  }
+  return value.dump(-1, ' ', true);
+}
+
+void read_environment(const Fields& environment, BenchRun& run) {
+  for (const auto& [key, value] : environment.json().items()) {
+    if (key == "warnings") {
+      run.warnings = environment.texts(key);
+    } else {
+      run.environment.emplace_back(key, fact_text(key, value));
+    }
+  }
+}
+
+void read_header(const Fields& header, BenchRun& run) {
+  if (!header.has("type") || header.text("type") != "header") header.reject("type", "\"header\" on the first line");
+  if (header.count("schema") != kSchema) header.reject("schema", std::to_string(kSchema));
+  run.version = header.text("version");
+  run.started = header.text("started");
+  run.settings = header.texts("settings");
+  for (const Fields& swept : header.objects("sweep")) {
+    run.sweep.push_back({swept.text("key"), swept.texts("values")});
+    if (run.sweep.back().values.empty()) swept.reject("values", "a list of at least one value");
+  }
+  run.iters = header.count("iters", 1);
+  run.warmup = header.count("warmup");
+  run.inputs = header.text("inputs");
+  run.contenders = header.texts("contenders");
+  read_environment(header.object("environment"), run);
+}
+
+Measurement read_measurement(const Fields& fields) {
+  Measurement measurement;
+  measurement.contender = fields.text("name");
+  const std::string& status = fields.text("status");
+  if (status == "error") {
+    measurement.error = fields.text("message");
+    if (measurement.error.empty()) measurement.error = "it failed without a message";
+    return measurement;
+  }
+  if (status != "ok") fields.reject("status", "\"ok\" or \"error\"");
+  // A loss that is not finite is null: JSON has no NaN.
+  if (fields.has("loss")) measurement.loss = fields.number("loss", -std::numeric_limits<double>::infinity());
+  measurement.first_s = fields.number("first_s");
+  measurement.median_s = fields.number("median_s");
+  measurement.spread_s = fields.number("spread_s");
+  measurement.gemm_efficiency = fields.number_if_there("gemm_efficiency");
+  measurement.extra_peak_bytes = fields.count("extra_peak_bytes");
+  measurement.workspace_bytes = fields.count("workspace_bytes");
+  measurement.plan = fields.text("plan");
+  return measurement;
+}
+
+// The values of the swept keys, each one that the header announced.
+std::vector<std::string> read_place(const Fields& point, const BenchRun& run) {
+  const Fields at = point.object("at");
+  std::vector<std::string> values;
+  for (const SweptKey& swept : run.sweep) {
+    const std::string& value = at.text(swept.key);
+    if (std::find(swept.values.begin(), swept.values.end(), value) == swept.values.end()) {
+      at.reject(swept.key, "a value of the header's sweep");
+    }
+    values.push_back(value);
+  }
+  if (at.json().size() != run.sweep.size()) point.fail("at names a key that the header does not sweep");
+  for (const Point& earlier : run.points) {
+    if (earlier.at == values) point.fail("this point stands in the file already");
+  }
+  return values;
+}
+
+Point read_point(const Fields& fields, const BenchRun& run) {
+  if (!fields.has("type") || fields.text("type") != "point") fields.reject("type", "\"point\" after the first line");
+  Point point;
+  point.at = read_place(fields, run);
+  point.task = fields.text("task");
+  point.level = fields.text("level");
+  const Fields shape = fields.object("shape");
+  point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
+                 shape.text("layout")};
+  point.gemm_rate_flops = fields.number_if_there("gemm_rate_flops");
+  for (const Fields& contender : fields.objects("contenders")) {
+    Measurement measurement = read_measurement(contender);
+    if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");
+    point.measurements.push_back(std::move(measurement));
+  }
+  return point;
+}
+
+Json parse_line(std::string_view line, const std::string& place) {
+  try {
+    return Json::parse(line);
+  } catch (const nlohmann::json::parse_error& e) {
+    throw io::Error(place + ": is not JSON from byte " + std::to_string(e.byte) + " of the line on");
+  } catch (const nlohmann::json::exception&) {
+    throw io::Error(place + ": holds a number that is too large");
+  }
+}
+
+void add_contenders_of_points(BenchRun& run) {
+  for (const Point& point : run.points) {
+    for (const Measurement& measurement : point.measurements) {
+      auto& names = run.contenders;
+      if (std::find(names.begin(), names.end(), measurement.contender) == names.end()) {
+        names.push_back(measurement.contender);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+BenchRun parse_run(const std::string& path, std::string_view text) {
+  BenchRun run;
+  run.name = std::filesystem::path(path).filename().string();
+  int64_t line_number = 0;
+  while (!text.empty()) {
+    const std::string place = path + ":" + std::to_string(++line_number);
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      if (line_number == 1) throw io::Error(place + ": is not a line of `logitless bench`: it does not end");
+      run.notes.push_back(run.name + ":" + std::to_string(line_number) + ": the last line is torn and was left out");
+      break;
+    }
+    const Json json = parse_line(text.substr(0, end), place);
+    const Fields fields(json, place);
+    if (line_number == 1) {
+      read_header(fields, run);
+    } else {
+      run.points.push_back(read_point(fields, run));
+    }
+    text.remove_prefix(end + 1);
+  }
+  if (line_number == 0) throw io::Error(path + ":1: the file is empty; `logitless bench` starts one with a header");
+  if (run.points.empty()) throw io::Error(path + ":2: there is no point after the header: nothing to report");
+  add_contenders_of_points(run);
+  return run;
+}
+
+BenchRun read_run(const std::string& path) {
+  if (std::filesystem::is_directory(path)) throw io::Error(path + ": is a folder, not a file of `logitless bench`");
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) throw io::Error(path + ": cannot be read");
+  return parse_run(path, text.view());
+}
+
+}  // namespace logitless::report

@@ -1,0 +1,19 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "report/bench_run.h"
+
+namespace logitless::report {
+
+/// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by an
+/// interruption: it is left out, with a note. Throws io::Error, one line that names file and line, for anything else
+/// that breaks the schema.
+BenchRun read_run(const std::string& path);
+
+/// The same for a text at hand; `path` serves messages and the run's name.
+BenchRun parse_run(const std::string& path, std::string_view text);
+
+}  // namespace logitless::report

@@ -1,0 +1,34 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Figures as people read them. All are plain ASCII but for "µ×∞", the same in every locale.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace logitless::report {
+
+/// "512 B", "9.3 MiB", "1.16 GiB"
+std::string human_bytes(int64_t bytes);
+/// Three digits: "85.7 ms", "7.64 s", "123 s"
+std::string human_seconds(double seconds);
+/// "151,936"
+std::string grouped(int64_t value);
+/// "1,024×", "82×", "4.9×", "0.31×": tenths above 1, for quotients of memory
+std::string memory_ratio(double ratio);
+/// "1.01×", "0.98×": hundredths, for quotients of time
+std::string time_ratio(double ratio);
+
+/// `digits` after the point.
+std::string fixed(double value, int digits);
+/// At most `digits` after the point, no trailing zeros: "1.5", "2", "0"
+std::string trimmed(double value, int digits);
+
+enum class Unit { kNone, kBytes, kSeconds, kMemoryRatio, kTimeRatio };
+
+/// A tick's label, as short as its exact value allows: "16 MiB", "2.5 ms", "1,024". MiB or GiB, ms or s: what suits
+/// `reference`.
+std::string tick_label(double value, Unit unit, double reference);
+/// A measured value.
+std::string human(double value, Unit unit);
+
+}  // namespace logitless::report

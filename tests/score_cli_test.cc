@@ -1,0 +1,301 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless score` as a user meets it: the file, the summary, and what bad input leaves behind.
+#include <cstring>
+#include <numbers>
+
+#include "cli_fixture.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// What a file of scores holds.
+struct Scores {
+  explicit Scores(const std::string& path) : file(path) {
+    logp = read<double>("logp", "F64");
+    entropy = read<double>("entropy", "F64");
+    rank = read<int64_t>("rank", "I64");
+    argmax = read<int64_t>("argmax", "I64");
+    EXPECT_EQ(file.tensors().size(), 4u);
+  }
+
+  std::vector<double> logp, entropy;
+  std::vector<int64_t> rank, argmax;
+
+ private:
+  template <class T>
+  std::vector<T> read(const char* name, const char* dtype) const {
+    const io::Tensor* tensor = file.find(name);
+    EXPECT_NE(tensor, nullptr) << name;
+    if (!tensor) return {};
+    EXPECT_EQ(tensor->dtype, dtype) << name;
+    EXPECT_EQ(tensor->shape.size(), 1u) << name;
+    std::vector<T> values(static_cast<size_t>(tensor->elements()));
+    if (!values.empty()) std::memcpy(values.data(), tensor->data, tensor->bytes);
+    return values;
+  }
+  io::SafetensorsFile file;
+};
+
+class ScoreTest : public CliTest {
+ protected:
+  std::string output() const { return path("scores.safetensors"); }
+  Finished score(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> all = {"score", "-o", output()};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return run(all);
+  }
+  /// The summary of a run that must succeed.
+  json summary(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> all = {"--json", "-"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Finished result = score(all);
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return json::parse(result.out, nullptr, false);
+  }
+  size_t files() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
+};
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Scores of the fixture's tensors, computed here. Row i predicts targets[at[i]], or nothing where that is -1.
+struct Truth {
+  explicit Truth(const std::vector<int>& at, double temperature = 1) {
+    const std::vector<int> targets = {0, 1, 6, -100, 3, 2};
+    for (size_t i = 0; i < 6; ++i) {
+      std::vector<double> logits(7, 0.0);
+      for (size_t v = 0; v < 7; ++v) {
+        for (size_t h = 0; h < 5; ++h) {
+          logits[v] += std::sin(static_cast<double>(i * 5 + h)) * std::cos(static_cast<double>(v * 5 + h));
+        }
+        logits[v] /= temperature;
+      }
+      double sum = 0, mean = 0;
+      for (const double a : logits) sum += std::exp(a);
+      for (const double a : logits) mean += std::exp(a) / sum * a;
+      const int target = at[i] < 0 ? -100 : targets[static_cast<size_t>(at[i])];
+      const bool part = target >= 0;
+      const double own = part ? logits[static_cast<size_t>(target)] : kNaN;
+      logp.push_back(own - std::log(sum));
+      entropy.push_back(part ? std::log(sum) - mean : kNaN);
+      rank.push_back(part ? 1 + std::count_if(logits.begin(), logits.end(), [&](double a) { return a > own; }) : 0);
+      const auto largest = std::max_element(logits.begin(), logits.end());
+      argmax.push_back(part ? largest - logits.begin() : -1);
+      if (!part) continue;
+      tokens += 1;
+      cross_entropy -= logp.back();
+      mean_entropy += entropy.back();
+      accuracy += argmax.back() == target;
+      top5 += rank.back() <= 5;
+    }
+    for (double* mean : {&cross_entropy, &mean_entropy, &accuracy, &top5}) *mean /= tokens;
+  }
+
+  // Five products of float32 numbers up to 1, of which the inputs alone are rounded: errors below 20 · 2^-24.
+  void expect(const Scores& got, const json& summary) const {
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(std::isnan(got.logp[i]), std::isnan(logp[i])) << i;
+      EXPECT_EQ(std::isnan(got.entropy[i]), std::isnan(entropy[i])) << i;
+      if (std::isnan(logp[i])) continue;
+      EXPECT_NEAR(got.logp[i], logp[i], 2e-6) << i;
+      EXPECT_NEAR(got.entropy[i], entropy[i], 2e-6) << i;
+    }
+    EXPECT_EQ(got.rank, rank);
+    EXPECT_EQ(got.argmax, argmax);
+    EXPECT_EQ(summary["tokens"], static_cast<int>(tokens));
+    EXPECT_EQ(summary["nan_tokens"], 0);
+    EXPECT_NEAR(summary["cross_entropy"].get<double>(), cross_entropy, 2e-6);
+    EXPECT_NEAR(summary["perplexity"].get<double>() / std::exp(cross_entropy), 1, 2e-6);
+    EXPECT_NEAR(summary["bits_per_token"].get<double>(), cross_entropy / std::numbers::ln2, 3e-6);
+    EXPECT_NEAR(summary["mean_entropy"].get<double>(), mean_entropy, 2e-6);
+    EXPECT_EQ(summary["accuracy"].get<double>(), accuracy);
+    EXPECT_EQ(summary["top5_accuracy"].get<double>(), top5);
+  }
+
+  std::vector<double> logp, entropy;
+  std::vector<int64_t> rank, argmax;
+  double tokens = 0, cross_entropy = 0, mean_entropy = 0, accuracy = 0, top5 = 0;
+};
+
+TEST_F(ScoreTest, RealTensorsInEitherLayout) {
+  for (const bool tall : {true, false}) {
+    const json s = summary(write_tensors(tall));
+    Truth({0, 1, 2, 3, 4, 5}).expect(Scores(output()), s);
+    EXPECT_EQ(s["shape"]["layout"], tall ? "vocab_hidden" : "hidden_vocab");
+  }
+  const json s = summary(write_tensors(true) + std::vector<std::string>{"--set", "temperature=0.5"});
+  Truth({0, 1, 2, 3, 4, 5}, 0.5).expect(Scores(output()), s);
+}
+
+TEST_F(ScoreTest, ShiftedRowsAreThoseOfHidden) {
+  const std::vector<std::string> shifted = write_tensors(true) + std::vector<std::string>{"--set", "shift=true"};
+  json s = summary(shifted);
+  Truth({1, 2, 3, 4, 5, -1}).expect(Scores(output()), s);
+  s = summary(shifted + std::vector<std::string>{"--lengths", path("states")});
+  Truth({1, -1, 3, 4, 5, -1}).expect(Scores(output()), s);
+  s = summary(shifted + std::vector<std::string>{"--set", "batch_size=3"});
+  Truth({1, -1, 3, -1, 5, -1}).expect(Scores(output()), s);
+}
+
+TEST_F(ScoreTest, ABiasCounts) {
+  const json plain = summary(write_tensors(true));
+  const json biased = summary(write_tensors(true) + std::vector<std::string>{"--bias", path("states")});
+  EXPECT_NE(biased["cross_entropy"], plain["cross_entropy"]);
+}
+
+TEST_F(ScoreTest, TheSummaryIsTheFilesOwnAndThatOfCompare) {
+  for (const char* setting : {"model.dtype=float32", "model.dtype=bfloat16", "model.dtype=float64", "shift=true",
+                              "model.softcap=3", "model.bias=true", "temperature=[0.5, 2]", "ignored_fraction=0.5"}) {
+    SCOPED_TRACE(setting);
+    const json s = summary({kTiny, "--set", setting});
+    const Scores scores(output());
+    double tokens = 0, nll = 0, top5 = 0;
+    for (size_t i = 0; i < scores.logp.size(); ++i) {
+      if (scores.rank[i] == 0) continue;
+      tokens += 1;
+      nll -= scores.logp[i];
+      top5 += scores.rank[i] <= 5;
+    }
+    EXPECT_EQ(s["tokens"].get<double>(), tokens);
+    EXPECT_DOUBLE_EQ(s["cross_entropy"].get<double>(), nll / tokens);
+    EXPECT_DOUBLE_EQ(s["top5_accuracy"].get<double>(), top5 / tokens);
+    const json fused =
+        report({setting, "metrics={accuracy: true, entropy: true}",
+                "gradients={d_hidden: false, d_weight: false, d_bias: false}"})["details"]["fused_metrics"];
+    EXPECT_EQ(s["tokens"], fused["tokens"]);
+    EXPECT_DOUBLE_EQ(s["cross_entropy"].get<double>(), fused["mean_nll"].get<double>());
+    EXPECT_DOUBLE_EQ(s["accuracy"].get<double>(), fused["accuracy"].get<double>());
+    EXPECT_DOUBLE_EQ(s["mean_entropy"].get<double>(), fused["mean_entropy"].get<double>());
+  }
+}
+
+TEST_F(ScoreTest, TheSameBytesForEveryNumberOfThreads) {
+  const std::vector<std::string> arguments = {kTiny, "--quiet", "--set", "kernel.time_block=16", "--set"};
+  EXPECT_EQ(score(arguments + std::vector<std::string>{"threads=1"}).exit_code(), 0);
+  const std::string first = read("scores.safetensors");
+  EXPECT_EQ(score(arguments + std::vector<std::string>{"threads=3"}).exit_code(), 0);
+  EXPECT_EQ(read("scores.safetensors"), first);
+}
+
+TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
+  const Finished table = score({kTiny, "--json", path("summary.json")});
+  EXPECT_EQ(table.exit_code(), 0) << table.err;
+  for (const char* part :
+       {"score, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab\n", "\ntokens           134 of 134\n",
+        "\ncross-entropy    ", "\nperplexity       ", "\nbits per token   ", "\naccuracy         ",
+        "\ntop-5 accuracy   ", "\nmean entropy     ", "\ntime             ", "\nworkspace        ",
+        "\nplan             forward_only: 134 of 134 rows", ": logp, entropy, rank, argmax [134]\n"}) {
+    EXPECT_TRUE(has(table.out, part));
+  }
+  const json s = json::parse(read("summary.json"));
+  EXPECT_GT(s["time_s"].get<double>(), 0);
+  EXPECT_GT(s["workspace_bytes"].get<int64_t>(), 0);
+  EXPECT_EQ(s["plan"], "forward_only");
+  EXPECT_EQ(s["output"], output());
+  EXPECT_EQ(s["environment"]["version"], "0.1.0");
+  EXPECT_EQ(score({kTiny, "--quiet"}).out, "");
+  // What a config says about losses and gradients is for other commands.
+  EXPECT_TRUE(has(s["keys_not_applied"].dump(), "label_smoothing"));
+  EXPECT_TRUE(has(table.out, "label_smoothing"));
+  EXPECT_EQ(summary(write_tensors(true))["keys_not_applied"], json::array());
+}
+
+TEST_F(ScoreTest, RowsThatAreNaNSaySo) {
+  const json s = summary(write_tensors(true, static_cast<float>(kNaN)));  // row 1 of six
+  const Scores scores(output());
+  EXPECT_TRUE(std::isnan(scores.logp[1]));
+  EXPECT_EQ(scores.rank[1], 0);
+  EXPECT_EQ(scores.argmax[1], -1);
+  EXPECT_EQ(s["tokens"], 5);
+  EXPECT_EQ(s["nan_tokens"], 1);
+  EXPECT_TRUE(s["cross_entropy"].is_null());
+  EXPECT_TRUE(s["mean_entropy"].is_null());
+  EXPECT_TRUE(s["accuracy"].is_number());
+  for (const size_t i : {0, 2, 4, 5}) EXPECT_LT(scores.logp[i], 0);
+}
+
+TEST_F(ScoreTest, BatchesWithoutAToken) {
+  for (const char* setting : {"seq_len=0", "ignored_fraction=1"}) {
+    const json s = summary({kTiny, "--set", setting});
+    const Scores scores(output());
+    EXPECT_EQ(scores.rank, std::vector<int64_t>(scores.rank.size(), 0));
+    EXPECT_EQ(s["tokens"], 0);
+    for (const char* key : {"cross_entropy", "perplexity", "bits_per_token", "accuracy", "top5_accuracy"}) {
+      EXPECT_TRUE(s[key].is_null()) << setting << " " << key;
+    }
+  }
+}
+
+TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
+  const std::vector<std::string> tensors = write_tensors(true);
+  const std::vector<std::string> out = {"-o", output()};
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{kTiny}, "--output is required"},
+      {{kTiny, "-o", ""}, "-o '': must be the name of a file"},
+      {{kTiny, "-o", "-"}, "-o '-': must be the name of a file"},
+      {{kTiny, "-o", folder_.string()}, "is a directory"},
+      {{kTiny, "-o", path("no/such/folder.safetensors")}, "-o " + path("no/such/folder.safetensors") + ": cannot be"},
+      {out + std::vector<std::string>{kTiny, "--json", output()}, "is the file that -o names"},
+      {out + std::vector<std::string>{kTiny, "--json", path("no/such/folder.json")}, "cannot be written"},
+      {std::vector<std::string>{"-o", path("states")} + tensors, "states: would replace an input"},
+      {std::vector<std::string>{"-o", path("x/../head")} + tensors, "would replace an input"},
+      {out + std::vector<std::string>{kTiny, "--set", "label_smoothing=0.1"}, "--set label_smoothing has no effect"},
+      {out + std::vector<std::string>{kTiny, "--set", "gradients={d_hidden: false}"}, "has no effect on score"},
+      {out + std::vector<std::string>{kTiny, "--set", "kernel.plan=two_pass"}, "--set kernel.plan has no effect"},
+      {out + std::vector<std::string>{"--set", "task=dpo"}, "--set task is dpo, but score computes no loss"},
+      {out + std::vector<std::string>{"--set", "level=logits"}, "--set level is logits, but score takes hidden states"},
+      {out + std::vector<std::string>{kTiny, "--set", "kernel.workspace=1"}, "workspace"},
+      {out + std::vector<std::string>{kTiny, "--set", "model.softcap=x"}, "model.softcap"},
+      {out, "model.hidden_size is not given"},
+      {out + std::vector<std::string>{path("absent.yaml")}, "absent.yaml: cannot be opened"},
+      {out + std::vector<std::string>{"--hidden", "a"}, "--hidden requires --lm-head"},
+      {out + std::vector<std::string>{"--targets", "a"}, "--targets requires --hidden"},
+      {{write("own.yaml", "seed: 1"), "-o", path("own.yaml")}, "would replace an input"},
+      {out + tensors + std::vector<std::string>{"--set", "ignore_index=-1"}, "targets[3] = -100 is outside [0, 7)"},
+      {out + tensors + std::vector<std::string>{"--lengths", path("states") + ":short"}, "the lengths sum to 5"},
+      {out + tensors + std::vector<std::string>{"--bias", path("states") + ":nothing"}, "has no tensor nothing"},
+  };
+  std::filesystem::create_directory(path("x"));
+  for (const std::string& before : {std::string(), std::string("what was there")}) {
+    if (!before.empty()) write("scores.safetensors", before);
+    score({});  // makes the files of standard output and error
+    const size_t count = files();
+    for (const Case& c : cases) {
+      const Finished result = run(std::vector<std::string>{"score"} + c.arguments);
+      EXPECT_EQ(result.exit_code(), 2) << c.message;
+      EXPECT_EQ(result.out, "") << c.message;
+      EXPECT_TRUE(has(result.err, c.message));
+      EXPECT_TRUE(is_one_line(result.err)) << result.err;
+      EXPECT_EQ(files(), count) << c.message;
+      EXPECT_EQ(read("scores.safetensors"), before) << c.message;
+    }
+  }
+}
+
+TEST_F(ScoreTest, AnOutputThatCannotHoldTheScoresIsAnError) {
+  const Finished result = run({"score", kTiny, "-o", "/dev/full"});
+  EXPECT_EQ(result.exit_code(), 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(has(result.err, "/dev/full: cannot be written: No space left on device"));
+  EXPECT_TRUE(is_one_line(result.err)) << result.err;
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_F(ScoreTest, HelpHasAnExample) {
+  const Finished result = run({"score", "--help"});
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_TRUE(has(result.out, "Examples:\n  logitless score --hidden"));
+  EXPECT_TRUE(has(run({"--help"}).out, "logitless score configs/tiny.yaml -o scores.safetensors"));
+}
+
+}  // namespace
+}  // namespace logitless::testing
