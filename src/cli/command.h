@@ -17,6 +17,7 @@ using Action = std::function<int()>;
 
 void add_compare(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

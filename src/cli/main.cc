@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
   add_score(app, action);
   add_info(app, action);
   add_report(app, action);
+  add_completion(app, action);
 
   int job_descriptor = -1, outcome_descriptor = -1;
   CLI::App* contender = app.add_subcommand("run-contender", "one side of a comparison; started by compare itself");
