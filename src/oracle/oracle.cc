@@ -180,7 +180,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (tokens.prior[v] > 0) prior += tokens.prior[v] * log_p;
   }
   stats.argmax[row] = best;
-  if (tokens.takes_part(row)) stats.rank[row] = 1 + (a.array() > a[tokens.labels[row]]).count();
+  stats.rank[row] = 1 + (a.array() > a[tokens.labels[row]]).count();
   stats.max[row] = a[best];
   stats.log_sum[row] = log_sum;
   stats.lse[row] = a[best] + log_sum;
