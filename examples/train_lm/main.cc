@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "compare.h"
+#include "metrics.h"
 #include "train.h"
 
 namespace {
@@ -22,6 +24,7 @@ struct CommandLine {
   TrainOptions train;
   bool quiet = false;
   std::string json;
+  std::string metrics;
   int record_fd = -1;  // only in a child of --head both
 };
 
@@ -65,21 +68,30 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_flag("--fused-adam", train.fused_adam, "Fused head: Adam takes its gradient tile by tile, no buffer");
   app.add_flag("--quiet", line.quiet, "No line a step");
   app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");
+  app.add_option("--metrics", line.metrics, "Write what each step reports, one JSON object a line")->type_name("FILE");
   app.add_option("--record-fd", line.record_fd)->group("");  // hidden
 }
 
 /// Every step at first, then every tenth.
 bool is_shown(int step, int steps) { return step <= 5 || step % 10 == 0 || step == steps; }
 
+std::optional<MetricsFile> open_metrics(const CommandLine& line) {
+  if (line.metrics.empty()) return std::nullopt;
+  return MetricsFile(line.metrics);
+}
+
 int run_one(const CommandLine& line, bool print) {
+  std::optional<MetricsFile> metrics = open_metrics(line);
   RunRecord run;
   if (print && !line.quiet) std::printf("%6s %12s %10s\n", "step", "loss", "tokens/s");
   run.summary = train(line.train, [&](const StepReport& report) {
     run.losses.push_back(report.loss);
+    if (metrics) write_step(*metrics, "", report, line.train);
     if (!print || line.quiet || !is_shown(report.step, line.train.steps)) return;
     std::printf("%6d %12.6f %10.0f\n", report.step, report.loss, line.train.batch_tokens / report.seconds);
     std::fflush(stdout);
   });
+  if (metrics) write_summary(*metrics, "", run.summary, line.train);
   if (print) print_summary(run.summary, line.train.head);
   if (!line.json.empty()) write_json(line.json, line.train, run);
   return learns(run.summary, line.train.steps) && std::isfinite(run.summary.final_loss) ? 0 : 1;
@@ -87,6 +99,7 @@ int run_one(const CommandLine& line, bool print) {
 
 int run_both(const CommandLine& line, const std::vector<std::string>& arguments, bool print) {
   const int steps = line.train.steps;
+  std::optional<MetricsFile> metrics = open_metrics(line);
   const bool progress = !line.quiet && isatty(STDERR_FILENO);
   const auto with_head = [&](const char* head) {
     std::vector<std::string> all = arguments;
@@ -98,6 +111,7 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
   std::vector<StepReport> fused_steps;
   const RunRecord fused = run_in_child(with_head("fused"), [&](const StepReport& report) {
     fused_steps.push_back(report);
+    if (metrics) write_step(*metrics, "fused/", report, line.train);
     if (progress) std::fprintf(stderr, "\rfused head: step %d of %d, loss %.4f ", report.step, steps, report.loss);
   });
   if (progress) std::fprintf(stderr, "\r%60s\r", "");
@@ -107,6 +121,7 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
                 "fused tokens/s");
   }
   const RunRecord dense = run_in_child(with_head("dense"), [&](const StepReport& report) {
+    if (metrics) write_step(*metrics, "dense/", report, line.train);
     if (!print || line.quiet || !is_shown(report.step, steps)) return;
     const StepReport& other = fused_steps.at(static_cast<size_t>(report.step - 1));
     std::printf("%6d %12.6f %12.6f %12.2e %15.0f %15.0f\n", report.step, report.loss, other.loss,
@@ -115,6 +130,10 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
     std::fflush(stdout);
   });
 
+  if (metrics) {
+    write_summary(*metrics, "fused/", fused.summary, line.train);
+    write_summary(*metrics, "dense/", dense.summary, line.train);
+  }
   const Verdict verdict = judge(dense, fused);
   if (print) print_summary(dense, fused, verdict);
   if (!line.json.empty()) write_json(line.json, line.train, dense, fused, verdict);

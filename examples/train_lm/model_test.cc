@@ -2,13 +2,22 @@
 #include "model.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "compare.h"
+#include "metrics.h"
 #include "text.h"
 #include "train.h"
 
@@ -215,6 +224,70 @@ TEST(Judge, RejectsADifferenceANaNOrAMissingStep) {
 TEST(Judge, RejectsARunThatLearnsNothingOnceItIsLongEnough) {
   EXPECT_FALSE(judge(flat_run(6.0, 200), flat_run(6.0, 200)).learns);
   EXPECT_TRUE(judge(flat_run(6.0, 199), flat_run(6.0, 199)).learns);
+}
+
+std::filesystem::path temporary_path(const std::string& name) {
+  return std::filesystem::temp_directory_path() / (name + std::to_string(getpid()) + ".jsonl");
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(Metrics, ALineHoldsStepNameAndValueAndIsInTheFileAtOnce) {
+  const auto path = temporary_path("train-lm-metrics-");
+  std::ofstream(path) << "of an earlier run\n";
+  MetricsFile file(path.string());
+  file.write(3, "loss", 0.1);
+  file.write(4, "loss", std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(read_file(path),
+            "{\"step\":3,\"name\":\"loss\",\"value\":0.1}\n"
+            "{\"step\":4,\"name\":\"loss\",\"value\":null}\n");
+  std::filesystem::remove(path);
+}
+
+TEST(Metrics, AFileThatCannotBeWrittenIsAnErrorBeforeAndDuringTheRun) {
+  EXPECT_THROW(MetricsFile("/no/such/folder/metrics.jsonl"), std::runtime_error);
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  MetricsFile full("/dev/full");
+  EXPECT_THROW(full.write(1, "loss", 1.0), std::runtime_error);
+}
+
+TEST(Metrics, AStepAndASummaryGiveEachFigureItsName) {
+  const auto path = temporary_path("train-lm-figures-");
+  MetricsFile file(path.string());
+  TrainOptions options;
+  options.steps = 300;
+  options.batch_tokens = 1024;
+  write_step(file, "fused/", {.step = 20, .loss = 6.5, .seconds = 0.25, .head_seconds = 0.125}, options);
+  TrainSummary summary;
+  summary.final_loss = 5.5;
+  summary.unigram_entropy = 6;
+  summary.peak_bytes = 1 << 20;
+  summary.head_extra_bytes = 1 << 10;
+  summary.workspace_bytes = 1 << 9;
+  write_summary(file, "fused/", summary, options);
+
+  const std::vector<std::tuple<int, std::string, double>> expected = {
+      {20, "fused/loss", 6.5},
+      {20, "fused/learning_rate", options.learning_rate},
+      {20, "fused/tokens_per_s", 4096},
+      {20, "fused/head_ms", 125},
+      {300, "fused/final_loss", 5.5},
+      {300, "fused/unigram_entropy", 6},
+      {300, "fused/peak_bytes", 1 << 20},
+      {300, "fused/head_extra_peak_bytes", 1 << 10},
+      {300, "fused/workspace_bytes", 1 << 9}};
+  std::istringstream lines(read_file(path));
+  std::vector<std::tuple<int, std::string, double>> found;
+  for (std::string line; std::getline(lines, line);) {
+    const auto j = nlohmann::json::parse(line);
+    found.emplace_back(j.at("step"), j.at("name"), j.at("value"));
+  }
+  EXPECT_EQ(found, expected);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -19,14 +19,14 @@ time is a median, spread half the distance between the quartiles, first the firs
 one large product in the same process, and a contender's share of it counts the products that it makes itself. Extra
 peak is what a call takes above its inputs and outputs (a median too).
 
--o FILE gets one JSON line a point as soon as it is measured; `logitless report` draws it. Where FILE is there and holds
-the same benchmark, points that stand in it are not measured again, so that an interrupted run can be completed.
+--output gets one JSON line a point as soon as it is measured; `logitless report` draws it. Where the file is there and
+holds the same benchmark, points that stand in it are not measured again, so that an interrupted run can be completed.
 
---against OLD exits with 1 where a time, extra peak or workspace has grown by more than MARGIN times the old figure plus
-both spreads (of memory: 256 KiB at least), or where a contender that ran fails now. Points are the same where all of
-their settings agree; those that only one run has are listed.
+--against exits with 1 where a time, extra peak or workspace has grown by more than the margin times the earlier figure
+plus both spreads (of memory: 256 KiB at least), or where a contender that ran fails now. Points are the same where all
+of their settings agree; those that only one run has are listed.
 
-Exit status: 0 done, 1 something grew against OLD, 2 a bad option, config or file, 3 there is a point at which no
+Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which no
 contender ran.
 
 Examples:
@@ -67,7 +67,7 @@ void add_bench(CLI::App& app, Action& action) {
   bench->add_flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds")->needs(output);
   auto* against =
       bench->add_option("--against", options.against_path, "an earlier run's file to hold this run against");
-  against->type_name("OLD");
+  against->type_name("FILE");
   bench->add_option("--margin", options.margin, "how much may grow beyond the spreads, 0.05 by default")
       ->type_name("MARGIN")
       ->check(CLI::Range(0.0, 1e6))

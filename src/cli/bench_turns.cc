@@ -103,12 +103,6 @@ std::vector<std::unique_ptr<Runner>> make_runners(const PointRequest& request, c
   return runners;
 }
 
-uint64_t bytes_of(const std::vector<SharedMemory>& memory) {
-  uint64_t sum = 0;
-  for (const SharedMemory& one : memory) sum += one.region().bytes;
-  return sum;
-}
-
 }  // namespace
 
 Json failed_contender(const std::string& name, const std::string& message) {
@@ -121,7 +115,7 @@ Json take_turns(const PointRequest& request, const OnTurn& on_turn) {
   const Inputs inputs = make_seeded_inputs(config, request.values);
   Job job = inputs.job;
   const std::vector<SharedMemory> outputs = add_outputs(config, job);
-  check_available(bytes_of(outputs), "the gradients");
+  check_available(total_bytes(outputs), "the gradients");
   const JobTensors tensors(job);
   tensors.touch();
   const std::vector<std::unique_ptr<Runner>> runners = make_runners(request, job, tensors);

@@ -8,6 +8,7 @@
 
 #include "cli/child_process.h"
 #include "cli/compare_report.h"
+#include "cli/gates.h"
 #include "cli/process_memory.h"
 #include "cli/progress.h"
 #include "logitless/context.h"
@@ -23,12 +24,6 @@ struct Outputs {
   Job job;  ///< with these outputs
   std::vector<SharedMemory> memory;
 };
-
-uint64_t bytes_of(const Outputs& outputs) {
-  uint64_t sum = 0;
-  for (const SharedMemory& memory : outputs.memory) sum += memory.region().bytes;
-  return sum;
-}
 
 void run_once(const Outputs& outputs, bool dense, Progress& progress, const std::string& phase,
               ContenderReport& report) {
@@ -48,30 +43,12 @@ std::string phase_name(std::string contender, int run, int repeat) {
   return contender;
 }
 
-// loss_atol is in nats a token. How much of it a loss may show depends on how many tokens' errors it adds up.
-double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
-  const double per_sequence = tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
-  switch (config.task) {
-    case io::Task::kGrpo:  // means over tokens, but luspo multiplies by the length
-      return config.policy.options.variant == PolicyVariant::kLuspo ? per_sequence : 1;
-    case io::Task::kDpo:  // of a sequence's sum
-      return config.preference.average_log_prob ? 1 : per_sequence;
-    case io::Task::kKto:
-      return config.kto.options.average_log_prob ? 1 : per_sequence;
-    case io::Task::kCrossEntropy:
-      break;
-  }
-  if (config.reduction != Reduction::kMean) return tokens;
-  return config.normaliser ? tokens / *config.normaliser : 1;
-}
-
 void measure_differences(const Job& dense, const Job& fused, ComparisonReport& report) {
   const io::Config& config = report.config;
   const io::Tolerances limits = io::resolve(config.tolerances, dense.dtype, dense.gradient_dtype);
   report.loss_abs = std::abs(report.dense.last.loss - report.fused.last.loss);
-  const double tokens = tokens_in_loss(config, dense, report.dense.last.metric("tokens"));
-  report.gates.push_back(
-      io::make_gate("loss_atol", report.loss_abs, limits.loss_atol * tokens * std::abs(config.loss_scale)));
+  const double loss_atol = loss_limit(config, dense, report.dense.last.metric("tokens"), limits.loss_atol);
+  report.gates.push_back(io::make_gate("loss_atol", report.loss_abs, loss_atol));
   const auto compare = [&](const char* gate, TensorId id, DType dtype, double limit,
                            std::optional<TensorDifference>& difference) {
     if (!dense.has(id)) return;
@@ -87,9 +64,7 @@ void measure_differences(const Job& dense, const Job& fused, ComparisonReport& r
 
 }  // namespace
 
-bool ComparisonReport::agrees() const {
-  return std::all_of(gates.begin(), gates.end(), [](const io::Gate& gate) { return gate.pass; });
-}
+bool ComparisonReport::agrees() const { return all_pass(gates); }
 
 int run_compare(const CompareOptions& options) {
   ComparisonReport report;
@@ -104,10 +79,9 @@ int run_compare(const CompareOptions& options) {
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
-  check_outputs(report.config, inputs.job.has(TensorId::kBias));
   const Outputs dense(report.config, inputs.job), fused(report.config, inputs.job);
   report.job = dense.job;
-  check_available(bytes_of(dense) + bytes_of(fused), "the gradients of both contenders");
+  check_available(total_bytes(dense.memory) + total_bytes(fused.memory), "the gradients of both contenders");
 
   // Both contenders alternate, so that what else the machine does meets both.
   for (int i = 0; i < options.repeat; ++i) {

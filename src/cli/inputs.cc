@@ -47,17 +47,18 @@ void Inputs::add_what_the_config_says(const Config& config) {
 
 void check_outputs(const Config& config, bool has_bias) {
   const auto reject = [&](const char* key, const char* reason) { throw Error(config.place_of(key) + " " + reason); };
+  if (config.level == io::Level::kLogits) return;
   const io::GradientConfig& wanted = config.gradients;
   if (!has_bias) {
     if (config.is_set("gradients.d_bias") && wanted.d_bias) reject("gradients.d_bias", "needs a bias");
     if (config.tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
   }
-  const bool any =
-      config.level == io::Level::kLogits || wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
+  const bool any = wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
   if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
 }
 
 std::vector<SharedMemory> add_outputs(const Config& config, Job& job) {
+  check_outputs(config, job.has(TensorId::kBias));
   std::vector<SharedMemory> memory;
   job.gradient_dtype = config.gradient_dtype(job.dtype);
   const size_t element = size_of(job.gradient_dtype);

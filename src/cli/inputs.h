@@ -50,7 +50,7 @@ struct Inputs {
 /// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws io::Error.
 void check_outputs(const io::Config& config, bool has_bias);
 
-/// The outputs that a config asks for, in new shared memory; adds them to `job`.
+/// The outputs that a config asks for, in new shared memory; adds them to `job`. Throws as check_outputs() does.
 std::vector<SharedMemory> add_outputs(const io::Config& config, Job& job);
 
 enum class SeededValues {

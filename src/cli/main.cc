@@ -24,7 +24,9 @@ constexpr int kFailure = 3;
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256
+  logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
+  logitless report sweep.jsonl -o report.html
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -48,9 +50,11 @@ int run(int argc, char** argv) {
   Action action;
   add_bench(app, action);
   add_compare(app, action);
+  add_gradcheck(app, action);
   add_score(app, action);
-  add_info(app, action);
   add_report(app, action);
+  add_info(app, action);
+  add_completion(app, action);
 
   add_child(app, action, kContenderCommand, run_contender);
   add_child(app, action, kPointCommand, run_point);

@@ -11,7 +11,7 @@ namespace logitless::cli {
 /// The table for people.
 std::string table_of(const ScoreReport& report);
 
-/// The same as an object; a NaN is null.
+/// The same as an object; what is not finite is null.
 nlohmann::ordered_json json_of(const ScoreReport& report);
 
 }  // namespace logitless::cli

@@ -167,8 +167,8 @@ void run_forward(const Pass<T>& pass, ForwardBuffers<T>& buffers, size_t begin, 
     return buffers.partials + (block.begin - chunk_begin) * grid.segments + segment * block.count;
   };
   const auto alone = pass.context.gemm->single_threaded_region();
-  const auto for_each_segment = [&](const auto& work) {
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
+  const auto for_each_segment = [&](const auto& work) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(pass.run.plan.threads)
     for (int64_t task = 0; task < grid.segments * row_blocks; ++task) {
       const int64_t segment = task / row_blocks;

@@ -1,0 +1,30 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. scripts/forward_metrics.py reads them.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "train.h"
+
+class MetricsFile {
+ public:
+  /// Empties the file. Throws std::runtime_error when it cannot be written.
+  explicit MetricsFile(const std::string& path);
+
+  /// One line, in the file when the call returns. JSON has no NaN and no infinity: such a value is written as null.
+  /// Throws std::runtime_error.
+  void write(int64_t step, const std::string& name, double value);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// `prefix` tells runs in one file apart: "" or "fused/".
+void write_step(MetricsFile& file, const std::string& prefix, const StepReport& report, const TrainOptions& options);
+
+/// The figures of a whole run, at its last step.
+void write_summary(MetricsFile& file, const std::string& prefix, const TrainSummary& summary,
+                   const TrainOptions& options);

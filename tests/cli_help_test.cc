@@ -1,0 +1,190 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What every command owes its user: an example, errors that name the flag, a man page that names every option.
+#include "cli_help.h"
+
+#include <regex>
+
+#include "cli_fixture.h"
+#include "logitless/environment.h"
+
+namespace logitless::testing {
+namespace {
+
+const std::filesystem::path kMan = std::filesystem::path(__FILE__).parent_path().parent_path() / "docs" / "man";
+
+class HelpTest : public CliTest {
+ protected:
+  /// Of one command, or of `logitless` itself.
+  std::string help(const std::string& command) const {
+    const Finished result =
+        run(command.empty() ? std::vector<std::string>{"--help"} : std::vector<std::string>{command, "--help"});
+    EXPECT_EQ(result.exit_code(), 0) << command;
+    EXPECT_EQ(result.err, "") << command;
+    return result.out;
+  }
+
+  std::vector<std::string> commands() const {
+    std::vector<std::string> names;
+    for (const HelpEntry& entry : help_list(help(""), "Subcommands:")) names.push_back(entry.names.front());
+    EXPECT_GE(names.size(), 3u);
+    return names;
+  }
+
+  std::vector<HelpEntry> options(const std::string& command) const { return help_list(help(command), "Options:"); }
+  std::vector<HelpEntry> free_arguments(const std::string& command) const {
+    return help_list(help(command), "Positionals:");
+  }
+
+  /// One of a type's choices, or any word.
+  static std::string some_value(const HelpEntry& entry) {
+    return entry.type.starts_with("{") ? entry.type.substr(1, entry.type.find_first_of(",}") - 1) : "value";
+  }
+
+  /// The command with everything that it cannot be without.
+  std::vector<std::string> minimal_call(const std::string& command) const {
+    std::vector<std::string> words = {command};
+    for (const HelpEntry& entry : options(command)) {
+      if (entry.required) words.insert(words.end(), {entry.names.back(), some_value(entry)});
+    }
+    for (const HelpEntry& entry : free_arguments(command)) {
+      if (entry.required) words.push_back(some_value(entry));
+    }
+    return words;
+  }
+};
+
+TEST_F(HelpTest, EveryCommandHasAnExample) {
+  EXPECT_TRUE(has(help(""), "Examples:\n  logitless "));
+  for (const std::string& command : commands()) {
+    const std::string text = help(command);
+    const size_t example = text.find("Example");
+    ASSERT_NE(example, std::string::npos) << command;
+    EXPECT_NE(text.find("logitless " + command, example), std::string::npos) << command;
+  }
+}
+
+TEST_F(HelpTest, TheVersionIsThatOfTheLibrary) {
+  const Finished result = run({"--version"});
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_EQ(result.out, std::string("logitless ") + version() + "\n");
+}
+
+TEST_F(HelpTest, AnOptionThatDoesNotExistIsNamed) {
+  for (const std::string& command : commands()) {
+    std::vector<std::string> words = minimal_call(command);
+    words.push_back("--no-such-option");
+    const Finished result = run(words);
+    EXPECT_EQ(result.exit_code(), 2) << command;
+    EXPECT_TRUE(is_one_line(result.err)) << command << ": " << result.err;
+    EXPECT_TRUE(has(result.err, "--no-such-option")) << command;
+    EXPECT_EQ(result.out, "") << command;
+  }
+}
+
+TEST_F(HelpTest, AnOptionWithoutItsValueIsNamed) {
+  int options_seen = 0;
+  for (const std::string& command : commands()) {
+    for (const HelpEntry& option : options(command)) {
+      if (option.type.empty()) continue;
+      ++options_seen;
+      const std::string& name = option.names.back();
+      const Finished result = run({command, name});
+      EXPECT_EQ(result.exit_code(), 2) << command << " " << name;
+      EXPECT_TRUE(is_one_line(result.err)) << command << " " << name << ": " << result.err;
+      EXPECT_TRUE(has(result.err, name)) << command;
+    }
+  }
+  EXPECT_GT(options_seen, 10);
+}
+
+TEST_F(HelpTest, WhatACommandCannotBeWithoutIsNamed) {
+  for (const std::string& command : commands()) {
+    std::vector<HelpEntry> entries = options(command);
+    for (const HelpEntry& entry : free_arguments(command)) entries.push_back(entry);
+    for (const HelpEntry& entry : entries) {
+      if (!entry.required) continue;
+      const Finished result = run({command});
+      EXPECT_EQ(result.exit_code(), 2) << command;
+      EXPECT_TRUE(is_one_line(result.err)) << command << ": " << result.err;
+    }
+  }
+}
+
+// --- man pages
+
+std::string page_of(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(kMan / (name + ".1.md")).rdbuf();
+  EXPECT_FALSE(text.str().empty()) << name << " has no page";
+  return text.str();
+}
+
+/// The text of one section of a page.
+std::string section(const std::string& page, const std::string& heading) {
+  const std::string line = "\n## " + heading + "\n";
+  const size_t begin = page.find(line);
+  if (begin == std::string::npos) return "";
+  return page.substr(begin + line.size(), page.find("\n## ", begin + 1) - begin - line.size());
+}
+
+/// The names that the entries of a page's list begin with: "- `-o FILE`, `--output FILE`: ...".
+std::set<std::string> entries_of(const std::string& text) {
+  std::set<std::string> names;
+  const std::regex entry("(?:^|\n)- ((?:`[^`]+`(?:, )?)+):"), name("`([^ `]+)[^`]*`");
+  for (std::sregex_iterator it(text.begin(), text.end(), entry), end; it != end; ++it) {
+    const std::string front = (*it)[1];
+    for (std::sregex_iterator n(front.begin(), front.end(), name); n != end; ++n) names.insert((*n)[1]);
+  }
+  return names;
+}
+
+std::set<std::string> long_options_in(const std::string& text) {
+  std::set<std::string> names;
+  const std::regex option("(?:^|[^-\\w])(--[a-z][a-z-]*)");
+  for (std::sregex_iterator it(text.begin(), text.end(), option), end; it != end; ++it) names.insert((*it)[1]);
+  return names;
+}
+
+TEST_F(HelpTest, EveryManPageHasItsSections) {
+  std::vector<std::string> names = {"logitless"};
+  for (const std::string& command : commands()) names.push_back("logitless-" + command);
+  for (const std::string& name : names) {
+    const std::string page = page_of(name);
+    EXPECT_TRUE(page.starts_with("# " + name + "(1)\n")) << name;
+    EXPECT_TRUE(section(page, "NAME").starts_with("\n" + name + " - ")) << name;
+    for (const char* heading : {"SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"}) {
+      EXPECT_NE(section(page, heading), "") << name << " has no section " << heading;
+    }
+    std::string call = name;
+    std::replace(call.begin(), call.end(), '-', ' ');
+    EXPECT_TRUE(has(section(page, "SYNOPSIS"), "\n    " + call)) << name;
+    EXPECT_TRUE(has(section(page, "EXAMPLES"), call)) << name;
+  }
+}
+
+TEST_F(HelpTest, AManPageListsTheOptionsOfItsCommandAndNoOthers) {
+  EXPECT_EQ(entries_of(section(page_of("logitless"), "OPTIONS")), names_in(options("")));
+  for (const std::string& command : commands()) {
+    std::set<std::string> expected = names_in(options(command));
+    expected.merge(names_in(free_arguments(command)));
+    EXPECT_EQ(entries_of(section(page_of("logitless-" + command), "OPTIONS")), expected) << command;
+  }
+}
+
+TEST_F(HelpTest, ManPagesMentionNoOptionThatDoesNotExist) {
+  std::set<std::string> known = names_in(options(""));
+  for (const std::string& command : commands()) known.merge(names_in(options(command)));
+  for (const std::string& command : commands()) {
+    for (const std::string& option : long_options_in(page_of("logitless-" + command))) {
+      EXPECT_TRUE(known.contains(option)) << command << ": " << option;
+    }
+  }
+}
+
+TEST_F(HelpTest, TheMainManPageListsTheCommands) {
+  const std::set<std::string> listed = entries_of(section(page_of("logitless"), "COMMANDS"));
+  for (const std::string& command : commands()) EXPECT_TRUE(listed.contains(command)) << command;
+}
+
+}  // namespace
+}  // namespace logitless::testing
