@@ -248,6 +248,18 @@ TEST(HeadlineClaims, MoreMemoryIsCalledMoreAndNoneMakesNoQuotient) {
   EXPECT_EQ(claim(0, 0).memory, "");
 }
 
+TEST(HeadlineClaims, SayWhatAutoChose) {
+  BenchFile file;
+  file.sweep("kernel.workspace", {"16MiB", "256MiB"});
+  Json tight = ran("auto", 1, 1000), roomy = ran("auto", 1, 2000);
+  tight["plan"] = "two_pass";
+  roomy["plan"] = "one_pass";
+  file.point({{"kernel.workspace", "16MiB"}}, {ran("dense", 1, 8000), tight});
+  EXPECT_EQ(headline(file.run()).claims.at(0).remark, "chose two_pass");
+  file.point({{"kernel.workspace", "256MiB"}}, {ran("dense", 1, 8000), roomy});
+  EXPECT_EQ(headline(file.run()).claims.at(0).remark, "chose two_pass or one_pass");
+}
+
 TEST(HeadlineClaims, AreAbsentWithoutDense) {
   BenchFile file;
   file.point(Json::object(), {failed("dense", "no"), ran("one_pass", 1, 1)});

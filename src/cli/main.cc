@@ -21,7 +21,9 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
+  logitless report sweep.jsonl -o report.html
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -33,9 +35,10 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   Action action;
   add_compare(app, action);
+  add_gradcheck(app, action);
   add_score(app, action);
-  add_info(app, action);
   add_report(app, action);
+  add_info(app, action);
   add_completion(app, action);
 
   int job_descriptor = -1, outcome_descriptor = -1;

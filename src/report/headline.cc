@@ -25,6 +25,7 @@ struct Quotients {
   std::vector<double> memory, time;  // dense ÷ contender, contender ÷ dense
   const Measurement* dense = nullptr;
   const Measurement* own = nullptr;
+  std::string plans;  // "one_pass", or "one_pass or two_pass" where they differ.
 };
 
 Quotients quotients_of(const std::string& contender, const std::vector<const Point*>& points) {
@@ -32,6 +33,9 @@ Quotients quotients_of(const std::string& contender, const std::vector<const Poi
   for (const Point* point : points) {
     const Measurement *dense = point->find_ok(kDense), *own = point->find_ok(contender);
     if (!own) continue;
+    if (quotients.plans.find(own->plan) == std::string::npos) {
+      quotients.plans += (quotients.plans.empty() ? "" : " or ") + own->plan;
+    }
     quotients.dense = dense;
     quotients.own = own;
     quotients.memory.push_back(static_cast<double>(dense->extra_peak_bytes) /
@@ -62,18 +66,15 @@ void claim_memory(Claim& claim, std::vector<double> quotients) {
     for (double& quotient : quotients) quotient = 1 / quotient;
   }
   claim.memory = range_text(quotients, memory_ratio);
-  const bool equal = claim.memory == memory_ratio(1);
-  claim.memory_words = (equal  ? "the"
-                        : more ? "more"
-                               : "less") +
-                       std::string(equal ? " extra peak memory of dense" : " extra peak memory than dense");
+  claim.memory_words = more ? "more extra peak memory than dense" : "less extra peak memory than dense";
+  if (claim.memory == memory_ratio(1)) claim.memory_words = "the extra peak memory of dense";
 }
 
 Claim claim_of(const std::string& contender, const Quotients& quotients) {
   Claim claim;
   claim.contender = contender;
   if (contender == kForward) claim.remark = "the loss alone, no gradients";
-  if (contender == kAuto) claim.remark = "chose " + quotients.own->plan;
+  if (contender == kAuto) claim.remark = "chose " + quotients.plans;
   claim_memory(claim, quotients.memory);
   claim.time = range_text(quotients.time, time_ratio);
   claim.time_words = "the time of dense";

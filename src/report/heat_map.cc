@@ -34,10 +34,10 @@ void draw_cell(Markup& svg, const HeatMap& map, const HeatCell& cell, double x, 
   const double w = width - kGap, h = kCellHeight - kGap;
   if (cell.value) {
     const int at = std::clamp(static_cast<int>(step(*cell.value)), 0, kHeatSteps - 1);
-    svg.open("g", {{"class", heat_class(map.scale.diverging, at)}});
+    svg.open("g", {{"class", heat_class(map.scale.diverging, at)}}).element("title", cell.note);
     svg.empty("rect", {{"x", x}, {"y", y}, {"width", w}, {"height", h}, {"rx", 2.0}});
   } else {
-    svg.open("g");
+    svg.open("g").element("title", cell.note);
     svg.empty("rect", {{"class", "absent"},
                        {"x", x + .5},
                        {"y", y + .5},
@@ -47,7 +47,7 @@ void draw_cell(Markup& svg, const HeatMap& map, const HeatCell& cell, double x, 
                        {"stroke-dasharray", "3 3"}});
   }
   svg.element("text", {{"class", "small middle"}, {"x", x + w / 2}, {"y", y + h / 2 + 4}}, cell.text);
-  svg.element("title", cell.note).close().line_break();
+  svg.close().line_break();
 }
 
 void draw_scale(Markup& svg, const HeatMap& map, double x, double y) {

@@ -17,7 +17,7 @@ constexpr double kTop = 50, kBottom = kHeight - 44;
 constexpr double kLeft = 62;
 constexpr double kInset = 10;     // Between the frame and the outermost points.
 constexpr double kLabelGap = 14;  // Between the baselines of two labels.
-constexpr double kMostTicks = 7;
+constexpr int kMostTicks = 7;
 constexpr double kLogSpanX = 3;  // Sweeps double or quadruple as a rule: their logarithm spaces them evenly.
 constexpr double kLogSpanY = 10;
 
@@ -88,9 +88,7 @@ std::string path_of(const LineSeries& series, const Axes& axes) {
   std::string path;
   bool pen_down = false;
   for (const LineMark& mark : series.marks) {
-    if (!mark.failed) {
-      path += path_step(pen_down ? 'L' : 'M', axes.x(mark.x), axes.y(mark.y));
-    }
+    if (!mark.failed) path += path_step(pen_down ? 'L' : 'M', axes.x(mark.x), axes.y(mark.y));
     pen_down = !mark.failed;
   }
   return path;
@@ -126,7 +124,8 @@ void draw_series(Markup& svg, const LineSeries& series, const Axes& axes, std::v
   svg.close().line_break();
 }
 
-// Moves labels that would overlap apart, in the order of their lines' ends, both by the same way, as often as it takes.
+// Moves labels that would overlap apart, in the order of their lines' ends, both by the same way; one push may cause
+// the next, and a hundred rounds settle any legend.
 void spread_out(std::vector<double>& ys) {
   std::vector<size_t> order(ys.size());
   std::iota(order.begin(), order.end(), size_t{0});
