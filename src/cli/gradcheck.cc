@@ -164,9 +164,7 @@ void run_check(const GradcheckOptions& options, Progress& progress, GradcheckRep
   const Inputs inputs = options.tensors.given() ? read_inputs(config, options.tensors) : make_seeded_inputs(config);
   report.job = inputs.job;
   const std::vector<SharedMemory> outputs = add_outputs(config, report.job);
-  uint64_t output_bytes = 0;
-  for (const SharedMemory& memory : outputs) output_bytes += memory.region().bytes;
-  check_available(output_bytes, "the gradients");
+  check_available(total_bytes(outputs), "the gradients");
   const JobTensors tensors(report.job);
   const TaskCall call(config, report.job, tensors);
   tensors.touch();
