@@ -225,6 +225,7 @@ int run_gradcheck(const GradcheckOptions& options) {
     if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
+  if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
   if (!options.json_path.empty()) write_output("--json", options.json_path, json_text(reports));
   if (!options.metrics_path.empty()) write_output("--metrics", options.metrics_path, metrics_text(reports));
   return status;
