@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::testing {
 

@@ -8,7 +8,7 @@
 #include "bounds.h"
 #include "inputs.h"
 #include "logitless/cross_entropy.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::testing {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::testing {
 namespace {

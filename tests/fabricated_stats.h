@@ -14,7 +14,7 @@
 #include "compare.h"
 #include "loss/batch.h"
 #include "loss/sequences.h"
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 namespace logitless::testing {
 

@@ -164,6 +164,7 @@ TEST(Logits, EveryOptionOnEveryInstructionSet) {
 
 TEST(Logits, EmptyBatch) {
   for (const DType dtype : kDTypes) matches_oracle_in_both_places(small().tokens(0).dtype(dtype).metrics());
+  matches_oracle_in_both_places(small().tokens(0).batch(3));
 }
 
 TEST(Logits, TheSameBitsForEveryNumberOfThreads) {

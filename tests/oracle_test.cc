@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The oracle against numbers worked out by hand and against finite differences of itself.
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 #include <gtest/gtest.h>
 
@@ -23,12 +23,12 @@ constexpr double kLog3 = 1.0986122886681098;
 Problem one_token(const std::vector<double>& logits, int64_t label) {
   Problem problem;
   problem.hidden = oracle::MatrixXd::Ones(1, 1);
-  problem.weight.resize(static_cast<int64_t>(logits.size()), 1);
-  for (size_t v = 0; v < logits.size(); ++v) problem.weight(static_cast<int64_t>(v), 0) = logits[v];
-  problem.bias = oracle::VectorXd::Zero(problem.vocab());
+  const auto vocab = static_cast<int64_t>(logits.size());
+  problem.weight = Eigen::Map<const oracle::VectorXd>(logits.data(), vocab);
+  problem.bias = oracle::VectorXd::Zero(vocab);
   problem.labels = {label};
   problem.temperature = oracle::VectorXd::Ones(1);
-  problem.prior = oracle::VectorXd::Constant(problem.vocab(), 1.0 / static_cast<double>(problem.vocab()));
+  problem.prior = oracle::VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
   return problem;
 }
 

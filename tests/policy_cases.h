@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "logitless/policy.h"
-#include "policy_oracle.h"
+#include "oracle/policy_oracle.h"
 
 namespace logitless::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 namespace logitless::testing {
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The oracle of the preference losses against numbers worked out by hand and against finite differences of itself.
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 
 #include "logitless/preference.h"
 #include "preference_cases.h"
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 #include "sequence_data.h"
 #include "testers.h"
 

@@ -11,15 +11,6 @@ bool is_in(const std::vector<int64_t>& values, int64_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-TokenOptions token_options(const PreferenceTokenOptions& token) {
-  TokenOptions options;
-  options.ignore_index = token.ignore_index;
-  options.shift = token.shift;
-  options.temperature = token.temperature;
-  options.temperature_meaning = token.temperature_meaning;
-  return options;
-}
-
 // The spec with the targets that really hold: those of `empty` sequences are ignored.
 InputSpec with_targets(InputSpec spec, const std::vector<int64_t>& empty) {
   if (empty.empty()) return spec;
@@ -49,21 +40,11 @@ InputSpec reference_spec_of(const InputSpec& policy) {
   return spec;
 }
 
-// Pairs with an empty side take no part at all.
-void drop_half_pairs(oracle::Problem& problem, const std::vector<int64_t>& offsets) {
-  const auto half = (static_cast<int64_t>(offsets.size()) - 1) / 2;
-  const auto is_empty = [&](int64_t s) {
-    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
-      if (problem.takes_part(i)) return false;
-    }
-    return true;
-  };
-  for (int64_t k = 0; k < half; ++k) {
-    if (!is_empty(k) && !is_empty(half + k)) continue;
-    for (const int64_t s : {k, half + k}) {
-      for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) problem.labels[i] = oracle::kNoLabel;
-    }
-  }
+oracle::Problem read_problem(const Inputs& inputs, const Targets& targets, const PreferenceTokenOptions& token) {
+  const HiddenStates hidden = inputs.hidden_view();
+  const LmHead head = inputs.head_view();
+  return oracle::read_problem(hidden, head,
+                              oracle::read_tokens(oracle::sequence_offsets(hidden), head.vocab_size(), targets, token));
 }
 
 std::vector<double> sums_of(const oracle::SequenceBatch& batch, const oracle::VectorXd& column) {
@@ -83,8 +64,7 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
   data.reference_errors.assign(batch.sequences(), 0.0);
   if (form == ReferenceForm::kNone) return;
   const Inputs& model = data.reference_model;
-  oracle::Problem problem = oracle::read_problem(model.hidden_view(), model.head_view(), data.inputs.targets_view(),
-                                                 token_options(data.token));
+  oracle::Problem problem = read_problem(model, data.inputs.targets_view(), data.token);
   problem.labels = data.expected.problem.labels;
   const Expected reference = expect_statistics(problem, arithmetic);
   batch.reference = sums_of(batch, reference.stats.logp);
@@ -125,10 +105,9 @@ std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const s
   data->token = token;
   const Inputs& inputs = data->inputs;
   const Arithmetic arithmetic = arithmetic_for(spec.dtype, gemm_backend);
-  oracle::Problem problem =
-      oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), token_options(token));
+  oracle::Problem problem = read_problem(inputs, inputs.targets_view(), token);
   const std::vector<int64_t> offsets = oracle::sequence_offsets(inputs.hidden_view());
-  if (pairs) drop_half_pairs(problem, offsets);
+  if (pairs) oracle::drop_half_pairs(offsets, problem);
   data->expected = expect_statistics(std::move(problem), arithmetic);
   data->batch = oracle::read_batch(data->expected.problem, data->expected.stats, offsets);
   data->errors = sums_of(data->batch, data->expected.stat_bounds.logp);

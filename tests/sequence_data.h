@@ -11,7 +11,7 @@
 #include "compare.h"
 #include "inputs.h"
 #include "logitless/preference.h"
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 namespace logitless::testing {
 

@@ -20,7 +20,7 @@
 #include "compare.h"
 #include "inputs.h"
 #include "logitless/logitless.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::testing {
 

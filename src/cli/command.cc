@@ -3,12 +3,16 @@
 
 namespace logitless::cli {
 
-void ConfigFlags::add_to(CLI::App& command) {
-  auto* free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
-  command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);
+void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
   command.add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+void ConfigFlags::add_to(CLI::App& command) {
+  auto* free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
+  command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);
+  add_set_flag(command, assignments);
 }
 
 std::optional<std::string> ConfigFlags::path() const {

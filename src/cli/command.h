@@ -17,11 +17,15 @@ using Action = std::function<int()>;
 
 void add_compare(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
+void add_gradcheck(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
 
-/// The config that every command takes: as its first free argument or by --config, and --set for single keys.
+/// --set, for single keys of a config.
+void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);
+
+/// The config that a command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {
   std::string positional;
   std::string config;

@@ -10,6 +10,7 @@
 
 #include "cli/child_process.h"
 #include "cli/compare_report.h"
+#include "cli/gates.h"
 #include "cli/process_memory.h"
 #include "cli/progress.h"
 #include "logitless/context.h"
@@ -50,30 +51,12 @@ std::string phase_name(std::string contender, int run, int repeat) {
   return contender;
 }
 
-// loss_atol is in nats a token. How much of it a loss may show depends on how many tokens' errors it adds up.
-double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
-  const double per_sequence = tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
-  switch (config.task) {
-    case io::Task::kGrpo:  // means over tokens, but luspo multiplies by the length
-      return config.policy.options.variant == PolicyVariant::kLuspo ? per_sequence : 1;
-    case io::Task::kDpo:  // of a sequence's sum
-      return config.preference.average_log_prob ? 1 : per_sequence;
-    case io::Task::kKto:
-      return config.kto.options.average_log_prob ? 1 : per_sequence;
-    case io::Task::kCrossEntropy:
-      break;
-  }
-  if (config.reduction != Reduction::kMean) return tokens;
-  return config.normaliser ? tokens / *config.normaliser : 1;
-}
-
 void measure_differences(const Job& dense, const Job& fused, ComparisonReport& report) {
   const io::Config& config = report.config;
   const io::Tolerances limits = io::resolve(config.tolerances, dense.dtype, dense.gradient_dtype);
   report.loss_abs = std::abs(report.dense.last.loss - report.fused.last.loss);
-  const double tokens = tokens_in_loss(config, dense, report.dense.last.metric("tokens"));
-  report.gates.push_back(
-      io::make_gate("loss_atol", report.loss_abs, limits.loss_atol * tokens * std::abs(config.loss_scale)));
+  const double loss_atol = loss_limit(config, dense, report.dense.last.metric("tokens"), limits.loss_atol);
+  report.gates.push_back(io::make_gate("loss_atol", report.loss_abs, loss_atol));
   const auto compare = [&](const char* gate, TensorId id, DType dtype, double limit,
                            std::optional<TensorDifference>& difference) {
     if (!dense.has(id)) return;
@@ -87,28 +70,9 @@ void measure_differences(const Job& dense, const Job& fused, ComparisonReport& r
   compare("d_bias_rel_l2", TensorId::kDBias, stored, limits.d_bias_rel_l2, report.d_bias);
 }
 
-// A key that this input gives nothing to act on is a mistake, not a wish to be forgotten.
-void check_outputs_exist(const io::Config& config, const Job& job) {
-  const auto reject = [&](const char* key, const char* reason) {
-    throw io::Error(config.place_of(key) + " " + reason);
-  };
-  const io::ToleranceConfig& tolerances = config.tolerances;
-  if (config.level == io::Level::kLogits) reject("level", "is logits: compare works on hidden states and a head");
-  if (!job.has(TensorId::kBias)) {
-    if (config.is_set("gradients.d_bias") && config.gradients.d_bias) reject("gradients.d_bias", "needs a bias");
-    if (tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
-  }
-  if (config.gradients.float32 && !config.gradients.d_hidden && !config.gradients.d_weight &&
-      !(config.gradients.d_bias && job.has(TensorId::kBias))) {
-    reject("gradients.dtype", "needs a gradient");
-  }
-}
-
 }  // namespace
 
-bool ComparisonReport::agrees() const {
-  return std::all_of(gates.begin(), gates.end(), [](const io::Gate& gate) { return gate.pass; });
-}
+bool ComparisonReport::agrees() const { return all_pass(gates); }
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -119,6 +83,9 @@ double median(std::vector<double> values) {
 int run_compare(const CompareOptions& options) {
   ComparisonReport report;
   report.config = io::load_config(options.config_path, options.assignments);
+  if (report.config.level == io::Level::kLogits) {
+    throw io::Error(report.config.place_of("level") + " is logits: compare works on hidden states and a head");
+  }
   check_json_path(options.json_path);
   report.environment = describe_environment(Context(context_options_of(report.config)));
 
@@ -126,7 +93,6 @@ int run_compare(const CompareOptions& options) {
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
-  check_outputs_exist(report.config, inputs.job);
   const Outputs dense(report.config, inputs.job), fused(report.config, inputs.job);
   report.job = dense.job;
   check_available(bytes_of(dense) + bytes_of(fused), "the gradients of both contenders");

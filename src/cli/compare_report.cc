@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/environment_json.h"
+#include "cli/gates.h"
 #include "cli/output_file.h"
 #include "cli/report_text.h"
 
@@ -29,18 +30,6 @@ double ratio(double a, double b) { return b > 0 ? a / b : std::nan(""); }
 
 double peak_ratio(const ComparisonReport& report) {
   return ratio(static_cast<double>(report.dense.extra_peak_bytes), static_cast<double>(report.fused.extra_peak_bytes));
-}
-
-// The tolerances that the config names and this command has nothing to hold against.
-std::vector<std::string> gates_not_applied(const ComparisonReport& report) {
-  std::vector<std::string> names;
-  for (const auto& [key, place] : report.config.places) {
-    if (!key.starts_with("tolerances.")) continue;
-    const std::string name = key.substr(key.find('.') + 1);
-    const auto applied = [&](const io::Gate& gate) { return gate.name == name; };
-    if (std::none_of(report.gates.begin(), report.gates.end(), applied)) names.push_back(name);
-  }
-  return names;
 }
 
 Json metrics_json(const Outcome& outcome) {
@@ -82,12 +71,8 @@ Json report_json(const ComparisonReport& report) {
   json["diff"] = difference_json(report);
   json["ratio"] = {{"time", number(ratio(report.dense.time_s, report.fused.time_s))},
                    {"extra_peak", number(peak_ratio(report))}};
-  json["gates"] = Json::array();
-  for (const io::Gate& gate : report.gates) {
-    json["gates"].push_back(
-        {{"name", gate.name}, {"value", number(gate.value)}, {"limit", number(gate.limit)}, {"pass", gate.pass}});
-  }
-  json["gates_not_applied"] = gates_not_applied(report);
+  json["gates"] = gates_json(report.gates);
+  json["gates_not_applied"] = gates_not_applied(report.config, report.gates);
   json["pass"] = report.agrees();
   json["details"] = {{"gradient_dtype", name_of(job.gradient_dtype)},
                      {"dense_plan", report.dense.last.plan_text},
@@ -131,14 +116,11 @@ std::string table_of(const ComparisonReport& report) {
     if (!metric.name[0] || std::isnan(metric.value)) continue;
     text += format("%-18s dense %.9g, fused %.9g\n", metric.name, metric.value, report.fused.last.metric(metric.name));
   }
-  text += format("\n%-18s %14s %14s\n", "difference", "value", "tolerance");
-  for (const io::Gate& gate : report.gates) {
-    text +=
-        format("%-18s %14.3e %14.3e   %s\n", gate.name.c_str(), gate.value, gate.limit, gate.pass ? "pass" : "FAIL");
-  }
+  text += "\n";
+  text += gates_text("difference", report.gates);
   if (report.d_hidden) text += format("%-18s %14.3e\n", "d_hidden_max_abs", report.d_hidden->max_abs);
   if (report.losses) text += format("%-18s %14.3e\n", "losses_max_abs", report.losses->max_abs);
-  for (const std::string& name : gates_not_applied(report)) {
+  for (const std::string& name : gates_not_applied(report.config, report.gates)) {
     text += format("%-18s %14s %14s   not compared here: it belongs to gradcheck or to an output not asked for\n",
                    name.c_str(), "-", "-");
   }

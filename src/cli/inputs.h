@@ -47,7 +47,8 @@ struct Inputs {
   void add_what_the_config_says(const io::Config& config);
 };
 
-/// The outputs that a config asks for, in new shared memory; adds them to `job`.
+/// The outputs that a config asks for, in new shared memory; adds them to `job`. Throws io::Error for a key about an
+/// output that these inputs cannot have.
 std::vector<SharedMemory> add_outputs(const io::Config& config, Job& job);
 
 /// Throws io::Error, or std::system_error where the machine cannot give the memory.

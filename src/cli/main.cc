@@ -21,6 +21,7 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless report sweep.jsonl -o report.html
   logitless info
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   Action action;
   add_compare(app, action);
+  add_gradcheck(app, action);
   add_score(app, action);
   add_report(app, action);
   add_info(app, action);

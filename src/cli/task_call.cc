@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace logitless::cli {
 namespace {
@@ -92,6 +93,13 @@ TaskResult result_of_logits(FromLogits result) {
 
 }  // namespace
 
+double TaskResult::metric(std::string_view name) const {
+  for (const auto& [key, value] : metrics) {
+    if (key == name) return value;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 TaskCall::TaskCall(const io::Config& config_, const Job& job, const JobTensors& tensors) : config(config_) {
   if (config.level == Level::kFused) {
     hidden = HiddenStates(ConstMatrix(tensors[TensorId::kHidden].data(), job.dtype, job.tokens, job.hidden_size),
@@ -109,10 +117,10 @@ TaskCall::TaskCall(const io::Config& config_, const Job& job, const JobTensors& 
     }
     head.softcap = config.model.softcap;
   } else {
-    const TensorId held = config.kernel.in_place ? TensorId::kDLogits : TensorId::kLogits;
-    logits = Logits(tensors[held].data(), job.dtype, job.sequences, job.tokens / std::max<int64_t>(1, job.sequences),
-                    job.vocab_size);
-    source_logits_ = config.kernel.in_place ? tensors[TensorId::kLogits].data() : nullptr;
+    const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
+    logits = Logits(tensors[in_place ? TensorId::kDLogits : TensorId::kLogits].data(), job.dtype, job.sequences,
+                    job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
+    source_logits_ = in_place ? tensors[TensorId::kLogits].data() : nullptr;
     logits_bytes_ = tensors[TensorId::kLogits].bytes();
   }
   const Mapping& words = tensors[TensorId::kTargets];

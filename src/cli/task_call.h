@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct TaskResult {
   std::vector<double> per_token_loss;   ///< [N]; empty where the task has none
   std::vector<double> per_token_logps;  ///< [N]; empty at task cross_entropy, level fused
   Plan plan;                            ///< level fused
+
+  /// NaN where there is no such metric.
+  double metric(std::string_view name) const;
 };
 
 /// Views of a job's tensors and the options of a config, for the calls of one task. What the task has no use for is

@@ -135,7 +135,9 @@ void add_tolerance_rules(std::vector<KeyRule>& rules) {
       {"d_weight_rel_l2", &ToleranceConfig::d_weight_rel_l2},
       {"d_bias_rel_l2", &ToleranceConfig::d_bias_rel_l2},
       {"dlogits_max_abs", &ToleranceConfig::dlogits_max_abs},
-      {"dlogits_max_rel", &ToleranceConfig::dlogits_max_rel}};
+      {"dlogits_max_rel", &ToleranceConfig::dlogits_max_rel},
+      {"dlogits_rel_l2", &ToleranceConfig::dlogits_rel_l2},
+      {"logp_max_abs", &ToleranceConfig::logp_max_abs}};
   for (const auto& [name, member] : members) {
     rules.push_back(rule(
         std::string("tolerances.") + name, [member = member](Config & c) -> auto& { return c.tolerances.*member; },

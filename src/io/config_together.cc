@@ -42,10 +42,11 @@ void check_task(const Config& config) {
   if (config.task != Task::kDpo) reject_set(config, {"preference."}, needs + "it belongs to dpo");
   if (config.task != Task::kKto) reject_set(config, {"kto."}, needs + "it belongs to kto");
   if (config.task != Task::kCrossEntropy) {
-    reject_set(config,
-               {"reduction", "label_smoothing", "z_loss", "class_weights", "normaliser", "metrics.accuracy",
-                "tolerances.losses_rel_l2"},
+    reject_set(config, {"reduction", "label_smoothing", "z_loss", "class_weights", "normaliser", "metrics.accuracy"},
                needs + "it belongs to cross_entropy");
+  }
+  if (config.task == Task::kDpo || config.task == Task::kKto) {
+    reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
   }
   if (config.task == Task::kGrpo)
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
@@ -88,7 +89,8 @@ void check_together(const Config& config) {
   check_task(config);
   check_level(config);
   if (config.normaliser && config.reduction != Reduction::kMean) reject(config, "normaliser", "needs reduction mean");
-  if (config.tolerances.losses_rel_l2 && config.reduction != Reduction::kNone) {
+  const bool one_loss = config.task == Task::kCrossEntropy && config.level == Level::kFused;
+  if (config.tolerances.losses_rel_l2 && one_loss && config.reduction != Reduction::kNone) {
     reject(config, "tolerances.losses_rel_l2",
            "needs reduction none: otherwise there is one loss, which loss_atol bounds");
   }

@@ -33,6 +33,8 @@ double spacing(DType dtype) {
   return 0x1p-7;
 }
 
+bool is_narrower(DType stored, DType dtype) { return size_of(stored) < (dtype == DType::kFloat64 ? 8u : 4u); }
+
 // Two numbers that differ by d before they are rounded to a grid of spacing s end on different grid points with
 // probability d / s (d < s) and then differ by s: the mean square is d · s, and d · s + d² for every d. With s <= e ·
 // |x| summed over the tensor and Cauchy-Schwarz: relative L2² <= e · delta + delta², where delta is the relative L2
@@ -41,8 +43,7 @@ double spacing(DType dtype) {
 // hold already.
 double stored_rel_l2(DType dtype, DType stored) {
   const double delta = summed_rel_l2(dtype);
-  const bool narrower = size_of(stored) < (dtype == DType::kFloat64 ? 8u : 4u);
-  return narrower ? std::sqrt(spacing(stored) * delta + delta * delta) : delta;
+  return is_narrower(stored, dtype) ? std::sqrt(spacing(stored) * delta + delta * delta) : delta;
 }
 
 }  // namespace
@@ -56,9 +57,32 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
   out.d_hidden_rel_l2 = config.d_hidden_rel_l2.value_or(stored);
   out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(stored);
   out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(stored);
-  out.dlogits_max_abs = config.dlogits_max_abs.value_or(wide ? 1e-13 : 1e-6);
-  out.dlogits_max_rel = config.dlogits_max_rel.value_or(wide ? 1e-9 : 1e-2);
   return out;
+}
+
+// One rounding to nearest moves x by at most half of the spacing there: spacing(stored) · |x| / 2, or half of the
+// spacing of subnormal numbers. An element and its sum's error, both relative to the largest or to the norm, add up.
+// Relative to itself an element errs by what its weight does, a sum again, and its exponential: the exponent a - m, of
+// at most 87 in float32 and 708 in float64, is rounded in each of its few steps (the maximum, the temperature, the
+// logarithm of the sum), 8 roundings with room, and an error of the exponent is a relative error of the exponential.
+ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth) {
+  const bool wide = dtype == DType::kFloat64, narrower = is_narrower(stored, dtype);
+  const double half = narrower ? spacing(stored) / 2 : 0;
+  const double smallest_half = narrower && stored == DType::kFloat16 ? 0x1p-25 : 0;  // bfloat16: 2^-134, nothing
+  const double delta = summed_rel_l2(dtype) * growth;
+  ExactTolerances out{};
+  out.max_abs = (delta + half) * exact.largest + smallest_half;
+  out.max_rel = half + delta + (wide ? 8 * 708 * 0x1p-53 : 8 * 87 * 0x1p-24);
+  out.rel_l2 = delta + half;
+  if (smallest_half > 0 && exact.norm > 0) {
+    out.rel_l2 += smallest_half * std::sqrt(static_cast<double>(exact.count)) / exact.norm;
+  }
+  return out;
+}
+
+// The logits end on the same grid as the exact ones or on the next: the two roundings of stored_rel_l2().
+double growth_by_rounded_logits(DType dtype, DType rounded) {
+  return stored_rel_l2(dtype, rounded) / summed_rel_l2(dtype);
 }
 
 Gate make_gate(std::string name, double value, double limit) { return {std::move(name), value, limit, value <= limit}; }

@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How far two computations of the same loss and gradients may lie apart.
+// How far two computations of the same loss and gradients, or one of them and the exact numbers, may lie apart.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -9,17 +10,22 @@
 
 namespace logitless::io {
 
-/// What a config says; an empty entry takes its default from the types (resolve()).
+/// What a config says; an empty entry takes its default from the types and, in a check against exact numbers, from
+/// their size.
 struct ToleranceConfig {
   std::optional<double> loss_atol;
   std::optional<double> losses_rel_l2;
   std::optional<double> d_hidden_rel_l2;
   std::optional<double> d_weight_rel_l2;
   std::optional<double> d_bias_rel_l2;
-  /// Of the gradient of the logits themselves. Checked here, used by `gradcheck` alone: `compare` never sees logits.
+  /// For `gradcheck` alone: `compare` sees neither logits nor log-probabilities.
+  std::optional<double> logp_max_abs;
   std::optional<double> dlogits_max_abs;
   std::optional<double> dlogits_max_rel;
+  std::optional<double> dlogits_rel_l2;
 };
+
+/// Of two computations in `dtype`.
 
 struct Tolerances {
   double loss_atol;      ///< nats a token
@@ -27,12 +33,30 @@ struct Tolerances {
   double d_hidden_rel_l2;
   double d_weight_rel_l2;
   double d_bias_rel_l2;
-  double dlogits_max_abs;
-  double dlogits_max_rel;
 };
 
 /// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
 Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype);
+
+/// The size of a tensor of exact numbers.
+struct TensorSize {
+  double largest = 0;  ///< max |x|
+  double norm = 0;     ///< ‖x‖
+  int64_t count = 0;   ///< elements
+};
+
+/// How far a tensor that is computed from inputs of `dtype` and stored as `stored` may lie from the exact one. `growth`
+/// multiplies the errors of the sums, where a formula amplifies them.
+struct ExactTolerances {
+  double max_abs;
+  double max_rel;  ///< of one element without cancellation: a product of exponentials
+  double rel_l2;
+};
+
+ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth = 1);
+
+/// What rounding the logits to `rounded` on the way, after sums of `dtype`, multiplies the errors by.
+double growth_by_rounded_logits(DType dtype, DType rounded);
 
 /// One comparison and what came of it. A NaN on either side fails.
 struct Gate {

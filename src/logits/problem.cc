@@ -36,7 +36,7 @@ void check_view(std::string_view name, const View& view) {
   if (view.row_stride < view.vocab) {
     fail(name, ".row_stride = ", view.row_stride, " is shorter than a row of ", view.vocab, " elements");
   }
-  if (view.batch > 1 && view.batch_stride < view.vocab) {
+  if (view.batch > 1 && view.time > 0 && view.batch_stride < view.vocab) {
     fail(name, ".batch_stride = ", view.batch_stride, " is shorter than a row of ", view.vocab, " elements");
   }
   int64_t tokens;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "logitless/preference.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 namespace logitless::oracle {
 
@@ -27,10 +27,15 @@ struct SequenceBatch {
   double sum(const std::vector<double>& values, int64_t sequence) const;
 };
 
-/// Where the sequences of these hidden states begin and end.
-std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
-/// The tokens of a problem, without a reference.
-SequenceBatch read_batch(const Problem& problem, const Statistics& stats, std::vector<int64_t> offsets);
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const PreferenceTokenOptions& options);
+/// A pair with an empty side takes no part at all: its other side loses its labels.
+void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
+/// Without a reference.
+SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
+
+/// Sums a sequence of what the call got: [S] sums or [N] log-probabilities of tokens.
+std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLoss loss);

@@ -1,12 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "policy_oracle.h"
+#include "oracle/policy_oracle.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
-
-#include "oracle.h"
 
 namespace logitless::oracle {
 namespace {
@@ -14,13 +12,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-double element(const ConstVector& vector, int64_t at) { return read_element(vector.data, vector.dtype, at); }
-
-std::optional<std::vector<double>> read_vector(const ConstVector& vector) {
+std::optional<std::vector<double>> read_optional(const ConstVector& vector) {
   if (vector.size == 0) return std::nullopt;
-  std::vector<double> values(vector.size);
-  for (int64_t i = 0; i < vector.size; ++i) values[i] = element(vector, i);
-  return values;
+  return read_vector(vector);
 }
 
 /// One evaluation. Functions of a token i or a sequence s have the names of docs/losses.md.
@@ -37,10 +31,14 @@ class Evaluation {
         active_.push_back(i);
       }
     }
+    vespo_exponent_.resize(members_.size());
+    drift_.resize(members_.size());
+    sampler_exponent_.resize(members_.size());
   }
 
   PolicyLoss run() {
     PolicyLoss result;
+    tape_ = result.tape.get();
     find_ratios();
     find_quantile();
     result.per_token_loss.assign(tokens_.tokens(), Number());
@@ -53,6 +51,8 @@ class Evaluation {
     result.loss = options_.loss_scale * (sum - options_.entropy_bonus * mean_of_top_entropies());
     add_metrics(result);
     result.kinks = kinks_.all();
+    result.slopes = Eigen::VectorXd::Zero(2 * tokens_.tokens());
+    for (const auto& [input, slope] : result.loss.slopes()) result.slopes[input] = slope;
     return result;
   }
 
@@ -71,9 +71,9 @@ class Evaluation {
     return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
   }
 
-  Number logp(int64_t i) const { return Number::input(at_.logp[i], held_.logp[i], i, 2 * tokens_.tokens()); }
+  Number logp(int64_t i) const { return Number::input(*tape_, at_.logp[i], held_.logp[i], i); }
   Number entropy(int64_t i) const {
-    return Number::input(at_.entropy[i], held_.entropy[i], tokens_.tokens() + i, 2 * tokens_.tokens());
+    return Number::input(*tape_, at_.entropy[i], held_.entropy[i], tokens_.tokens() + i);
   }
   Number old(int64_t i) const { return tokens_.old_logps ? Number((*tokens_.old_logps)[i]) : sg(logp(i)); }
 
@@ -82,6 +82,12 @@ class Evaluation {
     Number sum;
     for (const int64_t t : members_[s]) sum = sum + function(t);
     return sum;
+  }
+  // The same, computed for the first token of the sequence that asks and kept for the others.
+  template <class Function>
+  const Number& sum_once(std::vector<std::optional<Number>>& sums, int64_t s, const Function& function) {
+    if (!sums[s]) sums[s] = sum_over(s, function);
+    return *sums[s];
   }
 
   // 1.1
@@ -125,7 +131,7 @@ class Evaluation {
 
   Number vespo_factor(int64_t i) {
     const double lowest = std::log(1e-8), highest = 20;
-    const Number total = sum_over(sequence_of_[i], [&](int64_t t) {
+    const Number& total = sum_once(vespo_exponent_, sequence_of_[i], [&](int64_t t) {
       Number term = kinks_.clamp(logp(t) - old(t), -most_exponent(), most_exponent());
       if (options_.sampler_correction == SamplerCorrection::kNone) return term;
       // r is exp(x) clamped, or 0: its logarithm is x clamped, or -∞.
@@ -145,7 +151,7 @@ class Evaluation {
   Number off_policy_keep(int64_t i) {
     if (!options_.off_policy_mask_threshold || advantage(i) >= 0) return 1;
     const int64_t s = sequence_of_[i];
-    const Number drift = sum_over(s, [this](int64_t t) -> Number {
+    const Number& drift = sum_once(drift_, s, [this](int64_t t) -> Number {
       const Number q = tokens_.sampling_logps ? Number((*tokens_.sampling_logps)[t]) : old(t);
       return std::isnan(q.value) ? Number(0) : sg(q - logp(t));
     });
@@ -178,7 +184,7 @@ class Evaluation {
       return std::isnan(sampling) ? Number(0) : sg(old(t)) - sampling;
     };
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
-    const Number exponent = of_token ? difference(i) : sum_over(sequence_of_[i], difference);
+    const Number exponent = of_token ? difference(i) : sum_once(sampler_exponent_, sequence_of_[i], difference);
     const Number r = exp(kinks_.clamp(exponent, -300, 300));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
@@ -287,15 +293,32 @@ class Evaluation {
   const PolicyOptions& options_;
   const PolicyPoint& at_;
   const PolicyPoint& held_;
+  Tape* tape_ = nullptr;
   Kinks kinks_;
-  std::vector<Number> ratio_;                  // ρ
-  Number quantile_;                            // of the entropies
-  std::vector<int64_t> active_;                // every token that takes part
-  std::vector<std::vector<int64_t>> members_;  // T_s
-  std::vector<int64_t> sequence_of_;           // s(i)
+  std::vector<Number> ratio_;                                                     // ρ
+  Number quantile_;                                                               // of the entropies
+  std::vector<int64_t> active_;                                                   // every token that takes part
+  std::vector<std::vector<int64_t>> members_;                                     // T_s
+  std::vector<int64_t> sequence_of_;                                              // s(i)
+  std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
 };
 
 }  // namespace
+
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
+                   const PolicyOptions& options) {
+  TokenOptions token_options;
+  token_options.ignore_index = kNoLabel;
+  token_options.temperature = options.temperature;
+  token_options.temperatures = options.temperatures;
+  token_options.temperature_meaning = options.temperature_meaning;
+  token_options.round_logits_to = options.round_logits_to;
+  Tokens tokens = read_tokens(offsets, vocab, batch.chosen_ids, token_options);
+  for (size_t i = 0; i < batch.mask.size(); ++i) {
+    if (batch.mask[i] == 0) tokens.labels[i] = kNoLabel;
+  }
+  return tokens;
+}
 
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets) {
   const int64_t tokens = offsets.back();
@@ -303,14 +326,15 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   result.offsets = std::move(offsets);
   result.takes_part.assign(tokens, true);
   for (size_t i = 0; i < batch.mask.size(); ++i) result.takes_part[i] = batch.mask[i] != 0;
-  result.old_logps = read_vector(batch.old_logps);
-  result.ref_logps = read_vector(batch.ref_logps);
-  result.sampling_logps = read_vector(batch.sampling_logps);
+  result.old_logps = read_optional(batch.old_logps);
+  result.ref_logps = read_optional(batch.ref_logps);
+  result.sampling_logps = read_optional(batch.sampling_logps);
   result.one_advantage_a_sequence = batch.advantages.size == result.sequences();
+  const std::vector<double> advantages = read_vector(batch.advantages);
   result.advantages.assign(tokens, kNaN);
   for (int64_t s = 0; s < result.sequences(); ++s) {
     for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
-      result.advantages[i] = element(batch.advantages, result.one_advantage_a_sequence ? s : i);
+      result.advantages[i] = advantages[result.one_advantage_a_sequence ? s : i];
     }
   }
   return result;

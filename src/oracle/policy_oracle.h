@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "logitless/policy.h"
-#include "number.h"
+#include "oracle/number.h"
+#include "oracle/oracle.h"
 
 namespace logitless::oracle {
 
@@ -24,6 +26,9 @@ struct PolicyTokens {
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
 
+/// Labels and temperatures.
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
+                   const PolicyOptions& options);
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
 
 /// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be empty where
@@ -33,17 +38,19 @@ struct PolicyPoint {
   std::vector<double> entropy;  ///< [N]
 };
 
-/// The slopes of every Number are of the inputs (logp, entropy): 2N entries.
+/// Numbers are functions of the inputs (logp, entropy): 2N of them.
 struct PolicyLoss {
+  std::shared_ptr<Tape> tape = std::make_shared<Tape>();  ///< of all Numbers here
   Number loss;
   std::vector<Number> per_token_loss;
   int64_t tokens = 0;
   Number mean_ratio, mean_kl, mean_logp, mean_entropy;  ///< NaN where there is none
   double clip_fraction_low = 0, clip_fraction_high = 0, clip_fraction = 0;
   std::vector<Kink> kinks;
+  Eigen::VectorXd slopes;  ///< of the loss, [2N]
 
-  double d_logp(int64_t token) const { return loss.slope_at(token); }
-  double d_entropy(int64_t token) const { return loss.slope_at(static_cast<int64_t>(per_token_loss.size()) + token); }
+  double d_logp(int64_t token) const { return slopes[token]; }
+  double d_entropy(int64_t token) const { return slopes[slopes.size() / 2 + token]; }
 };
 
 /// sg() holds its argument at the values that it has at `held`.

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -304,26 +304,49 @@ double SequenceBatch::sum(const std::vector<double>& values, int64_t sequence) c
   return total;
 }
 
-std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
-  if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
-  std::vector<int64_t> offsets = {0};
-  for (int64_t s = 0; s < hidden.sequences; ++s)
-    offsets.push_back(offsets.back() + hidden.states.rows / hidden.sequences);
-  if (!hidden.has_second()) return offsets;
-  for (int64_t s = 0; s < hidden.sequences; ++s)
-    offsets.push_back(offsets.back() + hidden.second.rows / hidden.sequences);
-  return offsets;
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const PreferenceTokenOptions& options) {
+  TokenOptions token_options;
+  token_options.ignore_index = options.ignore_index;
+  token_options.shift = options.shift;
+  token_options.temperature = options.temperature;
+  token_options.temperature_meaning = options.temperature_meaning;
+  token_options.round_logits_to = options.round_logits_to;
+  return read_tokens(offsets, vocab, targets, token_options);
 }
 
-SequenceBatch read_batch(const Problem& problem, const Statistics& stats, std::vector<int64_t> offsets) {
+void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens) {
+  const size_t half = (offsets.size() - 1) / 2;
+  const auto labels_of = [&](size_t s) {
+    return std::span(tokens.labels).subspan(offsets[s], offsets[s + 1] - offsets[s]);
+  };
+  const auto is_empty = [&](size_t s) {
+    const auto labels = labels_of(s);
+    return std::count(labels.begin(), labels.end(), kNoLabel) == std::ssize(labels);
+  };
+  for (size_t k = 0; k < half; ++k) {
+    if (!is_empty(k) && !is_empty(half + k)) continue;
+    for (const size_t s : {k, half + k}) std::ranges::fill(labels_of(s), kNoLabel);
+  }
+}
+
+SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets) {
   SequenceBatch batch;
   batch.offsets = std::move(offsets);
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
     batch.logp.push_back(stats.logp[i]);
     batch.entropy.push_back(stats.entropy[i]);
-    batch.takes_part.push_back(problem.takes_part(i));
+    batch.takes_part.push_back(tokens.takes_part(i));
   }
   return batch;
+}
+
+std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch& batch) {
+  const std::vector<double> values = read_vector(logps);
+  if (logps.size == batch.sequences()) return values;
+  std::vector<double> sums;
+  for (int64_t s = 0; s < batch.sequences(); ++s) sums.push_back(batch.sum(values, s));
+  return sums;
 }
 
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options) {

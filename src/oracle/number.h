@@ -1,58 +1,94 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A number that knows how it depends on the inputs (forward differentiation), so that a formula on paper and its
+// A number that knows how it depends on the inputs (reverse differentiation), so that a formula on paper and its
 // gradient are one text: sg, clamp and min are the functions of docs/losses.md, conventions for ties included.
 #pragma once
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <vector>
 
 namespace logitless::oracle {
+
+/// The steps of a computation, each after those it stands on, so that it can be gone back from any result.
+class Tape {
+ public:
+  struct Edge {
+    int64_t from = -1;  ///< an earlier step; -1: none
+    double partial = 0;
+  };
+  struct Step {
+    Edge edges[2];
+    int64_t input = -1;  ///< which input it is; -1: none
+    bool held = false;   ///< sg(): no gradient flows
+  };
+
+  int64_t add(const Step& step) {
+    steps_.push_back(step);
+    return static_cast<int64_t>(steps_.size()) - 1;
+  }
+
+  /// ∂step/∂input of every input that the step depends on. `through_sg`: as if there were no sg().
+  std::map<int64_t, double> derivatives(int64_t step, bool through_sg) const {
+    std::map<int64_t, double> of_inputs;
+    // What is still to be passed on, the latest step first: all that stands on a step has been there before it.
+    std::map<int64_t, double, std::greater<>> pending = {{step, 1.0}};
+    while (!pending.empty()) {
+      const auto [at, derivative] = *pending.begin();
+      pending.erase(pending.begin());
+      const Step& here = steps_[at];
+      if (here.input >= 0) of_inputs[here.input] += derivative;
+      if (here.held && !through_sg) continue;
+      for (const Edge& edge : here.edges) {
+        if (edge.from >= 0) pending[edge.from] += derivative * edge.partial;
+      }
+    }
+    return of_inputs;
+  }
+
+ private:
+  std::vector<Step> steps_;
+};
 
 struct Number {
   double value = 0;
   /// The value where every input is at the point at which sg() holds it. The same as `value`, unless one takes finite
   /// differences.
   double held = 0;
-  Eigen::VectorXd slope;  ///< ∂value/∂input with nothing through sg(); empty: 0
-  Eigen::VectorXd reach;  ///< ∂value/∂input with everything through sg(): how an error of an input arrives; empty: 0
+  Tape* tape = nullptr;  ///< nullptr: a constant
+  int64_t step = -1;
 
   Number() = default;
   Number(double constant) : value(constant), held(constant) {}
-  /// Input `index` of `count`.
-  static Number input(double value, double held, int64_t index, int64_t count) {
-    Number x;
-    x.value = value;
-    x.held = held;
-    x.slope = x.reach = Eigen::VectorXd::Unit(count, index);
-    return x;
+  Number(double value_, double held_, Tape* tape_, const Tape::Step& step_)
+      : value(value_), held(held_), tape(tape_), step(tape_ ? tape_->add(step_) : -1) {}
+  static Number input(Tape& tape, double value, double held, int64_t index) {
+    return {value, held, &tape, {.edges = {}, .input = index}};
   }
 
-  double slope_at(int64_t index) const { return slope.size() == 0 ? 0.0 : slope[index]; }
-  /// How far errors of the inputs move the value, to first order.
+  /// ∂value/∂input with nothing through sg().
+  std::map<int64_t, double> slopes() const {
+    return tape ? tape->derivatives(step, false) : std::map<int64_t, double>();
+  }
+  /// How far errors of the inputs move the value, to first order; they pass through sg() too.
   double reached_by(const Eigen::VectorXd& errors) const {
-    return reach.size() == 0 ? 0.0 : reach.cwiseAbs().dot(errors);
+    double reached = 0;
+    if (!tape) return reached;
+    for (const auto& [input, derivative] : tape->derivatives(step, true)) {
+      reached += std::abs(derivative) * errors[input];
+    }
+    return reached;
   }
 };
 
 namespace detail {
 
-inline Eigen::VectorXd combine(double a, const Eigen::VectorXd& x, double b, const Eigen::VectorXd& y) {
-  if (x.size() == 0 && y.size() == 0) return {};
-  if (x.size() == 0) return b * y;
-  if (y.size() == 0) return a * x;
-  return a * x + b * y;
-}
-
 // A function of x and y with partial derivatives dx and dy.
 inline Number function(double value, double held, double dx, const Number& x, double dy = 0, const Number& y = {}) {
-  Number result;
-  result.value = value;
-  result.held = held;
-  result.slope = combine(dx, x.slope, dy, y.slope);
-  result.reach = combine(dx, x.reach, dy, y.reach);
-  return result;
+  return {value, held, x.tape ? x.tape : y.tape, {.edges = {{x.step, dx}, {y.step, dy}}}};
 }
 
 }  // namespace detail
@@ -83,17 +119,18 @@ inline Number sigmoid(const Number& x) {
 }
 
 /// x with no gradient.
-inline Number sg(const Number& x) {
-  Number result;
-  result.value = result.held = x.held;
-  result.reach = x.reach;
-  return result;
-}
+inline Number sg(const Number& x) { return {x.held, x.held, x.tape, {.edges = {{x.step, 1}}, .held = true}}; }
 
 /// A place where a formula has no derivative, or jumps.
 struct Kink {
   double distance = 0;
-  Number from;  ///< its reach says which inputs lead there
+  Number from;
+
+  /// Whether errors of the inputs, or twice as large ones, lead there.
+  bool is_near(const Eigen::VectorXd& errors) const {
+    const double reached = from.reached_by(errors);
+    return reached > 0 && !(distance > 2 * reached);
+  }
 };
 
 /// The functions that have kinks; they note how near the data come.
@@ -129,7 +166,7 @@ class Kinks {
  private:
   void note(const Number& x, const Number& bound) {
     const Number gap = x - bound;
-    if (gap.reach.size() > 0 && !gap.reach.isZero(0)) all_.push_back({std::abs(gap.value), gap});
+    if (gap.tape) all_.push_back({std::abs(gap.value), gap});
   }
 
   std::vector<Kink> all_;

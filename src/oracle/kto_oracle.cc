@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "preference_oracle.h"
+#include "oracle/preference_oracle.h"
 
 namespace logitless::oracle {
 namespace {

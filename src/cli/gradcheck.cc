@@ -1,0 +1,235 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/gradcheck.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "cli/contender.h"
+#include "cli/gates.h"
+#include "cli/gradcheck_report.h"
+#include "cli/gradcheck_truth.h"
+#include "cli/measure.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "logitless/error.h"
+#include "oracle/deviation.h"
+
+namespace logitless::cli {
+namespace {
+
+using oracle::Deviation;
+using oracle::MatrixXd;
+using oracle::VectorXd;
+
+Deviation deviation_of(const VectorXd& want, const std::vector<double>& got) {
+  Deviation deviation;
+  deviation.add(want, {got.data(), DType::kFloat64, 1, 1});
+  return deviation;
+}
+
+VectorXd to_eigen(const std::vector<double>& values) {
+  return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
+}
+
+oracle::StoredMatrix from(const void* data, DType dtype, int64_t first, int64_t row_stride, int64_t col_stride) {
+  return {static_cast<const std::byte*>(data) + first * static_cast<int64_t>(size_of(dtype)), dtype, row_stride,
+          col_stride};
+}
+
+// Words of the head from `first` on.
+oracle::StoredMatrix words_of(const Matrix& d_weight, HeadLayout layout, int64_t first) {
+  return layout == HeadLayout::kVocabHidden
+             ? from(d_weight.data, d_weight.dtype, first * d_weight.stride, d_weight.stride, 1)
+             : from(d_weight.data, d_weight.dtype, first, 1, d_weight.stride);
+}
+
+// Compares one call with the oracle and writes down what comes of it.
+class Check {
+ public:
+  Check(const TaskCall& call, const TaskResult& result, const Truth& truth, GradcheckReport& report)
+      : call_(call), result_(result), truth_(truth), report_(report) {}
+
+  void compare_losses() {
+    const io::ToleranceConfig& tolerances = report_.config.tolerances;
+    const double difference = std::abs(result_.loss - truth_.loss.loss);
+    add("loss_ref", truth_.loss.loss);
+    add("loss_kernel", result_.loss);
+    add("abs_diff_loss", difference);
+    const io::Tolerances limits = io::resolve(tolerances, report_.job.dtype, report_.job.gradient_dtype);
+    gate("loss_atol", difference,
+         loss_limit(report_.config, report_.job, tokens(), limits.loss_atol) * growth_by_rounding());
+    if (!result_.per_token_logps.empty()) {
+      const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
+      add("logp_max_abs", logps.max_abs());
+      // A computed logit that is rounded, the target's too, may land one place away: no limit follows for one token.
+      if (tolerances.logp_max_abs || growth_by_rounding() == 1) {
+        const double limit = exact(logps, DType::kFloat64).max_abs;
+        gate("logp_max_abs", logps.max_abs(), tolerances.logp_max_abs.value_or(limit));
+      }
+    }
+    if (!result_.per_token_loss.empty()) {
+      const Deviation losses = deviation_of(to_eigen(truth_.loss.per_token_loss), result_.per_token_loss);
+      add("per_token_loss_max_abs", losses.max_abs());
+      add("per_token_loss_rel_l2", losses.rel_l2());
+      const double limit = exact(losses, DType::kFloat64).rel_l2;
+      gate("losses_rel_l2", losses.rel_l2(), tolerances.losses_rel_l2.value_or(limit));
+    }
+  }
+
+  void compare_logit_gradients() {
+    const LogitsGradient& out = call_.dlogits;
+    Deviation dlogits;
+    truth_.of_logits->compute_logit_gradients(
+        truth_.stats, truth_.loss.grads, [&](int64_t first_word, const MatrixXd& tile) {
+          dlogits.add(tile, from(out.data, out.dtype, first_word, out.row_stride, 1));
+        });
+    add("dlogits_max_abs", dlogits.max_abs());
+    add("dlogits_max_rel", dlogits.max_rel());
+    add("dlogits_rel_l2", dlogits.rel_l2());
+    const io::ToleranceConfig& tolerances = report_.config.tolerances;
+    const io::ExactTolerances limits = exact(dlogits, out.dtype);
+    gate("dlogits_max_abs", dlogits.max_abs(), tolerances.dlogits_max_abs.value_or(limits.max_abs));
+    if (tolerances.dlogits_max_rel || !may_cancel()) {
+      gate("dlogits_max_rel", dlogits.max_rel(), tolerances.dlogits_max_rel.value_or(limits.max_rel));
+    }
+    gate("dlogits_rel_l2", dlogits.rel_l2(), tolerances.dlogits_rel_l2.value_or(limits.rel_l2));
+  }
+
+  void compare_parameter_gradients() {
+    const Gradients& out = call_.gradients;
+    if (!out.any()) return;
+    Deviation d_hidden, d_weight, d_bias;
+    const MatrixXd hidden_truth = truth_.fused->compute_parameter_gradients(
+        truth_.stats, truth_.loss.grads,
+        [&](int64_t first_word, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
+          if (out.d_weight.data) d_weight.add(weight_tile, words_of(out.d_weight, call_.head.layout, first_word));
+          if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_word, 1, 1));
+        });
+    if (out.d_hidden.data) {
+      d_hidden.add(hidden_truth, from(out.d_hidden.data, out.d_hidden.dtype, 0, out.d_hidden.stride, 1));
+    }
+    const io::ToleranceConfig& tolerances = report_.config.tolerances;
+    const auto compare = [&](const std::string& name, bool wanted, const Deviation& deviation,
+                             const std::optional<double>& tolerance) {
+      if (!wanted) return;
+      add(name + "_max_abs", deviation.max_abs());
+      add(name + "_rel_l2", deviation.rel_l2());
+      gate(name + "_rel_l2", deviation.rel_l2(),
+           tolerance.value_or(exact(deviation, report_.job.gradient_dtype).rel_l2));
+    };
+    compare("d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
+    compare("d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
+    compare("d_bias", out.d_bias.data, d_bias, tolerances.d_bias_rel_l2);
+  }
+
+ private:
+  void add(const std::string& name, double value) { report_.metrics.emplace_back(name, value); }
+  void gate(const std::string& name, double value, double limit) {
+    report_.gates.push_back(io::make_gate(name, value, limit));
+  }
+  double tokens() const { return result_.metric("tokens"); }
+  // Whether a gradient can be the small difference of large terms, so that no element has an error relative to itself:
+  // those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
+  bool may_cancel() const {
+    const oracle::TokenGradients& grads = truth_.loss.grads;
+    return grads.entropy.any() || grads.prior.any() || call_.policy.beta != 0;
+  }
+  // Finished logits are exact, and so is their rounding.
+  double growth_by_rounding() const {
+    const auto& rounded = report_.config.round_logits_to;
+    const bool sums = report_.config.level == io::Level::kFused;
+    return rounded && sums ? io::growth_by_rounded_logits(report_.job.dtype, *rounded) : 1;
+  }
+  io::ExactTolerances exact(const Deviation& deviation, DType stored) const {
+    return io::tolerances_of_exact(report_.job.dtype, stored,
+                                   {deviation.largest(), deviation.norm(), deviation.count()},
+                                   error_growth(report_.config, report_.job, tokens()) * growth_by_rounding());
+  }
+
+  const TaskCall& call_;
+  const TaskResult& result_;
+  const Truth& truth_;
+  GradcheckReport& report_;
+};
+
+// Runs the call, and the oracle on the same tensors.
+void run_check(const GradcheckOptions& options, Progress& progress, GradcheckReport& report) {
+  const auto phase = [&](const char* what) { progress.phase(report.name + ": " + what); };
+  const io::Config& config = report.config;
+  const Context context(context_options_of(config));
+  report.environment = describe_environment(context);
+  phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
+  const Inputs inputs = options.tensors.given() ? read_inputs(config, options.tensors) : make_seeded_inputs(config);
+  report.job = inputs.job;
+  const std::vector<SharedMemory> outputs = add_outputs(config, report.job);
+  uint64_t output_bytes = 0;
+  for (const SharedMemory& memory : outputs) output_bytes += memory.region().bytes;
+  check_available(output_bytes, "the gradients");
+  const JobTensors tensors(report.job);
+  const TaskCall call(config, report.job, tensors);
+  tensors.touch();
+  warm_up(context, report.job.dtype);
+
+  phase("kernel, forward");
+  call.reset();
+  const double forward_s = measure([&] { call.run(context, true); }).time_s;
+  phase("kernel, with gradients");
+  call.reset();
+  TaskResult result;
+  const double kernel_s = measure([&] { result = call.run(context); }).time_s;
+  phase("float64 reference");
+  const double reference_s = measure([&] {
+                               const Truth truth = find_truth(call, tensors[TensorId::kLogits].data());
+                               Check check(call, result, truth, report);
+                               check.compare_losses();
+                               if (truth.of_logits) check.compare_logit_gradients();
+                               if (truth.fused) check.compare_parameter_gradients();
+                             }).time_s;
+  report.metrics.insert(
+      report.metrics.end(),
+      {{"time/forward_s", forward_s}, {"time/ref_grad_s", reference_s}, {"time/kernel_grad_s", kernel_s}});
+}
+
+std::vector<GradcheckReport> load_configs(const GradcheckOptions& options) {
+  std::vector<GradcheckReport> reports;
+  const auto load = [&](const std::optional<std::string>& path) {
+    reports.emplace_back();
+    reports.back().name = path.value_or("--set");
+    reports.back().config = io::load_config(path, options.assignments);
+  };
+  for (const std::string& path : options.config_paths) load(path);
+  if (options.config_paths.empty()) load(std::nullopt);
+  return reports;
+}
+
+}  // namespace
+
+bool GradcheckReport::passes() const { return error.empty() && all_pass(gates); }
+
+int run_gradcheck(const GradcheckOptions& options) {
+  std::vector<GradcheckReport> reports = load_configs(options);
+  check_output_path("--json", options.json_path);
+  check_output_path("--metrics", options.metrics_path);
+  int status = 0;
+  for (GradcheckReport& report : reports) {
+    Progress progress(!options.quiet);
+    try {
+      run_check(options, progress, report);
+    } catch (const io::Error& e) {
+      report.error = e.what();
+    } catch (const InvalidInput& e) {
+      report.error = e.what();
+    }
+    progress.stop();
+    if (!report.error.empty()) std::fprintf(stderr, "logitless: %s\n", report.error.c_str());
+    if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
+    status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
+  }
+  if (!options.json_path.empty()) write_output("--json", options.json_path, json_text(reports));
+  if (!options.metrics_path.empty()) write_output("--metrics", options.metrics_path, metrics_text(reports));
+  return status;
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,56 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "oracle/deviation.h"
+
+#include <vector>
+
+namespace logitless::oracle {
+namespace {
+
+// Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of its arguments.
+double sticky_max(double a, double b) { return !(a >= b) && a == a ? b : a; }
+
+double smallest_normal(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-1022;
+    case DType::kFloat16:
+      return 0x1p-14;
+    case DType::kFloat32:
+    case DType::kBFloat16:
+      break;
+  }
+  return 0x1p-126;
+}
+
+}  // namespace
+
+void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
+  const double smallest = smallest_normal(stored.dtype);
+  count_ += want.size();
+  std::vector<Deviation> rows(want.rows());
+#pragma omp parallel for schedule(static)
+  for (int64_t r = 0; r < want.rows(); ++r) {
+    Deviation& row = rows[r];
+    for (int64_t c = 0; c < want.cols(); ++c) {
+      const double wanted = want(r, c), size = std::abs(wanted);
+      const double got = read_element(stored.data, stored.dtype, r * stored.row_stride + c * stored.col_stride);
+      const double difference = std::abs(got - wanted);
+      row.max_abs_ = sticky_max(row.max_abs_, difference);
+      if (!(size < smallest) || std::isnan(difference)) row.max_rel_ = sticky_max(row.max_rel_, difference / size);
+      row.largest_ = sticky_max(row.largest_, size);
+      row.difference_squares_ += difference * difference;
+      row.squares_ += size * size;
+    }
+  }
+  for (const Deviation& row : rows) {
+    max_abs_ = sticky_max(max_abs_, row.max_abs_);
+    max_rel_ = sticky_max(max_rel_, row.max_rel_);
+    largest_ = sticky_max(largest_, row.largest_);
+    difference_squares_ += row.difference_squares_;
+    squares_ += row.squares_;
+  }
+}
+
+double Deviation::rel_l2() const { return difference_squares_ == 0 ? 0 : std::sqrt(difference_squares_ / squares_); }
+
+}  // namespace logitless::oracle

@@ -1,0 +1,319 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "oracle/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace logitless::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// The nearest bfloat16 or float16, ties to even: a multiple of the type's last place at this magnitude.
+double round_to(double value, DType dtype) {
+  const bool half = dtype == DType::kFloat16;
+  if (value == 0 || !std::isfinite(value)) return value;
+  const int exponent = std::max(std::ilogb(value), half ? -14 : -126);
+  const double place = std::ldexp(1.0, exponent - (half ? 10 : 7));
+  double multiple = std::floor(std::abs(value) / place);
+  const double beyond = std::abs(value) / place - multiple;
+  if (beyond > 0.5 || (beyond == 0.5 && std::fmod(multiple, 2) == 1)) multiple += 1;
+  const double rounded = multiple * place;
+  const double limit = half ? 65536 : 0x1p128;
+  return std::copysign(rounded >= limit ? kInfinity : rounded, value);
+}
+
+}  // namespace
+
+double read_element(const void* data, DType dtype, int64_t at) {
+  if (dtype == DType::kFloat64) return static_cast<const double*>(data)[at];
+  if (dtype == DType::kFloat32) return static_cast<const float*>(data)[at];
+  if (dtype == DType::kFloat16) {
+    const int half = static_cast<const float16*>(data)[at].bits;
+    const int exponent = half >> 10 & 31, mantissa = half & 1023;
+    double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    if (exponent == 31) magnitude = mantissa == 0 ? kInfinity : kNaN;
+    return half & 0x8000 ? -magnitude : magnitude;
+  }
+  const uint32_t bits = static_cast<uint32_t>(static_cast<const bfloat16*>(data)[at].bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+std::vector<double> read_vector(const ConstVector& vector) {
+  std::vector<double> values(vector.size);
+  for (int64_t i = 0; i < vector.size; ++i) values[i] = read_element(vector.data, vector.dtype, i);
+  return values;
+}
+
+MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words) {
+  const ConstMatrix& weight = head.weight;
+  const bool tall = head.layout == HeadLayout::kVocabHidden;
+  MatrixXd copy(words, head.hidden_size());
+#pragma omp parallel for schedule(static)
+  for (int64_t v = 0; v < words; ++v) {
+    for (int64_t h = 0; h < copy.cols(); ++h) {
+      const int64_t row = tall ? first_word + v : h, col = tall ? h : first_word + v;
+      copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
+    }
+  }
+  return copy;
+}
+
+VectorXd read_bias(const LmHead& head) {
+  VectorXd bias = VectorXd::Zero(head.vocab_size());
+  const std::vector<double> values = read_vector(head.bias);
+  std::copy(values.begin(), values.end(), bias.begin());
+  return bias;
+}
+
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
+  if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
+  std::vector<int64_t> offsets = {0};
+  const auto add = [&](int64_t rows) {
+    for (int64_t s = 0; s < hidden.sequences; ++s) offsets.push_back(offsets.back() + rows / hidden.sequences);
+  };
+  // Each matrix holds sequences of a length of its own.
+  add(hidden.states.rows);
+  if (hidden.has_second()) add(hidden.second.rows);
+  return offsets;
+}
+
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const TokenOptions& options) {
+  Tokens result;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
+      const int64_t at = options.shift ? i + 1 : i;
+      const bool takes_part = at < offsets[s + 1] && targets[at] != options.ignore_index;
+      result.labels.push_back(takes_part ? targets[at] : kNoLabel);
+    }
+  }
+  result.temperature = VectorXd::Constant(result.tokens(), options.temperature);
+  for (size_t i = 0; i < options.temperatures.size(); ++i) result.temperature[i] = options.temperatures[i];
+  result.temperature_meaning = options.temperature_meaning;
+  result.round_logits_to = options.round_logits_to;
+  result.prior = VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
+  for (size_t v = 0; v < options.prior.size(); ++v) result.prior[v] = options.prior[v];
+  return result;
+}
+
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const CrossEntropyOptions& options) {
+  TokenOptions token_options;
+  token_options.ignore_index = options.ignore_index;
+  token_options.shift = options.shift;
+  token_options.temperature = options.temperature;
+  token_options.temperatures = options.temperatures;
+  token_options.temperature_meaning = options.temperature_meaning;
+  token_options.round_logits_to = options.round_logits_to;
+  Tokens result = read_tokens(offsets, vocab, targets, token_options);
+  for (size_t v = 0; v < options.class_weights.size(); ++v) {
+    result.prior[v] = options.class_weights[v] / static_cast<double>(vocab);
+  }
+  return result;
+}
+
+MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
+  MatrixXd copy = MatrixXd::Zero(hidden.tokens(), hidden.hidden_size());
+  for (int64_t i = 0; i < hidden.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
+    const bool first = i < hidden.states.rows;
+    const ConstMatrix& matrix = first ? hidden.states : hidden.second;
+    const int64_t begin = (first ? i : i - hidden.states.rows) * matrix.stride;
+    for (int64_t h = 0; h < copy.cols(); ++h) copy(i, h) = read_element(matrix.data, matrix.dtype, begin + h);
+  }
+  return copy;
+}
+
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens) {
+  Problem problem{std::move(tokens), {}, {}, {}};
+  problem.softcap = head.softcap;
+  problem.hidden = read_hidden(hidden, problem);
+  problem.weight = read_weight(head, 0, head.vocab_size());
+  problem.bias = read_bias(head);
+  return problem;
+}
+
+TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
+  max = log_sum = logp = lse = entropy = prior = VectorXd::Zero(tokens);
+}
+
+double raw_logit(const Tokens& tokens, double sum) {
+  return tokens.round_logits_to ? round_to(sum, *tokens.round_logits_to) : sum;
+}
+
+double final_logit(const Tokens& tokens, int64_t row, double raw) {
+  const double capped = tokens.softcap > 0 ? tokens.softcap * std::tanh(raw / tokens.softcap) : raw;
+  return capped / tokens.logit_divisor(row);
+}
+
+void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<const VectorXd>& a,
+                        TokenStatistics& stats) {
+  const int64_t vocab = tokens.vocab();
+  int64_t best = 0;
+  bool defined = true;
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (a[v] > a[best]) best = v;
+    if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
+  }
+  if (!defined || a[best] == -kInfinity) {
+    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
+      (*statistic)[row] = kNaN;
+    }
+    return;
+  }
+  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that term is nearly everything
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (v != best) rest += std::exp(a[v] - a[best]);
+  }
+  const double log_sum = std::log1p(rest);
+  double mean_shifted = 0, prior = 0;
+  for (int64_t v = 0; v < vocab; ++v) {
+    const double shifted = a[v] - a[best], log_p = shifted - log_sum, p = std::exp(log_p);
+    if (p > 0) mean_shifted += p * shifted;
+    if (tokens.prior[v] > 0) prior += tokens.prior[v] * log_p;
+  }
+  stats.argmax[row] = best;
+  stats.rank[row] = 1 + (a.array() > a[tokens.labels[row]]).count();
+  stats.max[row] = a[best];
+  stats.log_sum[row] = log_sum;
+  stats.lse[row] = a[best] + log_sum;
+  stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
+  stats.entropy[row] = log_sum - mean_shifted;
+  stats.prior[row] = prior;
+}
+
+Statistics compute_statistics(const Problem& problem) {
+  const int64_t tokens = problem.tokens();
+  const int64_t vocab = problem.vocab();
+  Statistics stats{TokenStatistics(tokens), {}, {}, {}};
+  stats.raw = problem.hidden * problem.weight.transpose();
+  stats.raw.rowwise() += problem.bias.transpose();
+  stats.raw = stats.raw.unaryExpr([&](double sum) { return raw_logit(problem, sum); }).eval();
+  stats.shifted = stats.log_p = MatrixXd::Zero(tokens, vocab);
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (!problem.takes_part(i)) continue;
+    const VectorXd a = stats.raw.row(i).unaryExpr([&](double r) { return final_logit(problem, i, r); }).transpose();
+    add_row_statistics(problem, i, a, stats);
+    stats.shifted.row(i) = (a.array() - stats.max[i]).transpose();
+    stats.log_p.row(i) = stats.shifted.row(i).array() - stats.log_sum[i];
+  }
+  return stats;
+}
+
+LogitGradient LogitGradientFormula::at(int64_t row, int64_t word, double raw) const {
+  const double log_p = (final_logit(tokens_, row, raw) - stats_.max[row]) - stats_.log_sum[row];
+  const double p = std::exp(log_p);
+  const double g_logp = grads_.logp[row] / tokens_.logp_divisor(row);
+  // 1 - p as -expm1(log p): its digits matter when p is nearly 1.
+  double d = g_logp * (word == tokens_.labels[row] ? -std::expm1(log_p) : -p);
+  d += grads_.lse[row] * p;
+  if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
+  d += grads_.prior[row] * (tokens_.prior[word] - p * prior_sum_);
+  if (std::isnan(log_p)) d = kNaN;
+  LogitGradient result;
+  if (tokens_.softcap > 0) {
+    const double e = std::exp(-2 * std::abs(raw) / tokens_.softcap);
+    result.slope = 4 * e / ((1 + e) * (1 + e));
+  }
+  result.d_final = d;
+  result.d_raw = d * result.slope / tokens_.logit_divisor(row);
+  return result;
+}
+
+LogitGradients compute_logit_gradients(const Problem& problem, const Statistics& stats, const TokenGradients& grads) {
+  const LogitGradientFormula formula(problem, stats, grads);
+  LogitGradients result;
+  result.d_final = result.d_raw = MatrixXd::Zero(problem.tokens(), problem.vocab());
+  result.slope = MatrixXd::Ones(problem.tokens(), problem.vocab());
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    if (!problem.takes_part(i) || grads.all_zero(i)) continue;
+    for (int64_t v = 0; v < problem.vocab(); ++v) {
+      const LogitGradient gradient = formula.at(i, v, stats.raw(i, v));
+      result.d_final(i, v) = gradient.d_final;
+      result.slope(i, v) = gradient.slope;
+      result.d_raw(i, v) = gradient.d_raw;
+    }
+  }
+  return result;
+}
+
+ParameterGradients compute_parameter_gradients(const Problem& problem, const MatrixXd& d_raw) {
+  MatrixXd used = problem.hidden;
+  ParameterGradients result;
+  result.d_hidden = d_raw * problem.weight;
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    if (!(d_raw.row(i).array() == 0).all()) continue;
+    used.row(i).setZero();  // 0 · NaN would be NaN
+    result.d_hidden.row(i).setZero();
+  }
+  result.d_weight = d_raw.transpose() * used;
+  result.d_bias = d_raw.colwise().sum().transpose();
+  return result;
+}
+
+LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options) {
+  double active = 0, weight_sum = 0;
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
+    active += 1;
+    weight_sum += options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
+  }
+  double nll = options.loss_scale, z = options.loss_scale;
+  if (options.reduction == Reduction::kMean) {
+    nll /= options.normaliser.value_or(weight_sum);
+    z /= options.normaliser.value_or(active);
+    // A mean over nothing is 0.
+    if (!options.normaliser && weight_sum == 0) nll = 0;
+    if (active == 0) nll = z = 0;
+  }
+  return {VectorXd::Constant(tokens.tokens(), nll), VectorXd::Constant(tokens.tokens(), z)};
+}
+
+Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options,
+                           std::span<const double> upstream) {
+  const double smoothing = options.label_smoothing;
+  const LossWeights weights = loss_weights(tokens, options);
+  Loss result;
+  result.grads = TokenGradients(tokens.tokens());
+  if (options.reduction == Reduction::kNone) result.losses.assign(tokens.tokens(), 0.0);
+  double correct = 0, entropy = 0;
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    if (!tokens.takes_part(i)) continue;
+    const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
+    // The term of smoothing 0 is left out, not multiplied by 0: with a masked word it would be 0 · ∞.
+    double nll = (1 - smoothing) * class_weight * -stats.logp[i];
+    if (smoothing > 0) nll += smoothing * -stats.prior[i];
+    const double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
+    const double loss = weights.nll[i] * nll + weights.z[i] * z;
+    result.loss += loss;
+    if (options.reduction == Reduction::kNone) result.losses[i] = loss;
+
+    const double up = upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i];
+    result.grads.logp[i] = -up * weights.nll[i] * (1 - smoothing) * class_weight;
+    result.grads.prior[i] = -up * weights.nll[i] * smoothing;
+    if (options.z_loss > 0) result.grads.lse[i] = up * weights.z[i] * 2 * options.z_loss * stats.lse[i];
+
+    result.metrics.tokens += 1;
+    result.metrics.mean_nll += -stats.logp[i];
+    result.metrics.z_loss += weights.z[i] * z;
+    correct += stats.argmax[i] == tokens.labels[i] ? 1 : 0;
+    entropy += stats.entropy[i];
+  }
+  if (result.metrics.tokens > 0) {
+    const auto count = static_cast<double>(result.metrics.tokens);
+    result.metrics.mean_nll /= count;
+    result.metrics.accuracy = correct / count;
+    result.metrics.mean_entropy = entropy / count;
+  }
+  result.metrics.perplexity = std::exp(result.metrics.mean_nll);
+  return result;
+}
+
+}  // namespace logitless::oracle

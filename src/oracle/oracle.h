@@ -1,0 +1,173 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The fp64 oracle: every number the library promises, by the direct formula, with all logits in memory. Written to be
+// read; it shares nothing with the engine but the public view and option structs.
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "logitless/cross_entropy.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::oracle {
+
+using MatrixXd = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using VectorXd = Eigen::VectorXd;
+
+inline constexpr int64_t kNoLabel = -1;
+
+/// An element of any type.
+double read_element(const void* data, DType dtype, int64_t at);
+std::vector<double> read_vector(const ConstVector& vector);
+/// Words [first_word, first_word + words) of a head: [words, H].
+MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words);
+/// [V]; 0 for a head without one.
+VectorXd read_bias(const LmHead& head);
+
+/// What a call makes of its logits: all of its inputs but where these come from.
+struct Tokens {
+  std::vector<int64_t> labels;  ///< [N]: the word that row i predicts, or kNoLabel where it takes no part
+  VectorXd temperature;         ///< [N]
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  VectorXd prior;      ///< q, [V]
+  double softcap = 0;  ///< 0: none
+  /// Raw logits are rounded to it.
+  std::optional<DType> round_logits_to;
+
+  int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
+  int64_t vocab() const { return prior.size(); }
+  bool takes_part(int64_t row) const { return labels[row] != kNoLabel; }
+  /// What the capped logits of a row are divided by.
+  double logit_divisor(int64_t row) const {
+    return temperature_meaning == TemperatureMeaning::kScaleLogits ? temperature[row] : 1.0;
+  }
+  /// What logp is divided by after the softmax.
+  double logp_divisor(int64_t row) const {
+    return temperature_meaning == TemperatureMeaning::kScaleLogp ? temperature[row] : 1.0;
+  }
+};
+
+/// `offsets`: where the sequences begin and end, [S + 1].
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const TokenOptions& options);
+/// With the q of label smoothing: class_weights / V.
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
+                   const CrossEntropyOptions& options);
+/// Where the sequences of these hidden states begin and end.
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
+
+/// [N, H]; rows that take no part are 0, whatever they held.
+MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens);
+
+/// Double copies of a fused call's inputs.
+struct Problem : Tokens {
+  MatrixXd hidden;  ///< [N, H]
+  MatrixXd weight;  ///< [V, H]
+  VectorXd bias;    ///< [V]
+};
+
+/// The softcap is the head's.
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
+/// `options`: TokenOptions or CrossEntropyOptions.
+template <class Options>
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
+  return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
+}
+
+/// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that are
+/// undefined.
+struct TokenStatistics {
+  explicit TokenStatistics(int64_t tokens = 0);
+  VectorXd max;      ///< m, of the final logits a
+  VectorXd log_sum;  ///< l
+  VectorXd logp, lse, entropy, prior;
+  std::vector<int64_t> argmax;
+  std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
+};
+
+/// The raw logit r of x · w + b: rounded where the call says so.
+double raw_logit(const Tokens& tokens, double sum);
+/// The final logit a of a raw logit r.
+double final_logit(const Tokens& tokens, int64_t row, double raw);
+/// Fills the entries of a row that takes part from its final logits, [V].
+void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<const VectorXd>& a, TokenStatistics& stats);
+
+/// With all logits.
+struct Statistics : TokenStatistics {
+  MatrixXd raw;      ///< r, [N, V]
+  MatrixXd shifted;  ///< a - m, [N, V]
+  MatrixXd log_p;    ///< [N, V]
+};
+
+Statistics compute_statistics(const Problem& problem);
+
+/// dL/dstatistic, [N] each.
+struct TokenGradients {
+  explicit TokenGradients(int64_t tokens = 0)
+      : logp(VectorXd::Zero(tokens)),
+        lse(VectorXd::Zero(tokens)),
+        entropy(VectorXd::Zero(tokens)),
+        prior(VectorXd::Zero(tokens)) {}
+  bool all_zero(int64_t row) const { return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && prior[row] == 0; }
+  VectorXd logp, lse, entropy, prior;
+};
+
+struct LogitGradient {
+  double d_final = 0;  ///< dL/da
+  double slope = 1;    ///< dc/dr = 1 - tanh²(r / softcap)
+  double d_raw = 0;    ///< dL/dr
+};
+
+/// The gradient of any one logit of a row that takes part.
+class LogitGradientFormula {
+ public:
+  LogitGradientFormula(const Tokens& tokens, const TokenStatistics& stats, const TokenGradients& grads)
+      : tokens_(tokens), stats_(stats), grads_(grads), prior_sum_(tokens.prior.sum()) {}
+  LogitGradient at(int64_t row, int64_t word, double raw) const;
+
+ private:
+  const Tokens& tokens_;
+  const TokenStatistics& stats_;
+  const TokenGradients& grads_;
+  double prior_sum_;
+};
+
+/// Of all logits, [N, V] each.
+struct LogitGradients {
+  MatrixXd d_final, slope, d_raw;
+};
+
+LogitGradients compute_logit_gradients(const Problem& problem, const Statistics& stats, const TokenGradients& grads);
+
+struct ParameterGradients {
+  MatrixXd d_hidden;  ///< [N, H]
+  MatrixXd d_weight;  ///< [V, H]
+  VectorXd d_bias;    ///< [V]
+};
+
+/// Rows whose dL/dr is 0 everywhere add nothing, whatever their hidden states hold.
+ParameterGradients compute_parameter_gradients(const Problem& problem, const MatrixXd& d_raw);
+
+struct Loss {
+  double loss = 0;
+  std::vector<double> losses;  ///< [N], under kNone only
+  CrossEntropyMetrics metrics;
+  TokenGradients grads;  ///< of upstream · loss
+};
+
+/// `upstream`: one value, or under kNone one a token. Empty: 1.
+Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options,
+                           std::span<const double> upstream = {});
+
+/// What each row's numbers are multiplied by on their way into the loss.
+struct LossWeights {
+  VectorXd nll;  ///< [N]: loss_scale / normaliser of the negative log-likelihood
+  VectorXd z;    ///< [N]: the same of the z-loss
+};
+LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options);
+
+}  // namespace logitless::oracle
