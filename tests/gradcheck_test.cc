@@ -167,7 +167,7 @@ TEST_F(GradcheckTest, SeveralConfigsEndWithTheWorst) {
   const Finished three = gradcheck({tight, bad, kLogits}, {}, {"--json", path("report.json")});
   EXPECT_EQ(three.exit_code(), 2);
   EXPECT_TRUE(is_one_line(three.err));
-  EXPECT_TRUE(has(three.err, "max_completion_length"));
+  EXPECT_TRUE(has(three.err, bad + ": max_completion_length"));
   const json report = json::parse(read("report.json"));
   EXPECT_FALSE(report["checks"][0]["pass"]);
   EXPECT_TRUE(has(report["checks"][1]["error"], "max_completion_length"));
