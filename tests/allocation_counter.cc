@@ -77,14 +77,15 @@ void free(void* memory) {
 
 namespace {
 
-void* counted(void* memory) {
+void* or_throw(void* memory) {
   if (!memory) throw std::bad_alloc();
-  return count_allocated(memory);
+  return memory;
 }
-void* allocate(size_t bytes) { return counted(std::malloc(bytes == 0 ? 1 : bytes)); }
+void* try_allocate(size_t bytes) { return count_allocated(std::malloc(bytes == 0 ? 1 : bytes)); }
+void* allocate(size_t bytes) { return or_throw(try_allocate(bytes)); }
 void* allocate(size_t bytes, std::align_val_t alignment) {
   const auto align = static_cast<size_t>(alignment);
-  return counted(std::aligned_alloc(align, (bytes + align - 1) / align * align));
+  return or_throw(count_allocated(std::aligned_alloc(align, (bytes + align - 1) / align * align)));
 }
 void release(void* memory) {
   count_freed(memory);
@@ -95,6 +96,9 @@ void release(void* memory) {
 
 void* operator new(size_t bytes) { return allocate(bytes); }
 void* operator new[](size_t bytes) { return allocate(bytes); }
+// std::stable_sort takes its buffer from these; the sanitizer's own ones do not go with the delete below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
 void* operator new[](size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
 void operator delete(void* memory) noexcept { release(memory); }

@@ -115,7 +115,9 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.kernel.simd_target, "plain");
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
   EXPECT_EQ(set({"normaliser=12.5"}).normaliser, 12.5);
-  EXPECT_EQ(set({"reduction=none", "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
+  for (const char* per_token : {"reduction=none", "level=logits", "task=grpo"}) {
+    EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
+  }
 }
 
 TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
@@ -209,6 +211,8 @@ TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
   EXPECT_EQ(
       error("tolerances: {losses_rel_l2: 1}"),
       "c.yaml:1: tolerances.losses_rel_l2 needs reduction none: otherwise there is one loss, which loss_atol bounds");
+  EXPECT_EQ(error("task: kto\ntolerances: {losses_rel_l2: 1}"),
+            "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto: it has no loss a token");
 }
 
 TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
@@ -323,6 +327,11 @@ TEST_F(ConfigTest, TheShippedConfigsLoad) {
     ++count;
   }
   EXPECT_GE(count, 6);
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs / "gradcheck")) {
+    const Config config = load_config(entry.path().string(), {});
+    EXPECT_GT(config.model.vocab_size, 0) << entry.path();
+    EXPECT_EQ(config.level == Level::kFused, config.model.hidden_size > 0) << entry.path();
+  }
   EXPECT_EQ(load_config((kConfigs / "qwen2.5-1.5b-v151643.yaml").string(), {}).model.vocab_size, 151643);
   EXPECT_EQ(load_config((kConfigs / "gemma-2-2b.yaml").string(), {}).model.softcap, 30);
 }
@@ -330,8 +339,6 @@ TEST_F(ConfigTest, TheShippedConfigsLoad) {
 TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   const Tolerances single = resolve({}, DType::kFloat32, DType::kFloat32);
   EXPECT_EQ(single.loss_atol, 1e-5);
-  EXPECT_EQ(single.dlogits_max_abs, 1e-6);
-  EXPECT_EQ(single.dlogits_max_rel, 1e-2);
   EXPECT_EQ(single.d_hidden_rel_l2, 1e-5);
   EXPECT_EQ(single.d_weight_rel_l2, 1e-5);
 
@@ -359,6 +366,28 @@ TEST(Tolerances, ADifferenceOfNaNFailsItsGate) {
   EXPECT_FALSE(make_gate("g", nan, infinity).pass);
   EXPECT_FALSE(make_gate("g", 0, nan).pass);
   EXPECT_FALSE(make_gate("g", infinity, 1).pass);
+}
+
+TEST(Tolerances, AgainstExactNumbersFollowTheTypesAndTheSize) {
+  const TensorSize size{.largest = 2, .norm = 8, .count = 1 << 20};
+  const ExactTolerances single = tolerances_of_exact(DType::kFloat32, DType::kFloat32, size);
+  EXPECT_DOUBLE_EQ(single.max_abs, 2e-5);
+  EXPECT_DOUBLE_EQ(single.rel_l2, 1e-5);
+  EXPECT_LT(single.max_rel, 1e-4);
+  // Half of the spacing of neighbours comes on top where the stored type is the narrower one.
+  const ExactTolerances rounded = tolerances_of_exact(DType::kBFloat16, DType::kBFloat16, size);
+  EXPECT_DOUBLE_EQ(rounded.max_abs, 2 * (1e-5 + 0x1p-8));
+  EXPECT_DOUBLE_EQ(rounded.rel_l2, 1e-5 + 0x1p-8);
+  EXPECT_DOUBLE_EQ(rounded.max_rel, single.max_rel + 0x1p-8);
+  EXPECT_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size).rel_l2, 1e-5);
+  // So does half of the spacing of float16's subnormal numbers.
+  const ExactTolerances half = tolerances_of_exact(DType::kFloat16, DType::kFloat16, size);
+  EXPECT_DOUBLE_EQ(half.max_abs, 2 * (1e-5 + 0x1p-11) + 0x1p-25);
+  EXPECT_DOUBLE_EQ(half.rel_l2, 1e-5 + 0x1p-11 + 0x1p-25 * 1024 / 8);
+
+  EXPECT_LT(tolerances_of_exact(DType::kFloat64, DType::kFloat64, size).max_rel, 1e-11);
+  EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kFloat32, DType::kFloat32, size, 3).rel_l2, 3e-5);
+  EXPECT_NEAR(growth_by_rounded_logits(DType::kFloat32, DType::kBFloat16), std::sqrt(1e5 / 128), 0.1);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(Page, MachineSettingsAndWarningsAreThere) {
        {"Example &lt;CPU&gt; &amp; &quot;Co&quot;", "<dt>blas_core</dt><dd>Haswell</dd>",
         "<dt>l2_bytes</dt><dd>1.0 MiB</dd>", "<dt>l3_bytes</dt><dd>unknown</dd>",
         "<dt>simd_targets</dt><dd>AVX2, plain</dd>", "Warning: the BLAS core is narrower than the CPU",
-        "<dd>model.vocab_size=151936</dd>", "<dt>timed calls</dt><dd>5</dd>", "<dt>warm-up calls</dt><dd>1</dd>",
+        "<li>model.vocab_size=151936</li>", "<dt>timed calls</dt><dd>5</dd>", "<dt>warm-up calls</dt><dd>1</dd>",
         "<dd>2026-11-21T15:00:00Z</dd>", "<dd>seq_len = 256, 1024, 4096</dd>", "<dt>inputs</dt><dd>random</dd>"}) {
     EXPECT_TRUE(has(html, part));
   }

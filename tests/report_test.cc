@@ -43,6 +43,7 @@ TEST(Units, FiguresReadAsPeopleWriteThem) {
   EXPECT_EQ(memory_ratio(4.86), "4.9×");
   EXPECT_EQ(memory_ratio(0.31), "0.31×");
   EXPECT_EQ(time_ratio(1.006), "1.01×");
+  EXPECT_EQ(time_ratio(0.0123), "0.012×");
   EXPECT_EQ(fixed(std::numeric_limits<double>::infinity(), 2), "∞");
   EXPECT_EQ(fixed(std::nan(""), 2), "NaN");
   EXPECT_EQ(fixed(std::numeric_limits<double>::max(), 2).size(), 312u);

@@ -58,8 +58,8 @@ class Check {
     add("loss_kernel", result_.loss);
     add("abs_diff_loss", difference);
     const io::Tolerances limits = io::resolve(tolerances, report_.job.dtype, report_.job.gradient_dtype);
-    gate("loss_atol", difference,
-         loss_limit(report_.config, report_.job, tokens(), limits.loss_atol) * growth_by_rounding());
+    const double loss_atol = limits.loss_atol * (tolerances.loss_atol ? 1 : growth_by_rounding());
+    gate("loss_atol", difference, loss_limit(report_.config, report_.job, tokens(), loss_atol));
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
@@ -221,10 +221,14 @@ int run_gradcheck(const GradcheckOptions& options) {
       report.error = e.what();
     }
     progress.stop();
-    if (!report.error.empty()) std::fprintf(stderr, "logitless: %s\n", report.error.c_str());
+    if (!report.error.empty()) {
+      const bool says_where = reports.size() == 1 || report.error.starts_with(report.name);
+      std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
+    }
     if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
+  if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
   if (!options.json_path.empty()) write_output("--json", options.json_path, json_text(reports));
   if (!options.metrics_path.empty()) write_output("--metrics", options.metrics_path, metrics_text(reports));
   return status;

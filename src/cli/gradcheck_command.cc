@@ -31,7 +31,8 @@ and the reference's size; dlogits_max_rel is then no gate where terms of a gradi
 entropy terms, policy.beta), logp_max_abs none where computed logits are rounded (round_logits_to at level fused). A
 value that is no finite number fails its gate.
 
---metrics writes a line a metric: {"config": ..., "metric": ..., "value": ...}; gates have limit and pass as well.
+--metrics writes a line a metric, {"step":1,"name":"loss_ref","value":11.9}: the step is the config's place among the
+configs, gate/NAME is 1 where the gate holds and 0 where not. scripts/forward_metrics.py reads it.
 
 Exit status, the worst of all configs: 0 every gate holds, 1 one does not, 2 a bad option, config or input, 3 out of
 memory.

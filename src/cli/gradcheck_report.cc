@@ -29,14 +29,20 @@ Json check_json(const GradcheckReport& report) {
   return json;
 }
 
-std::string line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string what_was_checked(const GradcheckReport& report) {
+  const Job& job = report.job;
+  const std::string what = std::string(name_of(report.config.level)) + " " + name_of(report.config.task);
+  if (report.config.level == io::Level::kFused) return shape_text(what, report.config.model.name, job);
+  return what + (report.config.model.name.empty() ? "" : ", " + report.config.model.name) +
+         format(": %lld tokens, vocab %lld, %s", static_cast<long long>(job.tokens),
+                static_cast<long long>(job.vocab_size), name_of(job.dtype));
+}
 
 }  // namespace
 
 std::string table_of(const GradcheckReport& report) {
   if (!report.error.empty()) return "";
-  std::string text = report.name + ": " + name_of(report.config.level) + " " +
-                     shape_text(name_of(report.config.task), report.config.model.name, report.job) + ", gradients in " +
+  std::string text = report.name + ": " + what_was_checked(report) + ", gradients in " +
                      name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment) + "\n" +
                      warnings_text(report.environment) + "\n";
   for (const auto& [name, value] : report.metrics) {
@@ -48,7 +54,7 @@ std::string table_of(const GradcheckReport& report) {
     text +=
         format("%-18s %14s %14s   not checked here: this level or output has no such figure\n", name.c_str(), "-", "-");
   }
-  return text + (report.passes() ? "all gates hold\n\n" : "gradients or loss are WRONG beyond the tolerances\n\n");
+  return text + (report.passes() ? "all gates hold\n\n" : "NOT all gates hold\n\n");
 }
 
 std::string json_text(std::span<const GradcheckReport> reports) {
@@ -61,17 +67,12 @@ std::string json_text(std::span<const GradcheckReport> reports) {
 
 std::string metrics_text(std::span<const GradcheckReport> reports) {
   std::string text;
-  for (const GradcheckReport& report : reports) {
-    for (const auto& [name, value] : report.metrics) {
-      text += line({{"config", report.name}, {"metric", name}, {"value", number(value)}});
-    }
-    for (const io::Gate& gate : report.gates) {
-      text += line({{"config", report.name},
-                    {"metric", "gate/" + gate.name},
-                    {"value", number(gate.value)},
-                    {"limit", number(gate.limit)},
-                    {"pass", gate.pass}});
-    }
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const auto add = [&](const std::string& name, double value) {
+      text += Json{{"step", i + 1}, {"name", name}, {"value", number(value)}}.dump() + "\n";
+    };
+    for (const auto& [name, value] : reports[i].metrics) add(name, value);
+    for (const io::Gate& gate : reports[i].gates) add("gate/" + gate.name, gate.pass ? 1 : 0);
   }
   return text;
 }

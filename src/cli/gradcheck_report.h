@@ -14,7 +14,8 @@ std::string table_of(const GradcheckReport& report);
 /// One object.
 std::string json_text(std::span<const GradcheckReport> reports);
 
-/// One object a line, a line a metric: {config, metric, value}; gates have limit and pass as well.
+/// One object a line: {step, name, value}. A step is a config, counted from 1; gate/NAME is 1 where the gate holds,
+/// else 0.
 std::string metrics_text(std::span<const GradcheckReport> reports);
 
 }  // namespace logitless::cli

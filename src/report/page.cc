@@ -45,7 +45,7 @@ tbody th{font-weight:400;background:#fff;position:sticky;left:0}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.875rem;margin:.5rem 0}
 dt{color:#57606a}
 dd{margin:0}
-code{font:.8125rem ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.settings{columns:17rem;margin:.5rem 0;padding:0;list-style:none;font:.8125rem/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 @media screen and (prefers-color-scheme:dark){
 body{background:#0d1117;color:#e6edf3}
 .run{border-color:#30363d}
@@ -148,8 +148,11 @@ void write_setup(Markup& html, const BenchRun& run, const char* level) {
                                                             {"inputs", run.inputs},
                                                             {"contenders", joined(run.contenders)}};
   for (const SweptKey& swept : run.sweep) facts.emplace_back("sweep", swept.key + " = " + joined(swept.values));
-  for (const std::string& setting : run.settings) facts.emplace_back("setting", setting);
   write_facts(html, facts);
+  html.element(level, {{"class", "chapter"}}, "Settings");
+  html.open("ul", {{"class", "settings"}}).line_break();
+  for (const std::string& setting : run.settings) html.element("li", setting).line_break();
+  html.close().line_break();
   html.element(level, {{"class", "chapter"}}, "The machine");
   for (const std::string& warning : run.warnings) {
     html.element("p", {{"class", "note"}}, "Warning: " + warning).line_break();

@@ -71,7 +71,7 @@ std::string memory_ratio(double ratio) {
   return fixed(ratio, ratio < 0.95 ? 2 : ratio < 9.95 ? 1 : 0) + "×";
 }
 
-std::string time_ratio(double ratio) { return fixed(ratio, 2) + "×"; }
+std::string time_ratio(double ratio) { return fixed(ratio, ratio < 0.095 ? 3 : 2) + "×"; }
 
 std::string tick_label(double value, Unit unit, double reference) {
   if (unit == Unit::kNone) {

@@ -15,7 +15,7 @@ std::string human_seconds(double seconds);
 std::string grouped(int64_t value);
 /// "1,024×", "82×", "4.9×", "0.31×": tenths above 1, for quotients of memory
 std::string memory_ratio(double ratio);
-/// "1.01×", "0.98×": hundredths, for quotients of time
+/// "1.01×", "0.98×", "0.012×": hundredths, far below 1 thousandths, for quotients of time
 std::string time_ratio(double ratio);
 
 /// `digits` after the point.

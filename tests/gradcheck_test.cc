@@ -1,0 +1,331 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless gradcheck` as a user meets it, and that what it measures finds a wrong kernel.
+#include <limits>
+#include <set>
+
+#include "cli_fixture.h"
+#include "io/tolerances.h"
+#include "logitless/logits.h"
+#include "oracle/deviation.h"
+#include "oracle/loss_truth.h"
+#include "oracle/reference.h"
+
+namespace logitless::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kLogits = config_named("gradcheck/cross_entropy-logits-tiny");
+const std::string kGrpoLogits = config_named("gradcheck/grpo-logits-tiny");
+
+class GradcheckTest : public CliTest {
+ protected:
+  Finished gradcheck(Words configs, const Words& settings, const Words& rest = {}) const {
+    Words arguments = {"gradcheck"};
+    arguments.insert(arguments.end(), configs.begin(), configs.end());
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return run(arguments);
+  }
+  // The checks of one run with the exit status that it has to have.
+  json checks(const Words& configs, const Words& settings, int exit_code = 0, const Words& rest = {}) const {
+    Words with_json = rest;
+    with_json.insert(with_json.end(), {"--json", "-"});
+    const Finished result = gradcheck(configs, settings, with_json);
+    EXPECT_EQ(result.exit_code(), exit_code) << result.err << result.out;
+    const json report = json::parse(result.out, nullptr, false);
+    EXPECT_EQ(report["pass"], exit_code == 0);
+    return report["checks"];
+  }
+  json check(const std::string& config, const Words& settings, int exit_code = 0) const {
+    return checks({config}, settings, exit_code)[0];
+  }
+};
+
+std::set<std::string> keys(const json& object) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : object.items()) names.insert(name);
+  return names;
+}
+
+std::set<std::string> gate_names(const json& check) {
+  std::set<std::string> names;
+  for (const json& gate : check["gates"]) names.insert(gate["name"]);
+  return names;
+}
+
+const std::set<std::string> kLosses = {"loss_ref",       "loss_kernel",     "abs_diff_loss",
+                                       "time/forward_s", "time/ref_grad_s", "time/kernel_grad_s"};
+const std::set<std::string> kLogps = {"logp_max_abs"};
+const std::set<std::string> kPerToken = {"per_token_loss_max_abs", "per_token_loss_rel_l2"};
+const std::set<std::string> kParameters = {"d_hidden_max_abs", "d_hidden_rel_l2", "d_weight_max_abs",
+                                           "d_weight_rel_l2"};
+const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2"};
+
+std::set<std::string> operator+(std::set<std::string> a, const std::set<std::string>& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
+  const json all = checks(
+      {kTiny, config_named("tiny-grpo"), config_named("tiny-dpo"), config_named("tiny-kto"), kLogits, kGrpoLogits}, {});
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kParameters);
+  EXPECT_EQ(keys(all[1]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
+  EXPECT_EQ(keys(all[2]["metrics"]), kLosses + kLogps + kParameters);
+  EXPECT_EQ(keys(all[3]["metrics"]), kLosses + kLogps + kParameters);
+  EXPECT_EQ(keys(all[4]["metrics"]), kLosses + kLogps + kPerToken + kLogitGradients);
+  EXPECT_EQ(keys(all[5]["metrics"]), kLosses + kLogps + kPerToken + kLogitGradients);
+  EXPECT_EQ(gate_names(all[0]), (std::set<std::string>{"loss_atol", "d_hidden_rel_l2", "d_weight_rel_l2"}));
+  EXPECT_EQ(gate_names(all[4]), (std::set<std::string>{"loss_atol", "logp_max_abs", "losses_rel_l2", "dlogits_max_abs",
+                                                       "dlogits_max_rel", "dlogits_rel_l2"}));
+  for (const json& one : all) {
+    EXPECT_TRUE(one["pass"]);
+    EXPECT_GT(std::abs(one["metrics"]["loss_ref"].get<double>()), 1e-3);
+    EXPECT_EQ(one["metrics"]["abs_diff_loss"].get<double>(),
+              std::abs(one["metrics"]["loss_ref"].get<double>() - one["metrics"]["loss_kernel"].get<double>()));
+  }
+  EXPECT_EQ(all[4]["task"], "cross_entropy");
+  EXPECT_EQ(all[4]["level"], "logits");
+}
+
+TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
+  const Words fused[] = {{"model.dtype=bfloat16"},
+                         {"model.dtype=float16"},
+                         {"model.dtype=float64"},
+                         {"model.dtype=bfloat16", "gradients.dtype=float32"},
+                         {"model={layout: vocab_hidden, bias: true, softcap: 20}"},
+                         {"reduction=none", "temperature=[0.5, 2]"},
+                         {"reduction=sum", "label_smoothing=0.1", "z_loss=1e-3", "class_weights=true"},
+                         {"round_logits_to=bfloat16"},
+                         {"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"},
+                         {"gradients={d_hidden: false, d_weight: false}"},
+                         {"ignored_fraction=1"},
+                         {"seq_len=0"}};
+  for (const Words& settings : fused) checks({kTiny}, settings);
+  const Words logits[] = {{"model.dtype=float16"},
+                          {"model.dtype=float64"},
+                          {"model.dtype=float32", "kernel.in_place=false"},
+                          {"kernel.in_place=false", "gradients.dtype=float32"},
+                          {"label_smoothing=0.1", "shift=true"},
+                          {"temperature=0.5", "loss_scale=-100", "round_logits_to=float16"},
+                          {"seq_len=0"}};
+  for (const Words& settings : logits) checks({kLogits}, settings);
+  for (const char* variant : {"bnpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo"}) {
+    const std::string setting = std::string("policy.variant=") + variant;
+    checks({config_named("tiny-grpo"), kGrpoLogits}, {setting});
+  }
+  for (const char* setting :
+       {"kernel.in_place=true", "policy.importance_sampling_level=sequence", "policy.entropy_bonus=0.01",
+        "policy.top_entropy_quantile=0.5", "policy.advantages=token"}) {
+    checks({kGrpoLogits}, {setting});
+  }
+  for (const char* losses : {"[hinge, apo_zero]", "[orpo, sft]", "[aot, sigmoid]", "[discopop, ipo]"}) {
+    checks({config_named("tiny-dpo")}, {std::string("preference={losses: ") + losses + ", nll_weight: 0.5}"});
+  }
+}
+
+TEST_F(GradcheckTest, ATightGateFailsAlone) {
+  for (const auto& [config, name] : {std::pair(kTiny, "d_weight_rel_l2"),
+                                     {kTiny, "d_hidden_rel_l2"},
+                                     {kTiny, "loss_atol"},
+                                     {kLogits, "dlogits_max_abs"},
+                                     {kLogits, "dlogits_max_rel"},
+                                     {kLogits, "dlogits_rel_l2"},
+                                     {kLogits, "logp_max_abs"}}) {
+    const json one = check(config, {std::string("tolerances.") + name + "=1e-30"}, 1);
+    for (const json& gate : one["gates"]) EXPECT_EQ(gate["pass"], gate["name"] != name) << name << ": " << gate;
+  }
+  const Finished table = gradcheck({kGrpoLogits}, {"tolerances.losses_rel_l2=0"});
+  EXPECT_EQ(table.exit_code(), 1);
+  EXPECT_TRUE(has(table.out, "FAIL"));
+  EXPECT_TRUE(has(table.out, "NOT all gates hold"));
+}
+
+TEST_F(GradcheckTest, AGateWithoutAFigureIsListedAsNotApplied) {
+  EXPECT_EQ(check(kTiny, {"tolerances.dlogits_max_abs=1e-6"})["gates_not_applied"], json({"dlogits_max_abs"}));
+  EXPECT_EQ(check(kLogits, {})["gates_not_applied"], json::array());
+  // Terms that cancel make it no gate, unless it is asked for.
+  EXPECT_FALSE(gate_names(check(kLogits, {"label_smoothing=0.1"})).contains("dlogits_max_rel"));
+  EXPECT_TRUE(gate_names(check(kLogits, {"label_smoothing=0.1", "tolerances.dlogits_max_rel=1e9"}))
+                  .contains("dlogits_max_rel"));
+}
+
+TEST_F(GradcheckTest, SeveralConfigsEndWithTheWorst) {
+  const std::string tight = write("tight.yaml",
+                                  "task: cross_entropy\nlevel: logits\nmodel: {vocab_size: 50}\n"
+                                  "seq_len: 9\ntolerances: {dlogits_max_rel: 0}\n");
+  const std::string bad = write("bad.yaml",
+                                "task: grpo\nmodel: {hidden_size: 8, vocab_size: 50}\nseq_len: 9\n"
+                                "policy: {variant: dr_grpo}\n");
+  const json two = checks({tight, kLogits}, {}, 1);
+  EXPECT_EQ(two[0]["config"], tight);
+  EXPECT_FALSE(two[0]["pass"]);
+  EXPECT_TRUE(two[1]["pass"]);
+
+  const Finished three = gradcheck({tight, bad, kLogits}, {}, {"--json", path("report.json")});
+  EXPECT_EQ(three.exit_code(), 2);
+  EXPECT_TRUE(is_one_line(three.err));
+  EXPECT_TRUE(has(three.err, bad + ": max_completion_length"));
+  const json report = json::parse(read("report.json"));
+  EXPECT_FALSE(report["checks"][0]["pass"]);
+  EXPECT_TRUE(has(report["checks"][1]["error"], "max_completion_length"));
+  EXPECT_TRUE(report["checks"][2]["pass"]);
+}
+
+TEST_F(GradcheckTest, TheTableHasALineAMetricAndAGate) {
+  const Finished result = gradcheck({kLogits}, {});
+  EXPECT_EQ(result.exit_code(), 0);
+  EXPECT_EQ(result.err, "");
+  for (const std::string& name : kLosses + kLogps + kPerToken + kLogitGradients) {
+    EXPECT_TRUE(has(result.out, "\n" + name + " "));
+  }
+  EXPECT_TRUE(has(result.out, "logits cross_entropy, tiny: 134 tokens, vocab 2049, bfloat16, gradients in bfloat16\n"));
+  EXPECT_TRUE(has(result.out, "all gates hold\n"));
+  EXPECT_EQ(gradcheck({kLogits}, {}, {"--quiet"}).out, "");
+}
+
+TEST_F(GradcheckTest, MetricsAreALineEach) {
+  ASSERT_EQ(gradcheck({kTiny, kLogits}, {}, {"--quiet", "--metrics", path("run.jsonl")}).exit_code(), 0);
+  std::istringstream lines(read("run.jsonl"));
+  std::set<std::string> names[2];
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    EXPECT_EQ(keys(one), (std::set<std::string>{"step", "name", "value"}));
+    EXPECT_TRUE(one["value"].is_number());
+    ASSERT_TRUE(one["step"] == 1 || one["step"] == 2);
+    EXPECT_TRUE(names[one["step"].get<int>() - 1].insert(one["name"]).second) << line;
+    if (one["name"] == "gate/loss_atol") {
+      EXPECT_EQ(one["value"], 1);
+    }
+  }
+  EXPECT_TRUE(names[0].contains("d_weight_rel_l2") && names[0].contains("gate/d_weight_rel_l2"));
+  EXPECT_TRUE(names[1].contains("dlogits_max_rel") && names[1].contains("gate/dlogits_max_rel"));
+}
+
+TEST_F(GradcheckTest, TwoRunsFindTheSameNumbers) {
+  const Words configs = {kTiny, config_named("tiny-dpo"), kLogits, kGrpoLogits};
+  const auto numbers = [&] {
+    json all = checks(configs, {});
+    for (json& one : all) {
+      for (const char* time : {"time/forward_s", "time/ref_grad_s", "time/kernel_grad_s"}) one["metrics"].erase(time);
+    }
+    return all.dump();
+  };
+  EXPECT_EQ(numbers(), numbers());
+}
+
+TEST_F(GradcheckTest, RealTensors) {
+  for (const bool tall : {false, true}) {
+    const Words tensors = write_tensors(tall);
+    const json one = checks({}, {}, 0, tensors)[0];
+    EXPECT_EQ(one["shape"]["vocab"], 7);
+    EXPECT_TRUE(has(one["config"], "--set"));
+  }
+  std::vector<float> logits(6 * 7);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = 3 * std::sin(static_cast<float>(i));
+  const std::vector<TensorToWrite> file = {{"logits", "F32", {6, 7}, logits.data()}};
+  io::write_safetensors(path("logits"), file);
+  EXPECT_EQ(checks({}, {"level=logits"}, 0, {"--logits", path("logits"), "--targets", path("states")})[0]["level"],
+            "logits");
+}
+
+TEST_F(GradcheckTest, NonFiniteInputsFailEveryGateTheyMeet) {
+  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const json one = checks({}, {}, 1, write_tensors(true, poison))[0];
+    ASSERT_EQ(one["gates"].size(), 3u);
+    for (const json& gate : one["gates"]) {
+      EXPECT_FALSE(gate["pass"]) << gate;
+      EXPECT_TRUE(gate["value"].is_null()) << gate;
+    }
+    EXPECT_TRUE(one["metrics"]["loss_kernel"].is_null());
+  }
+}
+
+TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
+  const std::string model = "model: {hidden_size: 4, vocab_size: 8}\n";
+  const std::pair<std::string, std::string> files[] = {
+      {"model: {hidden_size: 4, vocab_sise: 8}\n",
+       "model.vocab_sise is not a known key; did you mean model.vocab_size?"},
+      {model + "seq_len: many\n", "seq_len must be an integer"},
+      {model + "batch_size: -1\n", "batch_size must be an integer from 1"},
+      {"model: {hidden_size: 4, vocab_size: -8}\n", "model.vocab_size must be an integer from 1"},
+      {model + "task: grpo\npolicy: {variant: gspo}\n", "policy.variant must be"},
+      {model + "task: dpo\npreference: {losses: [dpo]}\n", "preference.losses"},
+      {model + "task: kto\nlevel: logits\n", "level is logits, but task kto has level fused alone"},
+      {model + "tolerances: {loss_atol: small}\n", "tolerances.loss_atol must be a finite number"},
+      {"", "is empty"},
+      {std::string("\x7f"
+                   "ELF\x02\x01\0\0\0",
+                   9),
+       "is not a text file"},
+      {"task: cross_entropy\nlevel: logits\nseq_len: 3\n", "model.vocab_size is not given"}};
+  for (const auto& [text, message] : files) {
+    const std::string config = write("bad.yaml", text);
+    const Finished result = gradcheck({config}, {}, {"--json", path("none.json"), "--metrics", path("none.jsonl")});
+    EXPECT_EQ(result.exit_code(), 2) << message;
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    EXPECT_TRUE(has(result.err, message));
+  }
+  // In the last line the good config does not run: a mistake in any config shows at once.
+  const Words lines[] = {{"gradcheck", path("no-such.yaml")},
+                         {"gradcheck", kTiny, "--json", folder_.string()},
+                         {"gradcheck", kTiny, "--metrics", path("no/folder")},
+                         {"gradcheck", kTiny, "--set", "sed=1"},
+                         {"gradcheck", kTiny, "--set", "gradients.d_bias=true"},
+                         {"gradcheck", "--hidden", "a"},
+                         {"gradcheck", kTiny, path("no-such.yaml"), "--json", path("none.json")}};
+  for (const Words& line : lines) {
+    const Finished result = run(line);
+    EXPECT_EQ(result.exit_code(), 2) << line.back();
+    EXPECT_EQ(result.out, "") << line.back();
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("none.json")));
+}
+
+// One element of a gradient that is off by a thousandth, its own or one word's in the sum over a row.
+TEST(Gradcheck, AWrongGradientIsCaught) {
+  constexpr int64_t kTokens = 40, kVocab = 300;
+  std::vector<float> values(kTokens * kVocab), gradient(values.size());
+  std::vector<int64_t> targets(kTokens);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 4 * std::sin(static_cast<float>(i * i % 1009));
+  for (int64_t i = 0; i < kTokens; ++i) targets[i] = i * 37 % kVocab;
+  const Logits logits(values.data(), 1, kTokens, kVocab);
+  const Targets words(targets.data(), kTokens);
+  cross_entropy_from_logits(Context(), logits, words, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
+
+  const std::vector<int64_t> offsets = {0, kTokens};
+  const oracle::LogitsReference reference(logits, oracle::read_tokens(offsets, kVocab, words, CrossEntropyOptions()),
+                                          20'000);
+  const oracle::TokenStatistics stats = reference.compute_statistics();
+  const oracle::LossTruth truth = oracle::cross_entropy_truth(reference.tokens(), stats, {});
+  const auto gates = [&] {
+    oracle::Deviation deviation;
+    reference.compute_logit_gradients(stats, truth.grads, [&](int64_t first, const oracle::MatrixXd& tile) {
+      deviation.add(tile, {gradient.data() + first, DType::kFloat32, kVocab, 1});
+    });
+    const io::ExactTolerances limits = io::tolerances_of_exact(
+        DType::kFloat32, DType::kFloat32, {deviation.largest(), deviation.norm(), deviation.count()});
+    return std::array{io::make_gate("max_abs", deviation.max_abs(), limits.max_abs).pass,
+                      io::make_gate("max_rel", deviation.max_rel(), limits.max_rel).pass,
+                      io::make_gate("rel_l2", deviation.rel_l2(), limits.rel_l2).pass};
+  };
+  EXPECT_EQ(gates(), (std::array{true, true, true}));
+  const size_t label = static_cast<size_t>(7 * kVocab + targets[7]), other = label + 1;
+  for (const size_t at : {label, other}) {
+    const float right = gradient[at];
+    gradient[at] = right * 1.001f;
+    EXPECT_FALSE(gates()[1]);
+    if (at == label) {
+      EXPECT_EQ(gates(), (std::array{false, false, false}));
+    }
+    gradient[at] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(gates(), (std::array{false, false, false}));
+    gradient[at] = right;
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
