@@ -124,7 +124,7 @@ class Bench {
     for (size_t i = 0; i < plan_.points.size(); ++i) {
       const report::Point* point = file_.find(plan_.points[i].at);
       if (!point) point = &measure(i, left);
-      if (metrics_) write_metrics(*point, static_cast<int64_t>(i), *metrics_);
+      if (metrics_) write_metrics(*point, static_cast<int64_t>(i) + 1, *metrics_);
     }
     progress_.stop();
   }

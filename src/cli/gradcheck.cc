@@ -230,7 +230,10 @@ int run_gradcheck(const GradcheckOptions& options) {
   }
   if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
   if (!options.json_path.empty()) write_output("--json", options.json_path, json_text(reports));
-  if (!options.metrics_path.empty()) write_output("--metrics", options.metrics_path, metrics_text(reports));
+  if (!options.metrics_path.empty()) {
+    MetricsFile metrics(options.metrics_path);
+    write_metrics(reports, metrics);
+  }
   return status;
 }
 

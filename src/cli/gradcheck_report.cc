@@ -65,16 +65,12 @@ std::string json_text(std::span<const GradcheckReport> reports) {
   return dump(json);
 }
 
-std::string metrics_text(std::span<const GradcheckReport> reports) {
-  std::string text;
+void write_metrics(std::span<const GradcheckReport> reports, MetricsFile& file) {
   for (size_t i = 0; i < reports.size(); ++i) {
-    const auto add = [&](const std::string& name, double value) {
-      text += Json{{"step", i + 1}, {"name", name}, {"value", number(value)}}.dump() + "\n";
-    };
-    for (const auto& [name, value] : reports[i].metrics) add(name, value);
-    for (const io::Gate& gate : reports[i].gates) add("gate/" + gate.name, gate.pass ? 1 : 0);
+    const auto step = static_cast<int64_t>(i) + 1;
+    for (const auto& [name, value] : reports[i].metrics) file.write(step, name, value);
+    for (const io::Gate& gate : reports[i].gates) file.write(step, "gate/" + gate.name, gate.pass ? 1 : 0);
   }
-  return text;
 }
 
 }  // namespace logitless::cli

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/gradcheck.h"
+#include "cli/metrics_file.h"
 
 namespace logitless::cli {
 
@@ -14,8 +15,7 @@ std::string table_of(const GradcheckReport& report);
 /// One object.
 std::string json_text(std::span<const GradcheckReport> reports);
 
-/// One object a line: {step, name, value}. A step is a config, counted from 1; gate/NAME is 1 where the gate holds,
-/// else 0.
-std::string metrics_text(std::span<const GradcheckReport> reports);
+/// A step is a config, counted from 1; gate/NAME is 1 where the gate holds, else 0.
+void write_metrics(std::span<const GradcheckReport> reports, MetricsFile& file);
 
 }  // namespace logitless::cli

@@ -3,13 +3,17 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iostream>
 
 #include "cli/report_text.h"
 #include "io/error.h"
 
 namespace logitless::cli {
 
-MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path, std::ios::trunc) { check(); }
+MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path == "-" ? std::cout : file_) {
+  if (path != "-") file_.open(path, std::ios::trunc);
+  check();
+}
 
 void MetricsFile::write(int64_t step, const std::string& name, double value) {
   const nlohmann::ordered_json line = {{"step", step}, {"name", name}, {"value", number(value)}};

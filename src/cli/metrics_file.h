@@ -11,7 +11,7 @@ namespace logitless::cli {
 /// is flushed whole, so that a tracker can follow a run.
 class MetricsFile {
  public:
-  /// What stood in the file is gone. Throws io::Error where it cannot be written.
+  /// What stood in the file is gone; "-": standard output. Throws io::Error where it cannot be written.
   explicit MetricsFile(const std::string& path);
 
   /// A value that is not finite becomes null. Throws io::Error.
@@ -21,7 +21,8 @@ class MetricsFile {
   void check() const;
 
   std::string path_;
-  std::ofstream out_;
+  std::ofstream file_;
+  std::ostream& out_;
 };
 
 }  // namespace logitless::cli

@@ -6,7 +6,7 @@
 
 #include "io/config_schema.h"
 #include "io/config_value.h"
-#include "io/mapped_file.h"
+#include "io/yaml_file.h"
 
 namespace logitless::io {
 namespace {
@@ -31,9 +31,7 @@ class ConfigReader {
   void read_assignment(const std::string& flag, const std::string& assignment);
 
  private:
-  std::string place_of(const YAML::Node& node) const {
-    return set_place_.empty() ? file_ + ":" + std::to_string(node.Mark().line + 1) : set_place_;
-  }
+  std::string place_of(const YAML::Node& node) const { return set_place_.empty() ? place_in(file_, node) : set_place_; }
   void walk_section(const std::string& prefix, const YAML::Node& section);
   void apply(const std::string& key, const std::string& place, const YAML::Node& node);
 
@@ -42,30 +40,9 @@ class ConfigReader {
   std::string set_place_;
 };
 
-std::string read_whole_file(const std::string& path) {
-  const MappedFile file(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.find('\0') != std::string_view::npos) throw Error(path + ": is not a text file; a config is YAML");
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    throw Error(path + ": is empty; a config needs keys");
-  return std::string(text);
-}
-
 void ConfigReader::read_file(const std::string& name) {
   file_ = name;
-  const std::string text = read_whole_file(name);
-  YAML::Node root;
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1)
-      throw Error(name + ": holds " + std::to_string(documents.size()) + " YAML documents, not one");
-    if (!documents.empty()) root = documents.front();
-  } catch (const YAML::Exception& e) {
-    throw Error(name + ":" + std::to_string(e.mark.line + 1) + ": is not YAML: " + e.msg);
-  }
-  if (root.IsNull()) throw Error(name + ": is empty; a config needs keys");
-  if (!root.IsMap()) throw Error(place_of(root) + ": a config is a list of `key: value` lines, and this is not");
-  walk_section("", root);
+  walk_section("", read_yaml_file(name, "config"));
 }
 
 void ConfigReader::read_assignment(const std::string& flag, const std::string& assignment) {

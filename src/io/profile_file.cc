@@ -1,0 +1,245 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "io/profile_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+
+#include "io/config_value.h"
+#include "io/yaml_file.h"
+#include "logitless/environment.h"
+
+namespace logitless::io {
+namespace {
+
+constexpr int64_t kMostSize = int64_t{1} << 40;
+
+const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::kFloat32},
+                                                            {"bfloat16", DType::kBFloat16},
+                                                            {"float16", DType::kFloat16},
+                                                            {"float64", DType::kFloat64}};
+const std::vector<std::pair<std::string, HeadLayout>> kLayouts = {{"hidden_vocab", HeadLayout::kHiddenVocab},
+                                                                  {"vocab_hidden", HeadLayout::kVocabHidden}};
+const std::vector<std::pair<std::string, PlanKind>> kPlans = {
+    {"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}};
+
+template <class T>
+std::string name_in(const std::vector<std::pair<std::string, T>>& names, T value) {
+  return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == value; })->first;
+}
+
+// The keys of a map, all of them known.
+class Section {
+ public:
+  Section(const std::string& path, std::string name, const YAML::Node& node, std::initializer_list<const char*> known)
+      : path_(path), name_(std::move(name)), node_(node) {
+    if (!node.IsMap()) ConfigValue{name_, place_in(path, node), node}.reject("a section of keys");
+    for (const auto& entry : node) {
+      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        throw Error(place_in(path, entry.first) + ": " + full(key) + " is not a known key of a profile");
+      }
+    }
+  }
+
+  bool has(const char* key) const { return node_[key].IsDefined(); }
+  ConfigValue value(const char* key) const {
+    if (!has(key)) throw Error(place_in(path_, node_) + ": " + full(key) + " is not given");
+    return {full(key), place_in(path_, node_[key]), node_[key]};
+  }
+  Section section(const char* key, std::initializer_list<const char*> known) const {
+    return {path_, full(key), value(key).node, known};
+  }
+  std::string text(const char* key) const { return read_text(value(key)); }
+  SizeRange range(const char* key) const {
+    const ConfigValue list = value(key);
+    const std::string rule = "a list [low, high] of sizes, low not above high";
+    if (!list.node.IsSequence() || list.node.size() != 2) list.reject(rule);
+    const auto size = [&](size_t i) { return read_integer({list.key, list.place, list.node[i]}, 0, kMostSize); };
+    const SizeRange range{size(0), size(1)};
+    if (range.low > range.high) list.reject(rule);
+    return range;
+  }
+  int64_t tile(const char* key) const {
+    if (!has(key) || is_auto(value(key))) return 0;
+    return read_integer(value(key), 1, kMostTileEdge);
+  }
+
+ private:
+  std::string full(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
+
+  std::string path_, name_;
+  YAML::Node node_;
+};
+
+ProfileMachine read_machine(const Section& machine) {
+  return {machine.text("cpu"), static_cast<int>(read_integer(machine.value("threads"), 1, 4096)),
+          machine.text("simd_target"), machine.text("gemm_backend"), machine.text("blas_core")};
+}
+
+ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
+  const Section entry(path, "profiles", node, {"machine", "shape", "workspace", "kernel", "measured"});
+  ProfileEntry out;
+  out.machine = read_machine(entry.section("machine", {"cpu", "threads", "simd_target", "gemm_backend", "blas_core"}));
+  const Section shape = entry.section("shape", {"dtype", "layout", "tokens", "hidden_size", "vocab_size"});
+  out.dtype = read_choice(shape.value("dtype"), kDTypes);
+  if (shape.has("layout")) out.layout = read_choice(shape.value("layout"), kLayouts);
+  out.tokens = shape.range("tokens");
+  if (shape.has("hidden_size")) out.hidden_size = shape.range("hidden_size");
+  out.vocab_size = shape.range("vocab_size");
+  out.workspace_bytes = read_bytes(entry.value("workspace"));
+  const Section kernel = entry.section("kernel", {"plan", "time_block", "block_size"});
+  if (kernel.has("plan")) out.plan = read_choice(kernel.value("plan"), kPlans);
+  out.row_tile = kernel.tile("time_block");
+  out.vocab_tile = kernel.tile("block_size");
+  if (entry.has("measured")) {
+    const Section measured = entry.section("measured", {"default_s", "tuned_s"});
+    const Interval seconds{.low = 0, .text = "seconds"};
+    out.default_s = read_number(measured.value("default_s"), seconds);
+    out.tuned_s = read_number(measured.value("tuned_s"), seconds);
+  }
+  return out;
+}
+
+void emit(YAML::Emitter& out, const char* key, const SizeRange& range) {
+  out << YAML::Key << key << YAML::Value << YAML::Flow << std::vector<int64_t>{range.low, range.high};
+}
+
+void emit_tile(YAML::Emitter& out, const char* key, int64_t tile) {
+  out << YAML::Key << key << YAML::Value << (tile > 0 ? std::to_string(tile) : "auto");
+}
+
+void emit(YAML::Emitter& out, const ProfileEntry& entry) {
+  const auto begin = [&](const char* key) { out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginMap; };
+  const auto pair = [&](const char* key, const auto& value) { out << YAML::Key << key << YAML::Value << value; };
+  out << YAML::BeginMap;
+  begin("machine");
+  pair("cpu", entry.machine.cpu);
+  pair("threads", entry.machine.threads);
+  pair("simd_target", entry.machine.simd_target);
+  pair("gemm_backend", entry.machine.gemm_backend);
+  pair("blas_core", entry.machine.blas_core);
+  out << YAML::EndMap;
+  begin("shape");
+  pair("dtype", name_of(entry.dtype));
+  if (entry.hidden_size.high > 0) pair("layout", name_in(kLayouts, entry.layout));
+  emit(out, "tokens", entry.tokens);
+  if (entry.hidden_size.high > 0) emit(out, "hidden_size", entry.hidden_size);
+  emit(out, "vocab_size", entry.vocab_size);
+  out << YAML::EndMap;
+  pair("workspace", entry.workspace_bytes);
+  begin("kernel");
+  pair("plan", name_of(entry.plan));
+  emit_tile(out, "time_block", entry.row_tile);
+  emit_tile(out, "block_size", entry.vocab_tile);
+  out << YAML::EndMap;
+  begin("measured");
+  pair("default_s", entry.default_s);
+  pair("tuned_s", entry.tuned_s);
+  out << YAML::EndMap << YAML::EndMap;
+}
+
+bool is_within(const SizeRange& range, int64_t size) { return size >= range.low && size <= range.high; }
+
+double distance(const SizeRange& range, int64_t size) {
+  const auto log2 = [](int64_t value) { return std::log2(static_cast<double>(std::max<int64_t>(value, 1))); };
+  return std::abs(log2(size) - (log2(range.low) + log2(range.high)) / 2);
+}
+
+double distance(const ProfileEntry& entry, const ProfileShape& shape) {
+  return distance(entry.tokens, shape.tokens) + distance(entry.hidden_size, shape.hidden_size) +
+         distance(entry.vocab_size, shape.vocab_size);
+}
+
+std::string difference(const ProfileMachine& there, const ProfileMachine& here) {
+  const auto differ = [](const char* what, const std::string& a, const std::string& b) {
+    return std::string(what) + " " + a + " there and " + b + " here";
+  };
+  if (there.cpu != here.cpu) return differ("CPU", there.cpu, here.cpu);
+  if (there.threads != here.threads) {
+    return differ("threads", std::to_string(there.threads), std::to_string(here.threads));
+  }
+  if (there.simd_target != here.simd_target) return differ("simd_target", there.simd_target, here.simd_target);
+  if (there.gemm_backend != here.gemm_backend) return differ("gemm_backend", there.gemm_backend, here.gemm_backend);
+  return differ("BLAS core", there.blas_core, here.blas_core);
+}
+
+}  // namespace
+
+ProfileMachine machine_of(const Context& context) {
+  const Environment environment = describe_environment(context);
+  return {environment.cpu, environment.threads, environment.simd_target, environment.gemm_backend,
+          environment.blas_core};
+}
+
+bool ProfileEntry::replaces(const ProfileEntry& other) const {
+  return machine == other.machine && dtype == other.dtype && layout == other.layout && tokens == other.tokens &&
+         hidden_size == other.hidden_size && vocab_size == other.vocab_size;
+}
+
+ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape, size_t workspace_bytes) {
+  const auto around = [](int64_t size) { return SizeRange{(size + 1) / 2, 2 * size}; };
+  ProfileEntry entry;
+  entry.machine = machine;
+  entry.dtype = shape.dtype;
+  if (shape.hidden_size > 0) entry.layout = shape.layout;
+  entry.tokens = around(shape.tokens);
+  entry.hidden_size = around(shape.hidden_size);
+  entry.vocab_size = around(shape.vocab_size);
+  entry.workspace_bytes = workspace_bytes;
+  return entry;
+}
+
+std::vector<ProfileEntry> read_profile(const std::string& path) {
+  const Section file(path, "", read_yaml_file(path, "profile"), {"profiles"});
+  const ConfigValue list = file.value("profiles");
+  if (!list.node.IsSequence()) list.reject("a list");
+  std::vector<ProfileEntry> entries;
+  for (const YAML::Node& node : list.node) entries.push_back(read_entry(path, node));
+  return entries;
+}
+
+std::string profile_text(const std::vector<ProfileEntry>& entries) {
+  YAML::Emitter out;
+  out.SetDoublePrecision(6);
+  out << YAML::Comment("Written by `logitless tune`.") << YAML::BeginMap << YAML::Key << "profiles" << YAML::Value
+      << YAML::BeginSeq;
+  for (const ProfileEntry& entry : entries) emit(out, entry);
+  out << YAML::EndSeq << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const ProfileMachine& machine,
+                           const ProfileShape& shape, size_t workspace_bytes) {
+  std::vector<const ProfileEntry*> left;
+  for (const ProfileEntry& entry : entries) left.push_back(&entry);
+  if (left.empty()) return {nullptr, "it is empty"};
+  const ProfileMachine& other = entries.front().machine;
+  std::erase_if(left, [&](const ProfileEntry* entry) { return entry->machine != machine; });
+  if (left.empty()) return {nullptr, "it was made on another machine (" + difference(other, machine) + ")"};
+  const bool fused = shape.hidden_size > 0;
+  std::erase_if(left, [&](const ProfileEntry* entry) {
+    return entry->dtype != shape.dtype || (fused && entry->layout != shape.layout);
+  });
+  if (left.empty()) {
+    const std::string layout = fused ? " and layout " + name_in(kLayouts, shape.layout) : "";
+    return {nullptr, std::string("it has no entry for ") + name_of(shape.dtype) + layout};
+  }
+  std::erase_if(left, [&](const ProfileEntry* entry) {
+    return !is_within(entry->tokens, shape.tokens) || !is_within(entry->hidden_size, shape.hidden_size) ||
+           !is_within(entry->vocab_size, shape.vocab_size);
+  });
+  if (left.empty()) {
+    return {nullptr, "it has no entry whose ranges hold " + std::to_string(shape.tokens) + " tokens, hidden size " +
+                         std::to_string(shape.hidden_size) + " and vocabulary " + std::to_string(shape.vocab_size)};
+  }
+  std::erase_if(left, [&](const ProfileEntry* entry) { return entry->workspace_bytes > workspace_bytes; });
+  if (left.empty()) return {nullptr, "its entries for this shape were made for a larger workspace"};
+  return {*std::min_element(left.begin(), left.end(),
+                            [&](const auto* a, const auto* b) { return distance(*a, shape) < distance(*b, shape); }),
+          ""};
+}
+
+}  // namespace logitless::io
