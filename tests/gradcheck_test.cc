@@ -60,7 +60,8 @@ const std::set<std::string> kLogps = {"logp_max_abs"};
 const std::set<std::string> kPerToken = {"per_token_loss_max_abs", "per_token_loss_rel_l2"};
 const std::set<std::string> kParameters = {"d_hidden_max_abs", "d_hidden_rel_l2", "d_weight_max_abs",
                                            "d_weight_rel_l2"};
-const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2"};
+const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2",
+                                               "dlogits_rounded_max_abs", "dlogits_rounded_max_rel"};
 
 std::set<std::string> operator+(std::set<std::string> a, const std::set<std::string>& b) {
   a.insert(b.begin(), b.end());

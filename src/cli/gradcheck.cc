@@ -88,6 +88,8 @@ class Check {
     add("dlogits_max_abs", dlogits.max_abs());
     add("dlogits_max_rel", dlogits.max_rel());
     add("dlogits_rel_l2", dlogits.rel_l2());
+    add("dlogits_rounded_max_abs", dlogits.rounded_max_abs());
+    add("dlogits_rounded_max_rel", dlogits.rounded_max_rel());
     const io::ToleranceConfig& tolerances = report_.config.tolerances;
     const io::ExactTolerances limits = exact(dlogits, out.dtype);
     gate("dlogits_max_abs", dlogits.max_abs(), tolerances.dlogits_max_abs.value_or(limits.max_abs));
