@@ -37,17 +37,19 @@ std::string now_in_utc() {
 Json header_of(const BenchOptions& options, const BenchPlan& plan, const Environment& environment) {
   Json sweep = Json::array();
   for (const SweptKey& swept : plan.sweep) sweep.push_back({{"key", swept.key}, {"values", swept.values}});
-  return {{"type", "header"},
-          {"schema", 1},
-          {"version", environment.version},
-          {"started", now_in_utc()},
-          {"settings", plan.shared_settings()},
-          {"sweep", sweep},
-          {"iters", options.iters},
-          {"warmup", options.warmup},
-          {"inputs", options.inputs},
-          {"contenders", plan.contenders},
-          {"environment", json_of(environment)}};
+  Json header = {{"type", "header"},
+                 {"schema", 1},
+                 {"version", environment.version},
+                 {"started", now_in_utc()},
+                 {"settings", plan.shared_settings()},
+                 {"sweep", sweep},
+                 {"iters", options.iters},
+                 {"warmup", options.warmup},
+                 {"inputs", options.inputs},
+                 {"contenders", plan.contenders},
+                 {"environment", json_of(environment)}};
+  if (!plan.profiles().empty()) header["profiles"] = plan.profiles();
+  return header;
 }
 
 Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& measured) {
@@ -152,7 +154,9 @@ class Bench {
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
-    print(text.append("\n") + table_of(point));
+    text += "\n";
+    if (!planned.profile.empty()) text.append(planned.profile).append("\n");
+    print(text + table_of(point));
     return point;
   }
 

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::string against_path;  ///< empty: none
   double margin = 0.05;      ///< of a figure: how much it may grow beyond the spreads
   std::string metrics_path;  ///< empty: none
+  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 

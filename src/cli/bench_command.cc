@@ -74,6 +74,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->needs(against);
   bench->add_option("--metrics", options.metrics_path, "writes {\"step\", \"name\", \"value\"} lines for trackers")
       ->type_name("FILE");
+  add_profile_flag(*bench, options.profile_path);
   bench->add_flag("--quiet", options.quiet, "prints no tables and no progress");
   bench->callback([=, &action] {
     shared->config_path = flags->path();

@@ -28,6 +28,7 @@ Facts options_of(const BenchRun& run) {
   facts["--iters"] = std::to_string(run.iters);
   facts["--warmup"] = std::to_string(run.warmup);
   facts["--inputs"] = run.inputs;
+  for (const std::string& line : run.profiles) facts["--profile"].append(line).append("; ");
   facts["--contenders"] = comma_separated(run.contenders);
   return facts;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/profile_flag.h"
 #include "cli/task_call.h"
 #include "logitless/context.h"
 
@@ -81,7 +82,7 @@ double work_of(const PlannedPoint& point, int turns) {
   return turns * (kGemm + static_cast<double>(point.contenders.size()) * call);
 }
 
-PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::string>& swept) {
+PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, const std::vector<std::string>& swept) {
   PlannedPoint point;
   point.config = io::load_config(options.config_path, options.assignments, swept);
   for (const std::string& assignment : swept) {
@@ -92,6 +93,7 @@ PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::stri
   check_seeded(point.config);
   check_outputs(point.config, point.config.model.bias);
   check_effects(point.config);
+  point.profile = profile.apply(seeded_shape(point.config), point.config);
   point.contenders = contenders_for(point.config, options.contenders);
   for (const BenchContender& contender : point.contenders) check_contender(point.config, contender);
   point.work = work_of(point, options.warmup + options.iters);
@@ -111,13 +113,22 @@ std::vector<std::string> BenchPlan::shared_settings() const {
   return {config.settings.begin(), config.settings.begin() + static_cast<ptrdiff_t>(config.unswept)};
 }
 
+std::vector<std::string> BenchPlan::profiles() const {
+  std::vector<std::string> lines;
+  for (const PlannedPoint& point : points) {
+    if (!point.profile.empty()) lines.push_back(point.name + ": " + point.profile);
+  }
+  return lines;
+}
+
 BenchPlan plan_bench(const BenchOptions& options) {
   check_names(options.contenders);
   BenchPlan plan;
   for (const std::string& text : options.sweep) plan.sweep.push_back(parse_sweep(text));
   check_sweep(plan.sweep, options.assignments);
+  const Profile profile(options.profile_path);
   for (const std::vector<std::string>& swept : assignments_of(plan.sweep)) {
-    plan.points.push_back(plan_point(options, swept));
+    plan.points.push_back(plan_point(options, profile, swept));
     for (const BenchContender& contender : plan.points.back().contenders) {
       if (std::find(plan.contenders.begin(), plan.contenders.end(), contender.name) == plan.contenders.end()) {
         plan.contenders.push_back(contender.name);

@@ -19,6 +19,8 @@ struct PlannedPoint {
 
   /// "seq_len=256 model.dtype=float32"; "the config's point" where nothing is swept.
   std::string name;
+  /// What came of the profile; empty without one.
+  std::string profile;
   /// How long it should take, in any unit: multiply-adds of all turns.
   double work = 0;
 };
@@ -30,6 +32,8 @@ struct BenchPlan {
 
   /// "key=value": what all points share.
   std::vector<std::string> shared_settings() const;
+  /// What came of the profile for each point; empty without one.
+  std::vector<std::string> profiles() const;
 };
 
 /// Throws io::Error or InvalidInput.

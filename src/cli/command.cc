@@ -9,6 +9,13 @@ void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
       ->allow_extra_args(false);
 }
 
+void add_profile_flag(CLI::App& command, std::string& path) {
+  command
+      .add_option("--profile", path,
+                  "kernel settings that tune found; by default those of the environment variable LOGITLESS_PROFILE")
+      ->type_name("FILE");
+}
+
 void ConfigFlags::add_to(CLI::App& command) {
   auto* free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
   command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);

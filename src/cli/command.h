@@ -26,6 +26,9 @@ void add_score(CLI::App& app, Action& action);
 /// --set, for single keys of a config.
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);
 
+/// --profile.
+void add_profile_flag(CLI::App& command, std::string& path);
+
 /// The config that a command takes: as its first free argument or by --config, and --set for single keys.
 struct ConfigFlags {
   std::string positional;

@@ -10,6 +10,7 @@
 #include "cli/compare_report.h"
 #include "cli/gates.h"
 #include "cli/process_memory.h"
+#include "cli/profile_flag.h"
 #include "cli/progress.h"
 #include "logitless/context.h"
 #include "timing/statistics.h"
@@ -73,12 +74,15 @@ int run_compare(const CompareOptions& options) {
     throw io::Error(report.config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
   check_json_path(options.json_path);
-  report.environment = describe_environment(Context(context_options_of(report.config)));
+  const Profile profile(options.profile_path);
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
-  const Inputs inputs =
+  Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
+  progress.note(profile.apply(inputs.job, report.config));
+  inputs.add_settings(report.config);
+  report.environment = describe_environment(Context(context_options_of(report.config)));
   const Outputs dense(report.config, inputs.job), fused(report.config, inputs.job);
   report.job = dense.job;
   check_available(total_bytes(dense.memory) + total_bytes(fused.memory), "the gradients of both contenders");

@@ -21,6 +21,7 @@ struct CompareOptions {
   TensorPaths tensors;
   std::string json_path;  ///< empty: none; "-": standard output
   int repeat = 1;
+  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 

@@ -41,6 +41,7 @@ void add_compare(CLI::App& app, Action& action) {
   compare->add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
+  add_profile_flag(*compare, options.profile_path);
   compare->add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
   compare->callback([=, &action] {
     shared->config_path = flags->path();

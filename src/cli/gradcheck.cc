@@ -12,6 +12,7 @@
 #include "cli/gradcheck_truth.h"
 #include "cli/measure.h"
 #include "cli/output_file.h"
+#include "cli/profile_flag.h"
 #include "cli/progress.h"
 #include "logitless/error.h"
 #include "oracle/deviation.h"
@@ -157,14 +158,15 @@ class Check {
 };
 
 // Runs the call, and the oracle on the same tensors.
-void run_check(const GradcheckOptions& options, Progress& progress, GradcheckReport& report) {
+void run_check(const GradcheckOptions& options, const Profile& profile, Progress& progress, GradcheckReport& report) {
   const auto phase = [&](const char* what) { progress.phase(report.name + ": " + what); };
-  const io::Config& config = report.config;
-  const Context context(context_options_of(config));
-  report.environment = describe_environment(context);
+  io::Config& config = report.config;
   phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs = options.tensors.given() ? read_inputs(config, options.tensors) : make_seeded_inputs(config);
   report.job = inputs.job;
+  progress.note(profile.apply(report.job, config));
+  const Context context(context_options_of(config));
+  report.environment = describe_environment(context);
   const std::vector<SharedMemory> outputs = add_outputs(config, report.job);
   check_available(total_bytes(outputs), "the gradients");
   const JobTensors tensors(report.job);
@@ -212,11 +214,12 @@ int run_gradcheck(const GradcheckOptions& options) {
   std::vector<GradcheckReport> reports = load_configs(options);
   check_output_path("--json", options.json_path);
   check_output_path("--metrics", options.metrics_path);
+  const Profile profile(options.profile_path);
   int status = 0;
   for (GradcheckReport& report : reports) {
     Progress progress(!options.quiet);
     try {
-      run_check(options, progress, report);
+      run_check(options, profile, progress, report);
     } catch (const io::Error& e) {
       report.error = e.what();
     } catch (const InvalidInput& e) {

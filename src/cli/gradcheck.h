@@ -19,6 +19,7 @@ struct GradcheckOptions {
   TensorPaths tensors;
   std::string json_path;     ///< empty: none; "-": standard output
   std::string metrics_path;  ///< empty: none
+  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 

@@ -56,6 +56,7 @@ void add_gradcheck(CLI::App& app, Action& action) {
   gradcheck->add_option("--json", options->json_path, "writes the report as one JSON object; - is standard output")
       ->type_name("FILE");
   gradcheck->add_option("--metrics", options->metrics_path, "writes each metric as a line of JSON")->type_name("FILE");
+  add_profile_flag(*gradcheck, options->profile_path);
   gradcheck->add_flag("--quiet", options->quiet, "prints no table and no progress: the exit status says it");
   gradcheck->callback([=, &action] { action = [=] { return run_gradcheck(*options); }; });
 }

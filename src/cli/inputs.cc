@@ -26,7 +26,7 @@ void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
   add_values(TensorId::kTargets, "targets", narrow);
 }
 
-void Inputs::add_what_the_config_says(const Config& config) {
+void Inputs::add_what_the_config_draws(const Config& config) {
   if (config.class_weights) {
     const uint64_t bytes = tensor_bytes("class_weights", job.vocab_size, 1, sizeof(float));
     const Mapping mapping = add(TensorId::kClassWeights, "class_weights", bytes);
@@ -38,6 +38,9 @@ void Inputs::add_what_the_config_says(const Config& config) {
     io::fill_seeded_temperatures(config.seed, config.temperature.low, config.temperature.high,
                                  {mapping.as<double>(), static_cast<size_t>(job.tokens)});
   }
+}
+
+void Inputs::add_settings(const Config& config) {
   std::string text;
   for (const std::string& setting : config.settings) text.append(setting).push_back('\0');
   memory.emplace_back("settings", text.size());

@@ -43,8 +43,10 @@ struct Inputs {
   }
   /// As int32 unless `wide`.
   void add_targets(const std::vector<int64_t>& targets, bool wide);
-  /// The settings, and what a config draws beside any tensors: class weights and temperatures.
-  void add_what_the_config_says(const io::Config& config);
+  /// What a config draws beside any tensors: class weights and temperatures.
+  void add_what_the_config_draws(const io::Config& config);
+  /// The config's settings, for a child that makes its config of them.
+  void add_settings(const io::Config& config);
 };
 
 /// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws io::Error.

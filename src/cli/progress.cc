@@ -56,6 +56,13 @@ void Progress::log(const std::string& line) {
   if (wanted_ && !drawer_.joinable()) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+void Progress::note(const std::string& line) {
+  if (!wanted_ || line.empty()) return;
+  const std::lock_guard lock(mutex_);
+  erase();
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
 void Progress::print(const std::string& text) {
   const std::lock_guard lock(mutex_);
   erase();

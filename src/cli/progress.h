@@ -23,6 +23,8 @@ class Progress {
   void phase(std::string name, std::optional<double> left_s = std::nullopt);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
+  /// A line that stays on standard error in any case; none where it is empty.
+  void note(const std::string& line);
   /// `text` to standard output, apart from the drawn line.
   void print(const std::string& text);
   /// Takes the line away for good.

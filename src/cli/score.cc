@@ -11,6 +11,7 @@
 
 #include "cli/measure.h"
 #include "cli/output_file.h"
+#include "cli/profile_flag.h"
 #include "cli/progress.h"
 #include "cli/report_text.h"
 #include "cli/score_report.h"
@@ -130,16 +131,18 @@ int run_score(const ScoreOptions& options) {
   check_config(report.config);
   check_output(options);
   report.output_path = options.output_path;
-  ContextOptions context_options = context_options_of(report.config);
-  context_options.plan = PlanKind::kAuto;
-  const Context context(context_options);
-  report.environment = describe_environment(context);
+  const Profile profile(options.profile_path);
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs =
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
   report.job = inputs.job;
+  progress.note(profile.apply(report.job, report.config));
+  ContextOptions context_options = context_options_of(report.config);
+  context_options.plan = PlanKind::kAuto;
+  const Context context(context_options);
+  report.environment = describe_environment(context);
   const JobTensors tensors(report.job);
   const TaskCall call(report.config, report.job, tensors);
   tensors.touch();

@@ -19,7 +19,8 @@ struct ScoreOptions {
   std::vector<std::string> assignments;  ///< of --set
   TensorPaths tensors;
   std::string output_path;
-  std::string json_path;  ///< empty: none; "-": standard output
+  std::string json_path;     ///< empty: none; "-": standard output
+  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 

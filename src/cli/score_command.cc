@@ -42,6 +42,7 @@ void add_score(CLI::App& app, Action& action) {
       ->required();
   score->add_option("--json", options->json_path, "writes the summary as one JSON object; - is standard output")
       ->type_name("FILE");
+  add_profile_flag(*score, options->profile_path);
   score->add_flag("--quiet", options->quiet, "prints no summary and no progress");
   score->callback([=, &action] {
     options->config_path = flags->path();

@@ -168,7 +168,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
                           targets);
   const bool wide = job.vocab_size > kMaxInt32 || config.ignore_index > kMaxInt32 || config.ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
-  inputs.add_what_the_config_says(config);
+  inputs.add_what_the_config_draws(config);
   add_seeded_batch(config, inputs);
   return inputs;
 }

@@ -194,7 +194,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths) {
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(config, paths, inputs);
   read_batch(config, paths, inputs);
-  inputs.add_what_the_config_says(config);
+  inputs.add_what_the_config_draws(config);
   return inputs;
 }
 

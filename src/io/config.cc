@@ -114,4 +114,9 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   return config;
 }
 
+void set_key(Config& config, const std::string& source, const std::string& assignment) {
+  ConfigReader(config).read_assignment(source, assignment);
+  check_together(config);
+}
+
 }  // namespace logitless::io

@@ -133,4 +133,8 @@ struct Config {
 Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
                    std::span<const std::string> swept = {});
 
+/// Sets one more key ("kernel.plan=two_pass") of a config that has been read; `source` serves the messages. Throws
+/// Error.
+void set_key(Config& config, const std::string& source, const std::string& assignment);
+
 }  // namespace logitless::io

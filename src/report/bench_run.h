@@ -80,6 +80,7 @@ struct BenchRun {
   std::string version;
   std::string started;
   std::vector<std::string> settings;
+  std::vector<std::string> profiles;  ///< what a profile set on top, a line a point
   std::vector<SweptKey> sweep;
   int64_t iters = 0;
   int64_t warmup = 0;

@@ -124,6 +124,7 @@ void read_header(const Fields& header, BenchRun& run) {
   run.version = header.text("version");
   run.started = header.text("started");
   run.settings = header.texts("settings");
+  if (header.has("profiles")) run.profiles = header.texts("profiles");
   for (const Fields& swept : header.objects("sweep")) {
     run.sweep.push_back({swept.text("key"), swept.texts("values")});
     if (run.sweep.back().values.empty()) swept.reject("values", "a list of at least one value");
