@@ -6,13 +6,6 @@
 namespace logitless::testing {
 namespace {
 
-// Whether a contender has mapped its outputs, or is gone.
-bool is_at_work(pid_t contender) {
-  std::ostringstream maps;
-  maps << std::ifstream("/proc/" + std::to_string(contender) + "/maps").rdbuf();
-  return maps.str().find("memfd:logitless-d_hidden") != std::string::npos || !is_alive(contender);
-}
-
 TEST_F(CliTest, AContenderThatIsKilledExitsWithThree) {
   const pid_t command = start({"compare", kTiny, "--repeat", "1000000", "--json", path("report.json")});
   const pid_t contender = wait_for_child(command);
@@ -46,7 +39,7 @@ TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
   const pid_t contender = wait_for_child(command);
   ASSERT_GT(contender, 0);
   // Stopped in the middle of its work it cannot end by itself: only the death of the command ends it.
-  while (!is_at_work(contender)) std::this_thread::yield();
+  wait_for_mapping(contender, "d_hidden");
   ASSERT_EQ(kill(contender, SIGSTOP), 0);
   ASSERT_EQ(kill(command, SIGKILL), 0);
   finish(command);

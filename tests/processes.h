@@ -59,4 +59,14 @@ inline pid_t wait_for_child(pid_t command) {
   return 0;
 }
 
+// Until a child of the command has mapped one of its tensors, or is gone: it knows its parent by then.
+inline void wait_for_mapping(pid_t child, const std::string& tensor) {
+  const auto is_mapped = [&] {
+    std::ostringstream maps;
+    maps << std::ifstream("/proc/" + std::to_string(child) + "/maps").rdbuf();
+    return maps.str().find("memfd:logitless-" + tensor) != std::string::npos;
+  };
+  while (!is_mapped() && is_alive(child)) std::this_thread::yield();
+}
+
 }  // namespace logitless::testing

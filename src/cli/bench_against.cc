@@ -119,8 +119,12 @@ void check_comparable(const BenchRun& before, const BenchRun& now, const std::ve
   for (const auto& one : at) {
     if (find(before, settings_of(now, one))) return;
   }
-  const auto differing = differences(settings_of(before, before.points.front().at), settings_of(now, at.front()));
-  throw io::Error(place + ": has none of these points: " + joined(differing));
+  std::vector<std::string> nearest;
+  for (const Point& point : before.points) {
+    const auto list = differences(settings_of(before, point.at), settings_of(now, at.front()));
+    if (nearest.empty() || list.size() < nearest.size()) nearest = list;
+  }
+  throw io::Error(place + ": has none of these points: " + joined(nearest));
 }
 
 std::string table_of(const Comparison& comparison) {

@@ -129,16 +129,18 @@ Json take_turns(const PointRequest& request, const OnTurn& on_turn) {
   for (int turn = 0; turn < turns; ++turn) {
     const bool timed = turn >= request.warmup;
     const std::string which = ", turn " + std::to_string(turn + 1) + " of " + std::to_string(turns);
-    const double share = static_cast<double>(turn) / turns;
+    double share = static_cast<double>(turn) / turns;
     if (gemm) {
       on_turn("", "GEMM rate" + which, share);
       const double time_s = measure([&] { gemm->run(); }).time_s;
       if (timed) gemm_times_s.push_back(time_s);
     }
     for (const auto& runner : runners) {
-      if (runner->failed()) continue;
-      on_turn(runner->name(), runner->name() + which, share);
-      runner->run(timed);
+      if (!runner->failed()) {
+        on_turn(runner->name(), runner->name() + which, share);
+        runner->run(timed);
+      }
+      share += 1.0 / (turns * static_cast<double>(runners.size()));
     }
   }
 
