@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "timing/statistics.h"
+
 namespace logitless::bench {
 
 struct Contender {
@@ -17,11 +19,7 @@ struct Contender {
   double flops = 0;  // of its own multiply-adds, twice; 0: no efficiency is printed
   std::vector<double> seconds;
 
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return timing::median(seconds); }
 };
 
 inline double seconds_of(const std::function<void()>& run) {

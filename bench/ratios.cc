@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "engine/context_state.h"
 #include "logitless/logitless.h"
 #include "logits.h"
+#include "timing/large_gemm.h"
 
 namespace {
 
@@ -104,21 +106,9 @@ Contender job_of(Job job, Inputs& inputs, int64_t tokens, int threads, bool some
   return c;
 }
 
-/// One large product with the backend's own threads: what the machine gives at best.
 Contender large_gemm(const Context& context) {
-  constexpr int64_t m = 1024, n = 8192, k = 2048;
-  Contender c;
-  c.name = "one large GEMM";
-  c.flops = 2.0 * m * n * k;
-  auto a = std::make_shared<std::vector<float>>(m * k, 0.5f);
-  auto b = std::make_shared<std::vector<float>>(k * n, 0.5f);
-  auto out = std::make_shared<std::vector<float>>(m * n);
-  c.run = [=, &context] {
-    gemm::Product<float> product{
-        m, n, k, {a->data(), DType::kFloat32, k, false}, {b->data(), DType::kFloat32, n, false}, out->data(), n, false};
-    context.state().gemm->multiply_parallel(product, *context.state().kernels, nullptr, context.threads());
-  };
-  return c;
+  const auto gemm = std::make_shared<timing::LargeGemm>(context, DType::kFloat32);
+  return {"one large GEMM", [gemm] { gemm->run(); }, gemm->flops(), {}};
 }
 
 void run_plans(Inputs& inputs, int threads, int repeat) {

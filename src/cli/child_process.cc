@@ -5,16 +5,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "logitless/error.h"
+#include "cli/shared_memory.h"
 
 extern char** environ;
 
@@ -49,66 +50,93 @@ class SignalNote {
   struct sigaction before_[std::size(kSignals)] = {};
 };
 
-const char* name_of_contender(const Job& job) { return job.dense ? "dense" : "fused"; }
-
-// Descriptors that the child inherits under the same numbers. A dup2 onto itself clears close-on-exec (POSIX.1-2024,
-// and glibc since 2.29).
-std::vector<int> inherited(const Job& job) {
-  std::vector<int> descriptors;
-  if (job.settings) descriptors.push_back(job.settings.descriptor);
-  for (const Region& region : job.tensors) {
-    if (region) descriptors.push_back(region.descriptor);
+struct Descriptor {
+  int value = -1;
+  ~Descriptor() { reset(); }
+  void reset() {
+    if (value >= 0) close(std::exchange(value, -1));
   }
-  return descriptors;
-}
+};
 
-pid_t spawn(const Job& job, int job_descriptor, int outcome_descriptor) {
+// A process that is not left behind, whatever is thrown.
+class Child {
+ public:
+  explicit Child(pid_t process) : process_(process) {}
+  ~Child() {
+    if (process_ < 0) return;
+    kill(process_, SIGKILL);
+    wait();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  int wait() {
+    int status = 0;
+    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    process_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t process_;
+};
+
+// `descriptors` keep their numbers: a dup2 onto itself clears close-on-exec (POSIX.1-2024, and glibc since 2.29).
+pid_t spawn(std::vector<std::string> arguments, std::span<const int> descriptors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  for (const int descriptor : inherited(job)) posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor);
-  posix_spawn_file_actions_adddup2(&actions, job_descriptor, job_descriptor);
-  posix_spawn_file_actions_adddup2(&actions, outcome_descriptor, outcome_descriptor);
+  for (const int descriptor : descriptors) posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor);
   // Standard output belongs to the report alone.
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-
-  std::string arguments[] = {"logitless", "run-contender", std::to_string(job_descriptor),
-                             std::to_string(outcome_descriptor)};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
   pid_t child = -1;
-  const int status = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv, environ);
+  const int status = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (status != 0) {
-    throw ChildFailure(std::string("the ") + name_of_contender(job) +
-                       " process cannot be started: " + std::strerror(status));
-  }
+  if (status != 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(status));
   return child;
 }
 
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-// Reads until the child closes its end; true when a whole Outcome came.
-bool read_outcome(int descriptor, pid_t child, Outcome& outcome) {
-  char* bytes = reinterpret_cast<char*>(&outcome);
-  size_t done = 0;
+// Until the child closes its end.
+void receive_all(int descriptor, const std::function<void(std::string_view)>& receive) {
+  char bytes[4096];
   while (true) {
-    if (caught_signal != 0) {
-      kill(child, SIGKILL);
-      wait_for(child);
-      throw Interrupted{caught_signal};
-    }
+    if (caught_signal != 0) throw Interrupted{caught_signal};
     pollfd ready{descriptor, POLLIN, 0};
     if (poll(&ready, 1, kWakeMilliseconds) <= 0) continue;
-    const ssize_t count = read(descriptor, bytes + done, sizeof(outcome) - done);
+    const ssize_t count = read(descriptor, bytes, sizeof(bytes));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    done += static_cast<size_t>(count);
-    if (done == sizeof(outcome)) return true;
+    if (count <= 0) return;
+    receive({bytes, static_cast<size_t>(count)});
   }
+}
+
+}  // namespace
+
+int run_child(const std::string& command, std::string_view request, std::span<const int> descriptors,
+              const std::function<void(std::string_view)>& receive) {
+  const SharedMemory memory("request", request.size());
+  std::memcpy(memory.map_writable().data(), request.data(), request.size());
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
+  Descriptor from_child{ends[0]}, to_parent{ends[1]};
+
+  const int request_descriptor = memory.region().descriptor;
+  std::vector<int> inherited(descriptors.begin(), descriptors.end());
+  inherited.insert(inherited.end(), {request_descriptor, to_parent.value});
+  const SignalNote note;
+  Child child(spawn({"logitless", command, std::to_string(getpid()), std::to_string(request_descriptor),
+                     std::to_string(to_parent.value)},
+                    inherited));
+  to_parent.reset();
+  receive_all(from_child.value, receive);
+  const int status = child.wait();
+  if (caught_signal != 0) throw Interrupted{caught_signal};
+  // Ctrl-C reaches the child too, and it may have died before this process has seen the signal.
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) throw Interrupted{SIGINT};
+  return status;
 }
 
 std::string how_it_died(int status) {
@@ -120,34 +148,27 @@ std::string how_it_died(int status) {
   return text;
 }
 
-struct Descriptor {
-  int value = -1;
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (value >= 0) close(std::exchange(value, -1));
+std::string begin_child(const ChildEnds& ends) {
+  // The parent may be killed without a chance to stop this process.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != ends.parent) throw ChildFailure("this command is started by others");
+  struct stat file {};
+  std::string request;
+  if (fstat(ends.request, &file) == 0) request.resize(static_cast<size_t>(file.st_size));
+  if (pread(ends.request, request.data(), request.size(), 0) != static_cast<ssize_t>(request.size()) ||
+      request.empty()) {
+    throw ChildFailure("the request cannot be read");
   }
-};
+  return request;
+}
 
-}  // namespace
-
-Outcome run_in_child(const Job& job) {
-  SharedMemory job_memory("job", sizeof(Job));
-  std::memcpy(job_memory.map_writable().data(), &job, sizeof(Job));
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
-  Descriptor from_child{ends[0]}, to_parent{ends[1]};
-
-  const SignalNote note;
-  const pid_t child = spawn(job, job_memory.region().descriptor, to_parent.value);
-  to_parent.reset();
-  Outcome outcome;
-  const bool whole = read_outcome(from_child.value, child, outcome);
-  const int status = wait_for(child);
-  const std::string who = std::string("the ") + name_of_contender(job) + " process ";
-  if (!whole) throw ChildFailure(who + how_it_died(status));
-  if (outcome.status == OutcomeStatus::kInvalidInput) throw InvalidInput(outcome.message);
-  if (outcome.status == OutcomeStatus::kFailed) throw ChildFailure(who + "failed: " + outcome.message);
-  return outcome;
+void send_answer(const ChildEnds& ends, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(ends.answer, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw ChildFailure("the answer cannot be written");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
 }
 
 }  // namespace logitless::cli

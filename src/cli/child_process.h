@@ -1,9 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Child processes: this executable with a hidden command, which gets a request and writes an answer, both plain bytes.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <stdexcept>
-
-#include "cli/contender.h"
+#include <string>
+#include <string_view>
 
 namespace logitless::cli {
 
@@ -18,8 +21,27 @@ struct Interrupted {
   int signal;
 };
 
-/// Runs `job` in a new process of this executable and waits for it. Throws ChildFailure, Interrupted, or InvalidInput
-/// where the child's call threw that.
-Outcome run_in_child(const Job& job);
+/// What the command line of a hidden command holds.
+struct ChildEnds {
+  int parent = 0;    ///< process id
+  int request = -1;  ///< descriptor of a file
+  int answer = -1;   ///< descriptor of a pipe
+};
+
+/// Runs the hidden `command` in a new process and hands each piece of its answer to `receive` until it ends. The child
+/// inherits `descriptors` under the same numbers. Returns what waitpid() says. Throws Interrupted, or ChildFailure
+/// where it cannot be started.
+int run_child(const std::string& command, std::string_view request, std::span<const int> descriptors,
+              const std::function<void(std::string_view)>& receive);
+
+/// "was killed by signal 9 (Killed); ..."
+std::string how_it_died(int status);
+
+/// In a child, first of all: from here on it ends with its parent. Returns the request. Throws ChildFailure where the
+/// parent is gone already.
+std::string begin_child(const ChildEnds& ends);
+
+/// In a child: sends a part of the answer. Throws ChildFailure where nobody reads it.
+void send_answer(const ChildEnds& ends, std::string_view bytes);
 
 }  // namespace logitless::cli

@@ -15,6 +15,7 @@ namespace logitless::cli {
 /// What the command line asks for, once it has been parsed. Returns the exit status.
 using Action = std::function<int()>;
 
+void add_bench(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);

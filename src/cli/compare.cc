@@ -1,8 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/compare.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "cli/process_memory.h"
 #include "cli/progress.h"
 #include "logitless/context.h"
+#include "timing/statistics.h"
 
 namespace logitless::cli {
 namespace {
@@ -26,24 +25,17 @@ struct Outputs {
   std::vector<SharedMemory> memory;
 };
 
-uint64_t bytes_of(const Outputs& outputs) {
-  uint64_t sum = 0;
-  for (const SharedMemory& memory : outputs.memory) sum += memory.region().bytes;
-  return sum;
-}
-
 void run_once(const Outputs& outputs, bool dense, Progress& progress, const std::string& phase,
               ContenderReport& report) {
   Job job = outputs.job;
-  job.parent_process = getpid();
   job.dense = dense;
   progress.phase(phase);
   report.last = run_in_child(job);
   report.times_s.push_back(report.last.measured.time_s);
   report.extra_peaks.push_back(report.last.measured.extra_peak_bytes);
-  report.time_s = median(report.times_s);
+  report.time_s = timing::median(report.times_s);
   report.extra_peak_bytes =
-      std::llround(median(std::vector<double>(report.extra_peaks.begin(), report.extra_peaks.end())));
+      std::llround(timing::median(std::vector<double>(report.extra_peaks.begin(), report.extra_peaks.end())));
 }
 
 std::string phase_name(std::string contender, int run, int repeat) {
@@ -74,12 +66,6 @@ void measure_differences(const Job& dense, const Job& fused, ComparisonReport& r
 
 bool ComparisonReport::agrees() const { return all_pass(gates); }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 int run_compare(const CompareOptions& options) {
   ComparisonReport report;
   report.config = io::load_config(options.config_path, options.assignments);
@@ -95,7 +81,7 @@ int run_compare(const CompareOptions& options) {
       options.tensors.given() ? read_inputs(report.config, options.tensors) : make_seeded_inputs(report.config);
   const Outputs dense(report.config, inputs.job), fused(report.config, inputs.job);
   report.job = dense.job;
-  check_available(bytes_of(dense) + bytes_of(fused), "the gradients of both contenders");
+  check_available(total_bytes(dense.memory) + total_bytes(fused.memory), "the gradients of both contenders");
 
   // Both contenders alternate, so that what else the machine does meets both.
   for (int i = 0; i < options.repeat; ++i) {

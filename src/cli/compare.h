@@ -49,7 +49,4 @@ struct ComparisonReport {
 /// Returns the exit status: 0 agreement, 1 not. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_compare(const CompareOptions& options);
 
-/// median() of a non-empty list; the mean of the middle two where their number is even.
-double median(std::vector<double> values);
-
 }  // namespace logitless::cli

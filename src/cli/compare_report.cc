@@ -14,18 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* describe(PeakMethod method) {
-  switch (method) {
-    case PeakMethod::kReset:
-      return "VmHWM after a reset, minus VmRSS before the call";
-    case PeakMethod::kUnreset:
-      return "VmHWM minus VmRSS before the call; the reset was not permitted and not needed";
-    case PeakMethod::kUpperBound:
-      return "upper bound: the reset of VmHWM was not permitted and an earlier peak was higher";
-  }
-  return "";
-}
-
 double ratio(double a, double b) { return b > 0 ? a / b : std::nan(""); }
 
 double peak_ratio(const ComparisonReport& report) {

@@ -1,10 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/contender.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -49,14 +46,18 @@ void run(const Job& job, Outcome& outcome) {
   outcome.status = OutcomeStatus::kDone;
 }
 
-bool write_whole(int descriptor, const Outcome& outcome) {
-  const char* bytes = reinterpret_cast<const char*>(&outcome);
-  for (size_t done = 0; done < sizeof(outcome);) {
-    const ssize_t written = write(descriptor, bytes + done, sizeof(outcome) - done);
-    if (written <= 0) return false;
-    done += static_cast<size_t>(written);
+std::vector<int> descriptors_of(const Job& job) {
+  std::vector<int> descriptors;
+  if (job.settings) descriptors.push_back(job.settings.descriptor);
+  for (const Region& region : job.tensors) {
+    if (region) descriptors.push_back(region.descriptor);
   }
-  return true;
+  return descriptors;
+}
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
 }  // namespace
@@ -99,12 +100,23 @@ void warm_up(const Context& context, DType dtype) {
                 {}, gradients);
 }
 
-int run_contender(int job_descriptor, int outcome_descriptor) {
+Outcome run_in_child(const Job& job) {
+  std::string answer;
+  const int status = run_child(kContenderCommand, bytes_of(job), descriptors_of(job),
+                               [&](std::string_view bytes) { answer.append(bytes); });
+  const std::string who = std::string("the ") + (job.dense ? "dense" : "fused") + " process ";
+  Outcome outcome;
+  if (answer.size() != sizeof(outcome)) throw ChildFailure(who + how_it_died(status));
+  std::memcpy(&outcome, answer.data(), sizeof(outcome));
+  if (outcome.status == OutcomeStatus::kInvalidInput) throw InvalidInput(outcome.message);
+  if (outcome.status == OutcomeStatus::kFailed) throw ChildFailure(who + "failed: " + outcome.message);
+  return outcome;
+}
+
+int run_contender(const ChildEnds& ends) {
+  const std::string request = begin_child(ends);
   Job job;
-  if (pread(job_descriptor, &job, sizeof(job), 0) != static_cast<ssize_t>(sizeof(job))) return 3;
-  // The comparing process may be killed without a chance to stop this one.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != job.parent_process) return 3;
+  std::memcpy(&job, request.data(), std::min(sizeof(job), request.size()));
   // The command has to live to tell that memory ran out.
   volunteer_when_memory_runs_out();
 
@@ -119,7 +131,7 @@ int run_contender(int job_descriptor, int outcome_descriptor) {
   } catch (const std::exception& e) {
     copy_text(e.what(), outcome.message);
   }
-  if (!write_whole(outcome_descriptor, outcome)) return 3;
+  send_answer(ends, bytes_of(outcome));
   return outcome.status == OutcomeStatus::kDone ? 0 : 3;
 }
 

@@ -6,12 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cli/child_process.h"
 #include "cli/job.h"
 #include "cli/measure.h"
 #include "cli/task_call.h"
 #include "logitless/plan.h"
 
 namespace logitless::cli {
+
+/// The hidden command of the child.
+inline constexpr const char* kContenderCommand = "run-contender";
 
 enum class OutcomeStatus { kDone, kInvalidInput, kFailed };
 
@@ -35,8 +39,12 @@ struct Outcome {
   double metric(const char* name) const;
 };
 
-/// The child's whole life: reads the Job, runs it, writes the Outcome. Returns the exit status.
-int run_contender(int job_descriptor, int outcome_descriptor);
+/// Runs `job` in a child process and waits for it. Throws ChildFailure, Interrupted, or InvalidInput where the child's
+/// call threw that.
+Outcome run_in_child(const Job& job);
+
+/// That child's whole life. Returns its exit status.
+int run_contender(const ChildEnds& ends);
 
 /// The config that a Job was made from.
 io::Config config_of(const Job& job);

@@ -58,8 +58,8 @@ class Check {
     add("loss_kernel", result_.loss);
     add("abs_diff_loss", difference);
     const io::Tolerances limits = io::resolve(tolerances, report_.job.dtype, report_.job.gradient_dtype);
-    gate("loss_atol", difference,
-         loss_limit(report_.config, report_.job, tokens(), limits.loss_atol) * growth_by_rounding());
+    const double loss_atol = limits.loss_atol * (tolerances.loss_atol ? 1 : growth_by_rounding());
+    gate("loss_atol", difference, loss_limit(report_.config, report_.job, tokens(), loss_atol));
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
@@ -88,6 +88,8 @@ class Check {
     add("dlogits_max_abs", dlogits.max_abs());
     add("dlogits_max_rel", dlogits.max_rel());
     add("dlogits_rel_l2", dlogits.rel_l2());
+    add("dlogits_rounded_max_abs", dlogits.rounded_max_abs());
+    add("dlogits_rounded_max_rel", dlogits.rounded_max_rel());
     const io::ToleranceConfig& tolerances = report_.config.tolerances;
     const io::ExactTolerances limits = exact(dlogits, out.dtype);
     gate("dlogits_max_abs", dlogits.max_abs(), tolerances.dlogits_max_abs.value_or(limits.max_abs));
@@ -164,9 +166,7 @@ void run_check(const GradcheckOptions& options, Progress& progress, GradcheckRep
   const Inputs inputs = options.tensors.given() ? read_inputs(config, options.tensors) : make_seeded_inputs(config);
   report.job = inputs.job;
   const std::vector<SharedMemory> outputs = add_outputs(config, report.job);
-  uint64_t output_bytes = 0;
-  for (const SharedMemory& memory : outputs) output_bytes += memory.region().bytes;
-  check_available(output_bytes, "the gradients");
+  check_available(total_bytes(outputs), "the gradients");
   const JobTensors tensors(report.job);
   const TaskCall call(config, report.job, tensors);
   tensors.touch();
@@ -223,10 +223,14 @@ int run_gradcheck(const GradcheckOptions& options) {
       report.error = e.what();
     }
     progress.stop();
-    if (!report.error.empty()) std::fprintf(stderr, "logitless: %s\n", report.error.c_str());
+    if (!report.error.empty()) {
+      const bool says_where = reports.size() == 1 || report.error.starts_with(report.name);
+      std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
+    }
     if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
+  if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
   if (!options.json_path.empty()) write_output("--json", options.json_path, json_text(reports));
   if (!options.metrics_path.empty()) write_output("--metrics", options.metrics_path, metrics_text(reports));
   return status;

@@ -36,7 +36,8 @@ struct GradcheckReport {
 };
 
 /// Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are bad (the
-/// others run all the same). Throws io::Error for a config that cannot be read, before any check runs.
+/// others run all the same; nothing is written where none does). Throws io::Error for a config that cannot be read,
+/// before any check runs.
 int run_gradcheck(const GradcheckOptions& options);
 
 }  // namespace logitless::cli

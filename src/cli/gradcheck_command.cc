@@ -20,6 +20,8 @@ out; level logits: finished logits in, dlogits out.
   dlogits_max_abs                max |kernel - reference|
   dlogits_max_rel                max |kernel - reference| / |reference| over the entries whose |reference| is at least
                                  the smallest normal number of the stored type
+  dlogits_rounded_max_abs, _rel  the same two against the reference rounded to the stored type: what two kernels that
+                                 store that type differ by
   ..._rel_l2                     ||kernel - reference|| / ||reference||
   time/forward_s                 the kernel without gradients
   time/kernel_grad_s             the kernel with gradients

@@ -54,7 +54,7 @@ std::string table_of(const GradcheckReport& report) {
     text +=
         format("%-18s %14s %14s   not checked here: this level or output has no such figure\n", name.c_str(), "-", "-");
   }
-  return text + (report.passes() ? "all gates hold\n\n" : "gradients or loss are WRONG beyond the tolerances\n\n");
+  return text + (report.passes() ? "all gates hold\n\n" : "NOT all gates hold\n\n");
 }
 
 std::string json_text(std::span<const GradcheckReport> reports) {

@@ -45,26 +45,20 @@ void Inputs::add_what_the_config_says(const Config& config) {
   std::copy(text.begin(), text.end(), memory.back().map_writable().as<char>());
 }
 
-namespace {
-
-// A key that these inputs give nothing to act on is a mistake, not a wish to be forgotten.
-void check_outputs_exist(const Config& config, const Job& job) {
-  if (config.level == io::Level::kLogits) return;
+void check_outputs(const Config& config, bool has_bias) {
   const auto reject = [&](const char* key, const char* reason) { throw Error(config.place_of(key) + " " + reason); };
-  const bool d_bias = config.gradients.d_bias && job.has(TensorId::kBias);
-  if (!job.has(TensorId::kBias)) {
-    if (config.is_set("gradients.d_bias") && config.gradients.d_bias) reject("gradients.d_bias", "needs a bias");
+  if (config.level == io::Level::kLogits) return;
+  const io::GradientConfig& wanted = config.gradients;
+  if (!has_bias) {
+    if (config.is_set("gradients.d_bias") && wanted.d_bias) reject("gradients.d_bias", "needs a bias");
     if (config.tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
   }
-  if (config.gradients.float32 && !config.gradients.d_hidden && !config.gradients.d_weight && !d_bias) {
-    reject("gradients.dtype", "needs a gradient");
-  }
+  const bool any = wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
+  if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
 }
 
-}  // namespace
-
 std::vector<SharedMemory> add_outputs(const Config& config, Job& job) {
-  check_outputs_exist(config, job);
+  check_outputs(config, job.has(TensorId::kBias));
   std::vector<SharedMemory> memory;
   job.gradient_dtype = config.gradient_dtype(job.dtype);
   const size_t element = size_of(job.gradient_dtype);

@@ -47,12 +47,25 @@ struct Inputs {
   void add_what_the_config_says(const io::Config& config);
 };
 
-/// The outputs that a config asks for, in new shared memory; adds them to `job`. Throws io::Error for a key about an
-/// output that these inputs cannot have.
+/// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws io::Error.
+void check_outputs(const io::Config& config, bool has_bias);
+
+/// The outputs that a config asks for, in new shared memory; adds them to `job`. Throws as check_outputs() does.
 std::vector<SharedMemory> add_outputs(const io::Config& config, Job& job);
 
-/// Throws io::Error, or std::system_error where the machine cannot give the memory.
-Inputs make_seeded_inputs(const io::Config& config);
+enum class SeededValues {
+  kRandom,
+  kZeros,  ///< hidden states, head, bias and logits are 0; everything else is drawn
+};
+
+/// Throws io::Error where the config leaves out what seeded inputs need, or names sizes that no machine holds.
+void check_seeded(const io::Config& config);
+
+/// A job of the shape that a config says, without tensors.
+Job seeded_shape(const io::Config& config);
+
+/// Throws as check_seeded() does, and io::Error or std::system_error where this machine cannot give the memory.
+Inputs make_seeded_inputs(const io::Config& config, SeededValues values = SeededValues::kRandom);
 
 /// The shape comes from the tensors; what the config says about it must agree. Throws io::Error.
 Inputs read_inputs(const io::Config& config, const TensorPaths& paths);

@@ -42,9 +42,8 @@ inline constexpr size_t kTensorCount = static_cast<size_t>(TensorId::kLosses) + 
 inline constexpr bool is_output(TensorId id) { return id >= TensorId::kDHidden; }
 
 struct Job {
-  int32_t parent_process = 0;  ///< a child ends when this one has ended
-  bool dense = false;          ///< plan dense instead of the config's
-  Region settings;             ///< of the config, each ended by a zero byte
+  bool dense = false;  ///< plan dense instead of the config's
+  Region settings;     ///< of the config, each ended by a zero byte
 
   int64_t tokens = 0;
   int64_t hidden_size = 0;

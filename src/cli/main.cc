@@ -4,8 +4,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 
+#include "cli/bench_point.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/contender.h"
@@ -21,11 +23,23 @@ constexpr int kFailure = 3;
 
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
+  logitless bench configs/tiny.yaml --sweep seq_len=64,128,256
   logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless report sweep.jsonl -o report.html
   logitless info
 `logitless COMMAND --help` says more.)";
+
+// A command that nobody types: this executable starts it for itself.
+void add_child(CLI::App& app, Action& action, const char* name, int (*run)(const ChildEnds&)) {
+  const auto ends = std::make_shared<ChildEnds>();
+  CLI::App* child = app.add_subcommand(name);
+  child->group("");
+  child->add_option("parent", ends->parent)->required();
+  child->add_option("request", ends->request)->required();
+  child->add_option("answer", ends->answer)->required();
+  child->callback([=, &action] { action = [=] { return run(*ends); }; });
+}
 
 int run(int argc, char** argv) {
   CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
@@ -34,6 +48,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   Action action;
+  add_bench(app, action);
   add_compare(app, action);
   add_gradcheck(app, action);
   add_score(app, action);
@@ -41,12 +56,8 @@ int run(int argc, char** argv) {
   add_info(app, action);
   add_completion(app, action);
 
-  int job_descriptor = -1, outcome_descriptor = -1;
-  CLI::App* contender = app.add_subcommand("run-contender", "one side of a comparison; started by compare itself");
-  contender->group("");
-  contender->add_option("job", job_descriptor)->required();
-  contender->add_option("outcome", outcome_descriptor)->required();
-  contender->callback([&] { action = [&] { return run_contender(job_descriptor, outcome_descriptor); }; });
+  add_child(app, action, kContenderCommand, run_contender);
+  add_child(app, action, kPointCommand, run_point);
 
   try {
     app.parse(argc, argv);

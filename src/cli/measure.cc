@@ -26,4 +26,16 @@ Measured measure(const std::function<void()>& call) {
   return out;
 }
 
+const char* describe(PeakMethod method) {
+  switch (method) {
+    case PeakMethod::kReset:
+      return "VmHWM after a reset, minus VmRSS before the call";
+    case PeakMethod::kUnreset:
+      return "VmHWM minus VmRSS before the call; the reset was not permitted and not needed";
+    case PeakMethod::kUpperBound:
+      return "upper bound: the reset of VmHWM was not permitted and an earlier peak was higher";
+  }
+  return "";
+}
+
 }  // namespace logitless::cli

@@ -14,6 +14,9 @@ enum class PeakMethod {
   kUpperBound,  ///< the reset was not permitted and the earlier peak was higher: the call stayed below this
 };
 
+/// The same for a report.
+const char* describe(PeakMethod method);
+
 struct Measured {
   double time_s = 0;
   int64_t extra_peak_bytes = 0;  ///< above what was resident before the call

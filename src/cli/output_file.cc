@@ -24,6 +24,17 @@ void check_output_path(const std::string& option, const std::string& path) {
   }
 }
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  const auto resolved = [](const std::string& path) {
+    std::error_code unresolved;
+    const std::filesystem::path absolute = std::filesystem::absolute(path);
+    const std::filesystem::path target = std::filesystem::weakly_canonical(absolute, unresolved);
+    return unresolved ? absolute : target;
+  };
+  const auto is_file = [](const std::string& path) { return !path.empty() && path != "-"; };
+  return is_file(a) && is_file(b) && resolved(a) == resolved(b);
+}
+
 void write_output(const std::string& option, const std::string& path, const std::string& text) {
   if (path == "-") {
     std::cout << text << std::flush;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -18,19 +19,30 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Names what runs from here on.
-  void phase(std::string name);
+  /// Names what runs from here on; `left_s`: seconds until all is done, where that is known.
+  void phase(std::string name, std::optional<double> left_s = std::nullopt);
+  /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
+  void log(const std::string& line);
+  /// `text` to standard output, apart from the drawn line.
+  void print(const std::string& text);
   /// Takes the line away for good.
   void stop();
 
  private:
-  void draw();
+  using Clock = std::chrono::steady_clock;
 
+  void draw();
+  void erase();
+  std::string line() const;
+
+  const bool wanted_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  bool drawn_ = false;
   std::string name_;
-  std::chrono::steady_clock::time_point start_;
+  std::optional<double> left_s_;
+  Clock::time_point start_;
   std::thread drawer_;
 };
 

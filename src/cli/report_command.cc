@@ -30,12 +30,6 @@ struct ReportOptions {
   std::string svg_path;
 };
 
-// Also where neither is there yet.
-bool is_same_file(const std::string& a, const std::string& b) {
-  namespace fs = std::filesystem;
-  return !a.empty() && !b.empty() && fs::weakly_canonical(fs::absolute(a)) == fs::weakly_canonical(fs::absolute(b));
-}
-
 void check_output(const char* option, const std::string& path, const std::vector<std::string>& inputs) {
   check_output_path(option, path);
   std::error_code not_there;

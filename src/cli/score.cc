@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <numbers>
@@ -60,20 +59,12 @@ void check_config(const io::Config& config) {
   }
 }
 
-// Where a path leads through links, whether or not there is a file yet.
-std::filesystem::path resolved(const std::string& path) {
-  std::error_code unresolved;
-  const std::filesystem::path absolute = std::filesystem::absolute(path);
-  const std::filesystem::path target = std::filesystem::weakly_canonical(absolute, unresolved);
-  return unresolved ? absolute : target;
-}
-
 void check_output(const ScoreOptions& options) {
   const std::string &output = options.output_path, &json = options.json_path;
   if (output.empty() || output == "-") throw io::Error("-o '" + output + "': must be the name of a file");
   check_output_path("-o", output);
   check_output_path("--json", json);
-  if (!json.empty() && json != "-" && resolved(json) == resolved(output)) {
+  if (is_same_file(json, output)) {
     throw io::Error("--json " + json + ": is the file that -o names");
   }
   std::vector<std::string> inputs;
@@ -83,7 +74,7 @@ void check_output(const ScoreOptions& options) {
     if (!spec.empty()) inputs.push_back(io::split_spec(spec).path);
   }
   for (const std::string& input : inputs) {
-    if (resolved(input) == resolved(output)) throw io::Error("-o " + output + ": would replace an input");
+    if (is_same_file(input, output)) throw io::Error("-o " + output + ": would replace an input");
   }
 }
 

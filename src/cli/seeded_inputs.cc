@@ -20,6 +20,10 @@ constexpr double kSamplerDeviation = 0.1;
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
+int64_t tokens_of(const Config& config) {
+  return static_cast<int64_t>(tensor_bytes("batch_size x seq_len", config.batch_size, config.seq_len, 1));
+}
+
 // The policy's own log-probabilities of the seeded targets: what the other policies are drawn around.
 std::vector<double> own_logps(const Config& config, const Job& job) {
   const JobTensors tensors(job);
@@ -93,48 +97,71 @@ void add_seeded_batch(const Config& config, Inputs& inputs) {
   if (config.task == io::Task::kKto) add_seeded_kto_batch(config, inputs);
 }
 
-void add_seeded_model(const Config& config, Inputs& inputs) {
-  Job& job = inputs.job;
+// Shared memory is zero until it is written.
+void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
+  const Job& job = inputs.job;
+  const bool random = values == SeededValues::kRandom;
   const size_t element = size_of(job.dtype);
   if (config.level == io::Level::kLogits) {
     const uint64_t bytes = tensor_bytes("logits", job.tokens, job.vocab_size, element);
     check_available(bytes, "the logits");
-    io::fill_seeded_logits(config.seed, job.dtype, job.tokens, job.vocab_size,
-                           inputs.add(TensorId::kLogits, "logits", bytes).data());
+    const Mapping logits = inputs.add(TensorId::kLogits, "logits", bytes);
+    if (random) io::fill_seeded_logits(config.seed, job.dtype, job.tokens, job.vocab_size, logits.data());
     return;
   }
   const uint64_t hidden_bytes = tensor_bytes("hidden", job.tokens, job.hidden_size, element);
   const uint64_t head_bytes = tensor_bytes("lm_head", job.hidden_size, job.vocab_size, element);
   check_available(hidden_bytes + head_bytes, "the inputs");
-  io::fill_seeded_hidden(config.seed, job.dtype, job.tokens, job.hidden_size,
-                         inputs.add(TensorId::kHidden, "hidden", hidden_bytes).data());
-  io::fill_seeded_head(config.seed, job.dtype, job.layout, job.hidden_size, job.vocab_size,
-                       inputs.add(TensorId::kWeight, "lm_head", head_bytes).data());
+  const Mapping hidden = inputs.add(TensorId::kHidden, "hidden", hidden_bytes);
+  const Mapping head = inputs.add(TensorId::kWeight, "lm_head", head_bytes);
+  if (random) {
+    io::fill_seeded_hidden(config.seed, job.dtype, job.tokens, job.hidden_size, hidden.data());
+    io::fill_seeded_head(config.seed, job.dtype, job.layout, job.hidden_size, job.vocab_size, head.data());
+  }
   if (config.model.bias) {
-    const uint64_t bytes = tensor_bytes("bias", job.vocab_size, 1, element);
-    io::fill_seeded_bias(config.seed, job.dtype, job.vocab_size, inputs.add(TensorId::kBias, "bias", bytes).data());
+    const Mapping bias = inputs.add(TensorId::kBias, "bias", tensor_bytes("bias", job.vocab_size, 1, element));
+    if (random) io::fill_seeded_bias(config.seed, job.dtype, job.vocab_size, bias.data());
   }
 }
 
 }  // namespace
 
-Inputs make_seeded_inputs(const Config& config) {
+void check_seeded(const Config& config) {
+  const bool fused = config.level == io::Level::kFused;
   for (const char* key : {"model.hidden_size", "model.vocab_size"}) {
-    const bool needed = config.level == io::Level::kFused || std::string_view(key) == "model.vocab_size";
+    const bool needed = fused || std::string_view(key) == "model.vocab_size";
     if (needed && !config.is_set(key)) {
       throw Error(std::string(key) +
                   " is not given: name a config such as configs/tiny.yaml, set it with --set, or give real tensors");
     }
   }
-  Inputs inputs;
-  Job& job = inputs.job;
-  job.tokens = static_cast<int64_t>(tensor_bytes("batch_size x seq_len", config.batch_size, config.seq_len, 1));
+  const io::ModelConfig& model = config.model;
+  const size_t element = size_of(model.dtype);
+  const int64_t tokens = tokens_of(config);
+  if (fused) {
+    tensor_bytes("hidden", tokens, model.hidden_size, element);
+    tensor_bytes("lm_head", model.hidden_size, model.vocab_size, element);
+  }
+  tensor_bytes("logits", tokens, model.vocab_size, element);
+}
+
+Job seeded_shape(const Config& config) {
+  Job job;
+  job.tokens = tokens_of(config);
   job.sequences = config.batch_size;
   job.hidden_size = config.model.hidden_size;
   job.vocab_size = config.model.vocab_size;
   job.dtype = config.model.dtype;
   job.layout = config.model.layout;
-  add_seeded_model(config, inputs);
+  return job;
+}
+
+Inputs make_seeded_inputs(const Config& config, SeededValues values) {
+  check_seeded(config);
+  Inputs inputs;
+  Job& job = inputs.job;
+  job = seeded_shape(config);
+  add_seeded_model(config, values, inputs);
   std::vector<int64_t> targets(static_cast<size_t>(job.tokens));
   const bool masked = config.task == io::Task::kGrpo;  // a mask, not ignored targets, leaves tokens out
   io::fill_seeded_targets(config.seed, job.vocab_size, masked ? 0 : config.ignored_fraction, config.ignore_index,

@@ -75,4 +75,10 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   return *this;
 }
 
+uint64_t total_bytes(const std::vector<SharedMemory>& memory) {
+  uint64_t sum = 0;
+  for (const SharedMemory& one : memory) sum += one.region().bytes;
+  return sum;
+}
+
 }  // namespace logitless::cli

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace logitless::cli {
 
@@ -62,5 +63,7 @@ class SharedMemory {
   int descriptor_ = -1;
   size_t bytes_ = 0;
 };
+
+uint64_t total_bytes(const std::vector<SharedMemory>& memory);
 
 }  // namespace logitless::cli

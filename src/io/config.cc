@@ -27,8 +27,8 @@ class ConfigReader {
 
   // `name` is the path as the user wrote it.
   void read_file(const std::string& name);
-  // "model.dtype=bfloat16"
-  void read_assignment(const std::string& assignment);
+  // "model.dtype=bfloat16", the value of `flag`: "--set" or "--sweep".
+  void read_assignment(const std::string& flag, const std::string& assignment);
 
  private:
   std::string place_of(const YAML::Node& node) const {
@@ -68,13 +68,13 @@ void ConfigReader::read_file(const std::string& name) {
   walk_section("", root);
 }
 
-void ConfigReader::read_assignment(const std::string& assignment) {
+void ConfigReader::read_assignment(const std::string& flag, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw Error("--set " + assignment + ": must have the form key=value, for example model.dtype=bfloat16");
+    throw Error(flag + " " + assignment + ": must have the form key=value, for example model.dtype=bfloat16");
   }
   const std::string key = assignment.substr(0, equals);
-  set_place_ = "--set " + key;
+  set_place_ = flag + " " + key;
   YAML::Node node;
   try {
     node = YAML::Load(assignment.substr(equals + 1));
@@ -107,8 +107,8 @@ void ConfigReader::apply(const std::string& key, const std::string& place, const
   const auto& schema = config_schema();
   const auto it = std::find_if(schema.begin(), schema.end(), [&](const KeyRule& r) { return r.key == key; });
   if (it == schema.end()) {
-    const std::string where = set_place_ == "--set " + key ? "--set " : place + ": ";
-    throw Error(where + key + " is not a known key" + suggestion_for(key));
+    const std::string where = place.ends_with(" " + key) ? place : place + ": " + key;
+    throw Error(where + " is not a known key" + suggestion_for(key));
   }
   it->apply(config_, {key, place, node});
   config_.places[key] = place;
@@ -123,10 +123,13 @@ std::string Config::place_of(const std::string& key) const {
   return it->second.ends_with(" " + key) ? it->second : it->second + ": " + key;
 }
 
-Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments) {
+Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
+                   std::span<const std::string> swept) {
   Config config;
   if (path) ConfigReader(config).read_file(*path);
-  for (const std::string& assignment : assignments) ConfigReader(config).read_assignment(assignment);
+  for (const std::string& assignment : assignments) ConfigReader(config).read_assignment("--set", assignment);
+  config.unswept = config.settings.size();
+  for (const std::string& assignment : swept) ConfigReader(config).read_assignment("--sweep", assignment);
   check_together(config);
   for (size_t k = 0; k < config.preference_weights.size(); ++k) {
     config.preference.terms[k].weight = config.preference_weights[k];

@@ -119,6 +119,7 @@ struct Config {
   std::map<std::string, std::string> places;
   /// Every key that was set, as "key=value", in order: load_config({}, settings) gives the same config.
   std::vector<std::string> settings;
+  size_t unswept = 0;  ///< how many of these come before those of --sweep
 
   bool is_set(const std::string& key) const { return places.contains(key); }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
@@ -127,8 +128,9 @@ struct Config {
   DType gradient_dtype(DType dtype) const { return gradients.float32 ? DType::kFloat32 : dtype; }
 };
 
-/// Reads a config file (none: the defaults), then applies `assignments` ("model.dtype=bfloat16") in order. Throws Error
-/// that names file, line and key, with the rule.
-Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments);
+/// Reads a config file (none: the defaults), then applies `assignments` of --set ("model.dtype=bfloat16") and those of
+/// --sweep in order. Throws Error that names file and line, or the flag, and the key, with the rule.
+Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
+                   std::span<const std::string> swept = {});
 
 }  // namespace logitless::io

@@ -37,6 +37,11 @@ void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
       const double difference = std::abs(got - wanted);
       row.max_abs_ = sticky_max(row.max_abs_, difference);
       if (!(size < smallest) || std::isnan(difference)) row.max_rel_ = sticky_max(row.max_rel_, difference / size);
+      const double rounded = round_to(wanted, stored.dtype), places = std::abs(got - rounded);
+      row.rounded_max_abs_ = sticky_max(row.rounded_max_abs_, places);
+      if (!(std::abs(rounded) < smallest) || std::isnan(places)) {
+        row.rounded_max_rel_ = sticky_max(row.rounded_max_rel_, places / std::abs(rounded));
+      }
       row.largest_ = sticky_max(row.largest_, size);
       row.difference_squares_ += difference * difference;
       row.squares_ += size * size;
@@ -45,6 +50,8 @@ void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
   for (const Deviation& row : rows) {
     max_abs_ = sticky_max(max_abs_, row.max_abs_);
     max_rel_ = sticky_max(max_rel_, row.max_rel_);
+    rounded_max_abs_ = sticky_max(rounded_max_abs_, row.rounded_max_abs_);
+    rounded_max_rel_ = sticky_max(rounded_max_rel_, row.rounded_max_rel_);
     largest_ = sticky_max(largest_, row.largest_);
     difference_squares_ += row.difference_squares_;
     squares_ += row.squares_;

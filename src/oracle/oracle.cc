@@ -13,8 +13,12 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// The nearest bfloat16 or float16, ties to even: a multiple of the type's last place at this magnitude.
+}  // namespace
+
+// For 16-bit types a multiple of the type's last place at this magnitude.
 double round_to(double value, DType dtype) {
+  if (dtype == DType::kFloat64) return value;
+  if (dtype == DType::kFloat32) return static_cast<float>(value);
   const bool half = dtype == DType::kFloat16;
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), half ? -14 : -126);
@@ -26,8 +30,6 @@ double round_to(double value, DType dtype) {
   const double limit = half ? 65536 : 0x1p128;
   return std::copysign(rounded >= limit ? kInfinity : rounded, value);
 }
-
-}  // namespace
 
 double read_element(const void* data, DType dtype, int64_t at) {
   if (dtype == DType::kFloat64) return static_cast<const double*>(data)[at];

@@ -22,6 +22,9 @@ inline constexpr int64_t kNoLabel = -1;
 
 /// An element of any type.
 double read_element(const void* data, DType dtype, int64_t at);
+
+/// The nearest value of a type, ties to even.
+double round_to(double value, DType dtype);
 std::vector<double> read_vector(const ConstVector& vector);
 /// Words [first_word, first_word + words) of a head: [words, H].
 MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words);

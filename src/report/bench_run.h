@@ -26,6 +26,7 @@ struct Measurement {
   double spread_s = 0;  ///< half the distance between the quartiles
   std::optional<double> gemm_efficiency;
   int64_t extra_peak_bytes = 0;
+  int64_t extra_peak_spread_bytes = 0;  ///< as spread_s
   int64_t workspace_bytes = 0;
   std::string plan;
 

@@ -152,6 +152,9 @@ Measurement read_measurement(const Fields& fields) {
   measurement.spread_s = fields.number("spread_s");
   measurement.gemm_efficiency = fields.number_if_there("gemm_efficiency");
   measurement.extra_peak_bytes = fields.count("extra_peak_bytes");
+  if (fields.has("extra_peak_spread_bytes")) {
+    measurement.extra_peak_spread_bytes = fields.count("extra_peak_spread_bytes");
+  }
   measurement.workspace_bytes = fields.count("workspace_bytes");
   measurement.plan = fields.text("plan");
   return measurement;
@@ -193,7 +196,7 @@ Point read_point(const Fields& fields, const BenchRun& run) {
   return point;
 }
 
-Json parse_line(std::string_view line, const std::string& place) {
+Json parse_json(std::string_view line, const std::string& place) {
   try {
     return Json::parse(line);
   } catch (const nlohmann::json::parse_error& e) {
@@ -216,25 +219,31 @@ void add_contenders_of_points(BenchRun& run) {
 
 }  // namespace
 
+void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run) {
+  const std::string place = path + ":" + std::to_string(number);
+  const Json json = parse_json(line, place);
+  const Fields fields(json, place);
+  if (number == 1) {
+    run.name = std::filesystem::path(path).filename().string();
+    read_header(fields, run);
+  } else {
+    run.points.push_back(read_point(fields, run));
+  }
+}
+
 BenchRun parse_run(const std::string& path, std::string_view text) {
   BenchRun run;
-  run.name = std::filesystem::path(path).filename().string();
   int64_t line_number = 0;
   while (!text.empty()) {
-    const std::string place = path + ":" + std::to_string(++line_number);
     const size_t end = text.find('\n');
+    if (++line_number == 1 && end == std::string_view::npos) {
+      throw io::Error(path + ":1: is not a line of `logitless bench`: it does not end");
+    }
     if (end == std::string_view::npos) {
-      if (line_number == 1) throw io::Error(place + ": is not a line of `logitless bench`: it does not end");
       run.notes.push_back(run.name + ":" + std::to_string(line_number) + ": the last line is torn and was left out");
       break;
     }
-    const Json json = parse_line(text.substr(0, end), place);
-    const Fields fields(json, place);
-    if (line_number == 1) {
-      read_header(fields, run);
-    } else {
-      run.points.push_back(read_point(fields, run));
-    }
+    parse_line(path, line_number, text.substr(0, end), run);
     text.remove_prefix(end + 1);
   }
   if (line_number == 0) throw io::Error(path + ":1: the file is empty; `logitless bench` starts one with a header");

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,5 +16,8 @@ BenchRun read_run(const std::string& path);
 
 /// The same for a text at hand; `path` serves messages and the run's name.
 BenchRun parse_run(const std::string& path, std::string_view text);
+
+/// The same for one line, without its newline; number 1 is the header. A run needs no point here.
+void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run);
 
 }  // namespace logitless::report

@@ -1,0 +1,263 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless bench` as a user meets it: what it measures, what it writes, what it refuses.
+#include <set>
+
+#include "bench_fixture.h"
+
+namespace logitless::testing {
+namespace {
+
+using Values = std::vector<std::string>;
+
+Values names_of(const json& point) {
+  Values names;
+  for (const json& contender : point["contenders"]) names.push_back(contender["name"]);
+  return names;
+}
+
+TEST_F(BenchTest, ASweepIsTheProductOfItsLists) {
+  const Finished result = bench(small_, {"--sweep", "seq_len=4,6", "--sweep", "temperature=1, [0.5, 2]", "--set",
+                                         "batch_size=2", "-o", path("run.jsonl")});
+  ASSERT_EQ(result.exit_code(), 0) << result.err;
+  const report::BenchRun run = read_run("run.jsonl");
+  ASSERT_EQ(run.sweep.size(), 2u);
+  EXPECT_EQ(run.sweep[1].key, "temperature");
+  EXPECT_EQ(run.sweep[1].values, Values({"1", "[0.5, 2]"}));
+  ASSERT_EQ(run.points.size(), 4u);
+  EXPECT_EQ(run.points[0].at, Values({"4", "1"}));
+  EXPECT_EQ(run.points[1].at, Values({"4", "[0.5, 2]"}));
+  EXPECT_EQ(run.points[3].at, Values({"6", "[0.5, 2]"}));
+  EXPECT_EQ(run.points[0].shape.tokens, 8);
+  EXPECT_EQ(run.points[3].shape.tokens, 12);
+  EXPECT_EQ(run.settings, Values({"level=logits", "model.vocab_size=300", "seq_len=8", "batch_size=2"}));
+  EXPECT_TRUE(has(result.err, "point 4 of 4: seq_len=6 temperature=[0.5, 2]\n"));
+  EXPECT_TRUE(has(result.out, "\nseq_len=4 temperature=1\n"));
+}
+
+TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
+  const Finished result = run({"bench", kTiny, "--set", "threads=1", "--contenders",
+                               "dense,auto,one_pass,two_pass,forward", "--iters", "3", "-o", path("run.jsonl")});
+  ASSERT_EQ(result.exit_code(), 0) << result.err;
+  const std::vector<json> lines = lines_of("run.jsonl");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["iters"], 3);
+  EXPECT_EQ(lines[0]["warmup"], 1);
+  EXPECT_EQ(lines[0]["inputs"], "random");
+  EXPECT_EQ(lines[0]["environment"]["threads"], 1);
+  const json& point = lines[1];
+  EXPECT_EQ(point["at"], json::object());
+  EXPECT_EQ(point["task"], "cross_entropy");
+  EXPECT_EQ(point["level"], "fused");
+  EXPECT_GT(point["gemm_rate_flops"].get<double>(), 0);
+  EXPECT_EQ(names_of(point), Values({"dense", "auto", "one_pass", "two_pass", "forward"}));
+  const Values plans = {"dense", "one_pass", "one_pass", "two_pass", "forward_only"};
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const json& c = point["contenders"][i];
+    EXPECT_EQ(c["status"], "ok");
+    EXPECT_EQ(c["plan"], plans[i]);
+    EXPECT_NEAR(c["loss"].get<double>(), point["contenders"][0]["loss"].get<double>(), 1e-5);
+    std::vector<double> times = c["times_s"];
+    ASSERT_EQ(times.size(), 3u);
+    std::sort(times.begin(), times.end());
+    EXPECT_GT(times[0], 0);
+    EXPECT_EQ(c["median_s"], times[1]);
+    EXPECT_NEAR(c["spread_s"].get<double>(), (times[2] - times[0]) / 4, 1e-9);
+    EXPECT_GT(c["first_s"].get<double>(), 0);
+    EXPECT_GT(c["gemm_efficiency"].get<double>(), 0);
+    EXPECT_GT(c["workspace_bytes"].get<int64_t>(), 0);
+    EXPECT_TRUE(c["extra_peak_bytes"].is_number_integer());
+  }
+  // Efficiencies of equal times are in the ratio of the products that the plans make: 3 and 4, and 1 without gradients.
+  const auto products = [&](size_t i) {
+    const json& c = point["contenders"][i];
+    return c["gemm_efficiency"].get<double>() * c["median_s"].get<double>();
+  };
+  EXPECT_NEAR(products(1) / products(0), 1, 1e-9);
+  EXPECT_NEAR(products(3) / products(2), 4.0 / 3, 1e-9);
+  EXPECT_NEAR(products(4) / products(2), 1.0 / 3, 1e-9);
+}
+
+TEST_F(BenchTest, EveryTaskRuns) {
+  for (const std::string name : {"tiny", "tiny-grpo", "tiny-dpo", "tiny-kto"}) {
+    const Finished result = bench(config_named(name), {"--set", "threads=1", "-o", "-"});
+    ASSERT_EQ(result.exit_code(), 0) << result.err;
+    std::istringstream lines(result.out);
+    std::string header, point;
+    std::getline(lines, header);
+    std::getline(lines, point);
+    const json p = json::parse(point);
+    EXPECT_EQ(names_of(p), Values({"dense", "auto", "forward"}));
+    for (const json& c : p["contenders"]) EXPECT_EQ(c["status"], "ok") << name << ": " << c;
+    EXPECT_NEAR(p["contenders"][1]["loss"].get<double>(), p["contenders"][0]["loss"].get<double>(), 1e-5);
+  }
+}
+
+TEST_F(BenchTest, LogitsAreMeasuredApartAndInPlace) {
+  const std::string policy = write("policy.yaml", "task: grpo\n" + read("small.yaml"));
+  for (const std::string& config : {small_, policy}) {
+    ASSERT_EQ(bench(config, {"-o", path("run.jsonl"), "--overwrite", "--iters", "2"}).exit_code(), 0);
+    const json point = lines_of("run.jsonl").at(1);
+    EXPECT_EQ(point["level"], "logits");
+    EXPECT_FALSE(point.contains("gemm_rate_flops"));
+    EXPECT_EQ(names_of(point), Values({"dense", "apart", "in_place"}));
+    for (const json& c : point["contenders"]) {
+      EXPECT_EQ(c["status"], "ok");
+      EXPECT_FALSE(c.contains("gemm_efficiency"));
+      // In place the first turn replaces the logits: without a copy the second one would start from its gradient.
+      EXPECT_NEAR(c["loss"].get<double>(), point["contenders"][0]["loss"].get<double>(), 1e-6);
+    }
+  }
+  // There is no room for a float32 gradient in the place of narrower logits.
+  ASSERT_EQ(bench(small_, {"--set", "model.dtype=bfloat16", "--set", "gradients.dtype=float32", "-o", path("run.jsonl"),
+                           "--overwrite"})
+                .exit_code(),
+            0);
+  EXPECT_EQ(names_of(lines_of("run.jsonl").at(1)), Values({"dense", "apart"}));
+}
+
+TEST_F(BenchTest, LevelsAndPlansCanBeSwept) {
+  const std::string both = write("both.yaml", "model: {hidden_size: 8, vocab_size: 300}\nseq_len: 8\nthreads: 1\n");
+  ASSERT_EQ(bench(both, {"--sweep", "level=fused,logits", "-o", path("run.jsonl")}).exit_code(), 0);
+  const std::vector<json> lines = lines_of("run.jsonl");
+  EXPECT_EQ(lines[0]["contenders"], json({"dense", "auto", "forward", "apart", "in_place"}));
+  EXPECT_EQ(names_of(lines[1]), Values({"dense", "auto", "forward"}));
+  EXPECT_EQ(names_of(lines[2]), Values({"dense", "apart", "in_place"}));
+
+  ASSERT_EQ(bench(both, {"--sweep", "kernel={plan: one_pass, time_block: 4},{plan: two_pass}", "--contenders", "auto",
+                         "-o", path("plans.jsonl")})
+                .exit_code(),
+            0);
+  const report::BenchRun plans = read_run("plans.jsonl");
+  ASSERT_EQ(plans.points.size(), 2u);
+  EXPECT_EQ(plans.points[0].measurements[0].plan, "one_pass");
+  EXPECT_EQ(plans.points[1].measurements[0].plan, "two_pass");
+}
+
+TEST_F(BenchTest, ZerosAreNotDrawn) {
+  ASSERT_EQ(bench(small_, {"--inputs", "zeros", "-o", path("run.jsonl")}).exit_code(), 0);
+  EXPECT_EQ(lines_of("run.jsonl")[0]["inputs"], "zeros");
+  EXPECT_NEAR(lines_of("run.jsonl")[1]["contenders"][1]["loss"].get<double>(), std::log(300), 1e-5);
+}
+
+TEST_F(BenchTest, AContenderThatCannotRunIsAResult) {
+  const Finished some = bench(kTiny, {"--set", "threads=1", "--set", "kernel.workspace=4KiB", "--contenders",
+                                      "dense,one_pass", "-o", path("run.jsonl")});
+  EXPECT_EQ(some.exit_code(), 0) << some.err;
+  EXPECT_TRUE(has(some.out, "one_pass   failed: workspace_bytes = 4096 is too small"));
+  const json point = lines_of("run.jsonl").at(1);
+  EXPECT_EQ(point["contenders"][0]["status"], "ok");
+  EXPECT_EQ(point["contenders"][1]["status"], "error");
+  EXPECT_TRUE(has(point["contenders"][1]["message"], "is too small"));
+
+  const Finished none =
+      bench(kTiny, {"--set", "threads=1", "--set", "kernel.workspace=4KiB", "--contenders", "one_pass"});
+  EXPECT_EQ(none.exit_code(), 3);
+  EXPECT_TRUE(has(none.err, "there is a point at which no contender ran"));
+}
+
+TEST_F(BenchTest, StandardOutputHoldsTheLinesOrTheTables) {
+  const Finished lines = bench(small_, {"--output", "-"});
+  EXPECT_EQ(lines.exit_code(), 0);
+  EXPECT_EQ(lines.err, "point 1 of 1: the config's point\n");
+  std::istringstream in(lines.out);
+  int count = 0;
+  for (std::string line; std::getline(in, line); ++count) EXPECT_TRUE(json::parse(line).is_object());
+  EXPECT_EQ(count, 2);
+
+  const Finished tables = bench(small_, {});
+  EXPECT_TRUE(has(tables.out, "cross_entropy: 8 tokens"));
+  EXPECT_TRUE(has(tables.out, "\nin_place "));
+  EXPECT_FALSE(has(tables.out, "\033"));
+
+  const Finished quiet = bench(small_, {"--quiet", "-o", path("run.jsonl")});
+  EXPECT_EQ(quiet.out + quiet.err, "");
+  EXPECT_EQ(read_run("run.jsonl").points.size(), 1u);
+}
+
+TEST_F(BenchTest, MetricsAreLinesForTrackers) {
+  const Values sweep = {"--sweep", "seq_len=4,6", "-o", path("run.jsonl"), "--metrics", path("metrics.jsonl")};
+  ASSERT_EQ(bench(small_, sweep).exit_code(), 0);
+  const std::string first = read("metrics.jsonl");
+  const report::BenchRun run = read_run("run.jsonl");
+  std::set<std::string> names;
+  for (const json& line : lines_of("metrics.jsonl")) {
+    ASSERT_EQ(line.size(), 3u);
+    const report::Point& point = run.points.at(line["step"].get<size_t>());
+    names.insert(line["name"]);
+    if (line["name"] == "apart.median_s") {
+      EXPECT_EQ(line["value"].get<double>(), point.find("apart")->median_s);
+    }
+  }
+  EXPECT_EQ(names.size(), 9u);
+  EXPECT_TRUE(names.contains("in_place.extra_peak_bytes"));
+  // Points of an earlier run are told of as well.
+  ASSERT_EQ(bench(small_, sweep).exit_code(), 0);
+  EXPECT_EQ(read("metrics.jsonl"), first);
+}
+
+TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
+  write("text", "no benchmark\n");
+  write("torn", "no benchmark");
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{"--sweep", "seq_len=4,x"}, "--sweep seq_len must be an integer from 0"},
+      {{"--sweep", "seq_len=4", "--sweep", "model.dtyp=float32"},
+       "--sweep model.dtyp is not a known key; did you mean"},
+      {{"--sweep", "seq_len"}, "--sweep seq_len: must have the form key=value"},
+      {{"--sweep", "=4"}, "--sweep =4: must have the form key=value"},
+      {{"--sweep", "seq_len=4,,6"}, "value 2 is empty"},
+      {{"--sweep", "seq_len=4, 4"}, "--sweep seq_len=4, 4: 4 stands there twice"},
+      {{"--sweep", "seq_len=4", "--sweep", "seq_len=6"}, "--sweep seq_len sets it as well"},
+      {{"--sweep", "kernel={time_block: 4}", "--sweep", "kernel.time_block=8"}, "--sweep kernel sets it as well"},
+      {{"--sweep", "seq_len=4", "--set", "seq_len=6"}, "--set seq_len has no effect: --sweep seq_len sets it"},
+      {{"--sweep", "level=logits,fused"}, "model.hidden_size is not given"},
+      {{"--sweep", "kernel.time_block=8,100000"}, "row_tile = 100000 is above 65536"},
+      {{"--sweep", "tolerances.loss_atol=1"}, "--sweep tolerances.loss_atol has no effect on bench"},
+      {{"--contenders", "dense,one_pass"}, "--contenders one_pass: level logits has dense, apart, in_place"},
+      {{"--contenders", "dense,dense"}, "--contenders dense: stands there twice"},
+      {{"--contenders", "in_place", "--set", "model.dtype=float16", "--set", "gradients.dtype=float32"},
+       "--contenders in_place: "},
+      {{"--inputs", "ones"}, "--inputs"},
+      {{"--warmup", "-1"}, "--warmup"},
+      {{"--margin", "1"}, "--margin requires"},
+      {{"-o", folder_.string()}, "is a directory"},
+      {{"-o", path("no/such/folder.jsonl")}, "cannot be written"},
+      {{"-o", path("text")}, "text:1: is not JSON"},
+      {{"-o", path("torn")}, "torn: is not a file of bench"},
+      {{"-o", small_, "--overwrite"}, "is the config"},
+      {{"--metrics", "-"}, "--metrics -"},
+      {{"--metrics", path("new.jsonl"), "-o", path("new.jsonl")}, "is the file that -o names"},
+      {{"--against", path("absent.jsonl")}, "absent.jsonl: cannot be read"},
+      {{"--against", path("text")}, "text:1: is not JSON"},
+  };
+  for (const Case& c : cases) {
+    Values arguments = {"bench", small_, "--sweep", "threads=1"};
+    arguments.insert(arguments.end(), c.arguments.begin(), c.arguments.end());
+    if (!has(json(c.arguments).dump(), "-o\"")) arguments.insert(arguments.end(), {"-o", path("new.jsonl")});
+    const Finished result = run(arguments);
+    EXPECT_EQ(result.exit_code(), 2) << c.message;
+    EXPECT_EQ(result.out, "") << c.message;
+    EXPECT_TRUE(has(result.err, c.message));
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(path("new.jsonl"))) << c.message;
+  }
+  EXPECT_TRUE(has(run({"bench", small_, "--overwrite"}).err, "--overwrite requires --output"));
+  EXPECT_EQ(read("text"), "no benchmark\n");
+  EXPECT_EQ(read("torn"), "no benchmark");
+}
+
+TEST_F(BenchTest, HelpAndUnmeasurableShapes) {
+  EXPECT_TRUE(has(run({"bench", "--help"}).out, "Example"));
+  const Finished huge = run({"bench", small_, "--set", "seq_len=1000000000", "--set", "model.vocab_size=100000000"});
+  EXPECT_EQ(huge.exit_code(), 3);
+  EXPECT_TRUE(has(huge.out, "failed: the logits alone need"));
+  const Finished overflow = run({"bench", small_, "--set", "seq_len=1000000000000", "--set", "batch_size=1000000000"});
+  EXPECT_EQ(overflow.exit_code(), 2);
+  EXPECT_TRUE(has(overflow.err, "more than 2^63 bytes"));
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,41 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Runs `logitless bench` on shapes of a few milliseconds a point.
+#pragma once
+
+#include "cli_fixture.h"
+#include "report/reader.h"
+
+namespace logitless::testing {
+
+class BenchTest : public CliTest {
+ protected:
+  // Finished logits have no GEMM, so a point costs little more than its process.
+  const std::string small_ = write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
+
+  // One timed turn, no other.
+  std::vector<std::string> words(const std::string& config, const std::vector<std::string>& rest) const {
+    std::vector<std::string> all = {"bench", config, "--warmup", "0"};
+    if (std::find(rest.begin(), rest.end(), "--iters") == rest.end()) all.insert(all.end(), {"--iters", "1"});
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+  Finished bench(const std::string& config, const std::vector<std::string>& rest) const {
+    return run(words(config, rest));
+  }
+
+  /// Lines of a file, each an object.
+  std::vector<json> lines_of(const std::string& name) const {
+    std::vector<json> lines;
+    std::istringstream in(read(name));
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  void write_lines(const std::string& name, const std::vector<json>& lines) const {
+    std::string text;
+    for (const json& line : lines) text += line.dump() + "\n";
+    write(name, text);
+  }
+  report::BenchRun read_run(const std::string& name) const { return report::read_run(path(name)); }
+};
+
+}  // namespace logitless::testing

@@ -1,0 +1,121 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The processes of `logitless bench`: interrupted, killed, two at once.
+#include "bench_fixture.h"
+#include "processes.h"
+
+namespace logitless::testing {
+namespace {
+
+class BenchProcessTest : public BenchTest {
+ protected:
+  // The last point is one that takes its time.
+  const std::vector<std::string> sweep_ = words(small_, {"--sweep", "seq_len=4,6,60000", "-o", path("run.jsonl")});
+
+  size_t lines() const {
+    const std::string text = read("run.jsonl");
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+  /// The process of the last point, once it is there; 0 when the command has ended.
+  pid_t wait_for_last_point(pid_t command) const {
+    while (lines() < 3 && !has_ended(command)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return wait_for_child(command);
+  }
+  void expect_gone(pid_t process) const {
+    // Whoever adopted it may take a moment to bury it.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (is_alive(process) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_FALSE(is_alive(process));
+    kill(process, SIGKILL);
+  }
+};
+
+TEST_F(BenchProcessTest, AnInterruptedRunIsCompletedByTheNextOne) {
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    std::filesystem::remove(path("run.jsonl"));
+    const pid_t command = start(sweep_);
+    const pid_t point = wait_for_last_point(command);
+    ASSERT_GT(point, 0);
+    ASSERT_EQ(kill(command, signal), 0);
+    const Finished result = finish(command);
+    ASSERT_TRUE(WIFSIGNALED(result.status)) << result.status;
+    EXPECT_EQ(WTERMSIG(result.status), signal);
+    expect_gone(point);
+    EXPECT_EQ(read_run("run.jsonl").points.size(), 2u);
+
+    const std::string before = read("run.jsonl");
+    const Finished rest = run(sweep_);
+    ASSERT_EQ(rest.exit_code(), 0) << rest.err;
+    EXPECT_EQ(read("run.jsonl").substr(0, before.size()), before);
+    const report::BenchRun whole = read_run("run.jsonl");
+    ASSERT_EQ(whole.points.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(whole.points[i].at[0], whole.sweep[0].values[i]);
+  }
+}
+
+TEST_F(BenchProcessTest, AContenderThatIsKilledIsAResultAndTheOthersGoOn) {
+  const pid_t command = start({"bench", small_, "--iters", "1000000", "-o", path("run.jsonl")});
+  int kills = 0;
+  while (const pid_t point = wait_for_child(command)) {
+    kills += kill(point, SIGKILL) == 0;
+    expect_gone(point);
+  }
+  const Finished result = finish(command);
+  EXPECT_EQ(result.exit_code(), 3);
+  EXPECT_GE(kills, 1);
+  const report::BenchRun run = read_run("run.jsonl");
+  ASSERT_EQ(run.points.size(), 1u);
+  ASSERT_EQ(run.points[0].measurements.size(), 3u);
+  for (const report::Measurement& m : run.points[0].measurements) {
+    EXPECT_TRUE(has(m.error, "its process was killed by signal 9 (Killed)"));
+  }
+}
+
+TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
+  const pid_t first = start(sweep_);
+  const pid_t point = wait_for_last_point(first);
+  ASSERT_GT(point, 0);
+  ASSERT_EQ(kill(first, SIGSTOP), 0);
+  const std::string before = read("run.jsonl");
+  // Their output goes to the same files as that of the first one, which has said all that it will.
+  const Finished second = run(sweep_);
+  EXPECT_EQ(second.exit_code(), 2);
+  EXPECT_TRUE(has(second.err, "another bench writes it"));
+  EXPECT_EQ(read("run.jsonl"), before);
+  ASSERT_EQ(kill(first, SIGKILL), 0);
+  finish(first);
+  expect_gone(point);
+}
+
+TEST_F(BenchProcessTest, APointEndsWithTheCommand) {
+  const pid_t command = start(sweep_);
+  const pid_t point = wait_for_last_point(command);
+  ASSERT_GT(point, 0);
+  wait_for_mapping(point, "logits");
+  ASSERT_EQ(kill(point, SIGSTOP), 0);
+  ASSERT_EQ(kill(command, SIGKILL), 0);
+  finish(command);
+  expect_gone(point);
+}
+
+TEST_F(BenchProcessTest, AnInterruptThatReachesThePointAloneEndsTheCommandToo) {
+  // Ctrl-C goes to all processes of a terminal, and the point may die before the command has seen it.
+  const pid_t command = start(sweep_);
+  const pid_t point = wait_for_last_point(command);
+  ASSERT_GT(point, 0);
+  ASSERT_EQ(kill(point, SIGINT), 0);
+  const Finished result = finish(command);
+  ASSERT_TRUE(WIFSIGNALED(result.status)) << result.status;
+  EXPECT_EQ(WTERMSIG(result.status), SIGINT);
+  EXPECT_EQ(read_run("run.jsonl").points.size(), 2u);
+}
+
+TEST_F(BenchProcessTest, AFullDiskIsOneLine) {
+  const Finished result = run(words(small_, {"-o", "/dev/full"}));
+  EXPECT_EQ(result.exit_code(), 2);
+  EXPECT_EQ(result.err, "logitless: -o /dev/full: cannot be written: No space left on device\n");
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,72 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Looks at processes from outside.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include <cctype>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace logitless::testing {
+
+inline bool is_alive(pid_t process) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t after_name = line.rfind(") ");
+  return after_name != std::string::npos && line[after_name + 2] != 'Z' && line[after_name + 2] != 'X';
+}
+
+// The processes whose parent is `parent`.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (!std::isdigit(static_cast<unsigned char>(name[0]))) continue;
+    std::ifstream in(entry.path() / "stat");
+    std::string line;
+    std::getline(in, line);
+    const size_t after_name = line.rfind(") ");
+    if (after_name == std::string::npos) continue;
+    char state = 0;
+    pid_t of = 0;
+    std::istringstream(line.substr(after_name + 2)) >> state >> of;
+    if (of == parent && state != 'Z') children.push_back(static_cast<pid_t>(std::stoi(name)));
+  }
+  return children;
+}
+
+// Its status stays to be waited for.
+inline bool has_ended(pid_t child) {
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
+}
+
+// The first child that `command` starts; 0 when it ends without one.
+inline pid_t wait_for_child(pid_t command) {
+  while (!has_ended(command)) {
+    const std::vector<pid_t> children = children_of(command);
+    if (!children.empty()) return children.front();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return 0;
+}
+
+// Until a child of the command has mapped one of its tensors, or is gone: it knows its parent by then.
+inline void wait_for_mapping(pid_t child, const std::string& tensor) {
+  const auto is_mapped = [&] {
+    std::ostringstream maps;
+    maps << std::ifstream("/proc/" + std::to_string(child) + "/maps").rdbuf();
+    return maps.str().find("memfd:logitless-" + tensor) != std::string::npos;
+  };
+  while (!is_mapped() && is_alive(child)) std::this_thread::yield();
+}
+
+}  // namespace logitless::testing
