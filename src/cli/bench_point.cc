@@ -23,7 +23,8 @@ Json json_of(const PointRequest& request) {
           {"contenders", contenders},
           {"warmup", request.warmup},
           {"iters", request.iters},
-          {"zeros", request.values == SeededValues::kZeros}};
+          {"zeros", request.values == SeededValues::kZeros},
+          {"gemm_rate", request.gemm_rate}};
 }
 
 PointRequest request_of(const Json& json) {
@@ -35,6 +36,7 @@ PointRequest request_of(const Json& json) {
   request.warmup = json["warmup"];
   request.iters = json["iters"];
   request.values = json["zeros"].get<bool>() ? SeededValues::kZeros : SeededValues::kRandom;
+  request.gemm_rate = json["gemm_rate"];
   return request;
 }
 

@@ -25,16 +25,17 @@ io::Config contender_config(std::vector<std::string> settings, const BenchConten
 
 struct PointRequest {
   std::vector<std::string> settings;  ///< Config::settings
-  std::vector<BenchContender> contenders;
+  std::vector<BenchContender> contenders = {};
   int warmup = 1;  ///< turns that are not timed
   int iters = 5;   ///< turns that are
   SeededValues values = SeededValues::kRandom;
+  bool gemm_rate = true;  ///< at level fused a large GEMM takes its turn too
 };
 
 /// What the child does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is over.
 using OnStep = std::function<void(const std::string& what, double share)>;
 
-/// {"gemm_rate_flops": ..., "contenders": [...]} as a line of a benchmark's file holds them. A contender that fails, or
+/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a benchmark's file holds them. A contender that fails, or
 /// that its process dies of, has the status "error"; the others are then measured without it. Throws Interrupted.
 nlohmann::ordered_json measure_point(PointRequest request, const OnStep& on_step);
 

@@ -121,7 +121,7 @@ Json take_turns(const PointRequest& request, const OnTurn& on_turn) {
   const std::vector<std::unique_ptr<Runner>> runners = make_runners(request, job, tensors);
   const Context& context = runners.front()->context();
   std::optional<timing::LargeGemm> gemm;
-  if (config.level == io::Level::kFused) gemm.emplace(context, job.dtype);
+  if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(context, job.dtype);
   std::vector<double> gemm_times_s;
   warm_up(context, job.dtype);
 

@@ -22,6 +22,7 @@ void add_gradcheck(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 
 /// --set, for single keys of a config.
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);

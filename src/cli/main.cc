@@ -27,6 +27,7 @@ constexpr const char* kFooter = R"(Examples:
   logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless report sweep.jsonl -o report.html
+  logitless tune configs/tiny.yaml -o profile.yaml
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   add_gradcheck(app, action);
   add_score(app, action);
   add_report(app, action);
+  add_tune(app, action);
   add_info(app, action);
   add_completion(app, action);
 

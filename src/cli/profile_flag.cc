@@ -1,21 +1,20 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/profile_flag.h"
 
-#include <cstdlib>
-#include <utility>
-
 #include "cli/task_call.h"
 
 namespace logitless::cli {
 namespace {
 
-constexpr const char* kVariable = "LOGITLESS_PROFILE";
-
-std::vector<std::string> settings_of(const io::ProfileEntry& entry) {
+// What an entry sets where the config leaves it open.
+std::vector<std::string> settings_of(const io::ProfileEntry& entry, const io::KernelConfig& kernel) {
   std::vector<std::string> settings;
-  if (entry.plan != PlanKind::kAuto) settings.push_back(std::string("kernel.plan=") + name_of(entry.plan));
-  if (entry.row_tile > 0) settings.push_back("kernel.time_block=" + std::to_string(entry.row_tile));
-  if (entry.vocab_tile > 0) settings.push_back("kernel.block_size=" + std::to_string(entry.vocab_tile));
+  if (entry.plan != PlanKind::kAuto && kernel.plan == PlanKind::kAuto)
+    settings.push_back(std::string("kernel.plan=") + name_of(entry.plan));
+  if (entry.row_tile > 0 && kernel.time_block == 0)
+    settings.push_back("kernel.time_block=" + std::to_string(entry.row_tile));
+  if (entry.vocab_tile > 0 && kernel.block_size == 0)
+    settings.push_back("kernel.block_size=" + std::to_string(entry.vocab_tile));
   return settings;
 }
 
@@ -26,8 +25,7 @@ ProfileShape profile_shape(const io::Config& config, const Job& job) {
   return {job.tokens, fused ? job.hidden_size : 0, job.vocab_size, job.dtype, job.layout};
 }
 
-Profile::Profile(std::string path) : path_(std::move(path)) {
-  if (const char* variable = std::getenv(kVariable); path_.empty() && variable) path_ = variable;
+Profile::Profile(const std::string& path) : path_(io::profile_path(path)) {
   if (!path_.empty()) entries_ = io::read_profile(path_);
 }
 
@@ -40,8 +38,7 @@ std::string Profile::apply(const Job& shape, io::Config& config) const {
                                                     profile_shape(config, shape), options.workspace_bytes);
   if (!choice.entry) return name + "not used: " + choice.why_none;
   std::string used;
-  for (const std::string& setting : settings_of(*choice.entry)) {
-    if (config.is_set(setting.substr(0, setting.find('=')))) continue;
+  for (const std::string& setting : settings_of(*choice.entry, config.kernel)) {
     io::set_key(config, path_, setting);
     used += (used.empty() ? "" : " ") + setting;
   }

@@ -14,10 +14,10 @@ namespace logitless::cli {
 class Profile {
  public:
   /// `path` as --profile gives it, or empty. Throws io::Error where the file is no profile.
-  explicit Profile(std::string path);
+  explicit Profile(const std::string& path);
 
   /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where `config` leaves
-  /// them out. Returns what came of it, for the user; empty where no profile is asked for.
+  /// them to the library. Returns what came of it, for the user; empty where no profile is asked for.
   std::string apply(const Job& shape, io::Config& config) const;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <initializer_list>
 #include <limits>
 #include <optional>
@@ -55,11 +56,10 @@ class Section {
   std::string text(const char* key) const { return read_text(value(key)); }
   SizeRange range(const char* key) const {
     const ConfigValue list = value(key);
-    const std::string rule = "a list [low, high] of sizes, low not above high";
-    if (!list.node.IsSequence() || list.node.size() != 2) list.reject(rule);
+    if (!list.node.IsSequence() || list.node.size() != 2) list.reject("two sizes: [low, high]");
     const auto size = [&](size_t i) { return read_integer({list.key, list.place, list.node[i]}, 0, kMostSize); };
     const SizeRange range{size(0), size(1)};
-    if (range.low > range.high) list.reject(rule);
+    if (range.low > range.high) throw Error(list.place + ": " + list.key + " has a low above its high");
     return range;
   }
   int64_t tile(const char* key) const {
@@ -95,7 +95,8 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   out.row_tile = kernel.tile("time_block");
   out.vocab_tile = kernel.tile("block_size");
   if (entry.has("measured")) {
-    const Section measured = entry.section("measured", {"default_s", "tuned_s"});
+    const Section measured = entry.section("measured", {"task", "default_s", "tuned_s"});
+    if (measured.has("task")) out.task = measured.text("task");
     const Interval seconds{.low = 0, .text = "seconds"};
     out.default_s = read_number(measured.value("default_s"), seconds);
     out.tuned_s = read_number(measured.value("tuned_s"), seconds);
@@ -136,6 +137,7 @@ void emit(YAML::Emitter& out, const ProfileEntry& entry) {
   emit_tile(out, "block_size", entry.vocab_tile);
   out << YAML::EndMap;
   begin("measured");
+  if (!entry.task.empty()) pair("task", entry.task);
   pair("default_s", entry.default_s);
   pair("tuned_s", entry.tuned_s);
   out << YAML::EndMap << YAML::EndMap;
@@ -190,6 +192,11 @@ ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape,
   entry.vocab_size = around(shape.vocab_size);
   entry.workspace_bytes = workspace_bytes;
   return entry;
+}
+
+std::string profile_path(const std::string& path) {
+  const char* variable = std::getenv("LOGITLESS_PROFILE");
+  return path.empty() && variable ? variable : path;
 }
 
 std::vector<ProfileEntry> read_profile(const std::string& path) {

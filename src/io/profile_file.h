@@ -48,6 +48,7 @@ struct ProfileEntry {
   PlanKind plan = PlanKind::kAuto;
   int64_t row_tile = 0;    ///< 0: auto
   int64_t vocab_tile = 0;  ///< 0: auto
+  std::string task;        ///< that was measured; empty: not told
   double default_s = 0;    ///< a call's time without the entry, and with it
   double tuned_s = 0;
 
@@ -57,6 +58,9 @@ struct ProfileEntry {
 
 /// The entry of a shape that was measured: it serves sizes from half to twice of it.
 ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape, size_t workspace_bytes);
+
+/// `path`, or where that is empty what the environment variable LOGITLESS_PROFILE names; empty where neither does.
+std::string profile_path(const std::string& path);
 
 /// Throws Error that names file, line and key.
 std::vector<ProfileEntry> read_profile(const std::string& path);

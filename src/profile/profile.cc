@@ -21,7 +21,10 @@ std::vector<io::ProfileEntry> read(const std::string& path) {
 
 ContextOptions load_profile(const std::string& path, const ProfileShape& shape, ContextOptions base,
                             std::string* note) {
-  const std::vector<io::ProfileEntry> entries = read(path);
+  if (note) note->clear();
+  const std::string file = io::profile_path(path);
+  if (file.empty()) return base;
+  const std::vector<io::ProfileEntry> entries = read(file);
   const io::ProfileChoice choice =
       io::choose_entry(entries, io::machine_of(Context(base)), shape, base.workspace_bytes);
   if (note) *note = choice.why_none;

@@ -1,7 +1,7 @@
 # add_subdirectory(logitless) as a shared library, and what that library exports.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
-run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON
+run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON -DLOGITLESS_BUILD_PROFILE=ON
   -DCMAKE_BUILD_TYPE=Release)
 
 file(GLOB_RECURSE libraries ${WORK_DIR}/consumer/liblogitless.so)

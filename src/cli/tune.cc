@@ -1,0 +1,230 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/tune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "cli/bench_point.h"
+#include "cli/output_file.h"
+#include "cli/profile_flag.h"
+#include "cli/progress.h"
+#include "cli/report_text.h"
+#include "cli/task_call.h"
+#include "cli/text_table.h"
+#include "cli/tune_rounds.h"
+#include "io/profile_file.h"
+#include "logitless/context.h"
+
+namespace logitless::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kPlanTurns = 3;
+constexpr double kSlowPlan = 1.1;  // times the default's time: tiles will not make up for more
+const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.time_block", "kernel.block_size"};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Trial {
+  TuneCandidate candidate;
+  std::string error;  ///< empty: it ran
+  double median_s = 0, spread_s = 0;
+  int64_t extra_peak_bytes = 0, workspace_bytes = 0;
+  std::string plan;
+
+  bool ok() const { return error.empty(); }
+};
+
+Trial trial_of(const TuneCandidate& candidate, const Json& measured) {
+  Trial trial;
+  trial.candidate = candidate;
+  if (measured["status"] != "ok") {
+    trial.error = measured["message"];
+    return trial;
+  }
+  trial.median_s = measured["median_s"];
+  trial.spread_s = measured["spread_s"];
+  trial.extra_peak_bytes = measured["extra_peak_bytes"];
+  trial.workspace_bytes = measured["workspace_bytes"];
+  trial.plan = measured["plan"];
+  return trial;
+}
+
+// The first trial is the default.
+std::string table_of(const std::string& title, const std::vector<Trial>& trials) {
+  TextTable table({title, "time", "spread", "/ default", "extra peak", "workspace", "plan"});
+  for (const Trial& trial : trials) {
+    if (!trial.ok()) {
+      table.add({trial.candidate.name(), "failed: " + trial.error});
+      continue;
+    }
+    table.add({trial.candidate.name(), report::human_seconds(trial.median_s), report::human_seconds(trial.spread_s),
+               report::time_ratio(trial.median_s / trials.front().median_s), human_bytes(trial.extra_peak_bytes),
+               human_bytes(trial.workspace_bytes), trial.plan});
+  }
+  return table.text() + "\n";
+}
+
+// Those that ran, fastest first.
+std::vector<Trial> ranked(std::vector<Trial> trials) {
+  std::erase_if(trials, [](const Trial& trial) { return !trial.ok(); });
+  std::stable_sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_s < b.median_s; });
+  return trials;
+}
+
+class Tuner {
+ public:
+  Tuner(const TuneOptions& options, const io::Config& config)
+      : options_(options), config_(config), progress_(!options.quiet) {}
+
+  /// The default and what beats it by more than both spreads; the default twice where nothing does.
+  std::pair<Trial, Trial> run() {
+    const std::vector<Trial> plans = measure_with_default("plans", {{.plan = PlanKind::kTwoPass}}, kPlanTurns);
+    const std::vector<TuneCandidate> candidates = candidates_for(plans);
+    const TuneRounds rounds = rounds_for(plans, static_cast<int>(candidates.size()));
+    if (rounds.candidates < static_cast<int>(candidates.size())) {
+      progress_.note(format("the budget of %g s allows %d of %zu candidates", options_.budget_s, rounds.candidates,
+                            candidates.size()));
+    }
+    const std::vector<Trial> trial =
+        measure_with_default("trial", {candidates.begin(), candidates.begin() + rounds.candidates}, rounds.trial_turns);
+    std::vector<TuneCandidate> finalists;
+    for (const Trial& fast : ranked({trial.begin() + 1, trial.end()})) finalists.push_back(fast.candidate);
+    finalists.resize(std::min<size_t>(finalists.size(), rounds.finalists));
+    const std::vector<Trial> final = measure_with_default("final", finalists, rounds.final_turns);
+    const Trial& normal = final.front();
+    const Trial best = ranked(final).front();
+    const bool faster = best.median_s + best.spread_s + normal.spread_s < normal.median_s;
+    return {normal, faster ? best : normal};
+  }
+
+  void print(const std::string& text) {
+    if (!options_.quiet && options_.output_path != "-") progress_.print(text);
+  }
+
+ private:
+  std::vector<Trial> measure_with_default(const std::string& round, std::vector<TuneCandidate> candidates, int turns) {
+    candidates.insert(candidates.begin(), TuneCandidate{});
+    PointRequest request{.settings = config_.settings, .warmup = 0, .iters = turns, .gemm_rate = false};
+    for (const TuneCandidate& candidate : candidates) request.contenders.push_back(candidate.contender());
+    progress_.log(format("%s: %zu to compare, %d turns", round.c_str(), candidates.size(), turns));
+    const auto start = std::chrono::steady_clock::now();
+    const Json measured = measure_point(std::move(request), [&](const std::string& step, double share) {
+      const double here_s = seconds_since(start);
+      const auto left = share > 0 ? std::optional(here_s / share - here_s) : std::nullopt;
+      progress_.phase(round + ": " + step, left);
+    });
+    std::vector<Trial> trials;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      trials.push_back(trial_of(candidates[i], measured["contenders"][i]));
+    }
+    if (!trials.front().ok()) {
+      throw io::Error("the config does not run with its kernel keys left out: " + trials.front().error);
+    }
+    print(table_of(round, trials));
+    return trials;
+  }
+
+  std::vector<TuneCandidate> candidates_for(const std::vector<Trial>& plans) const {
+    const Job shape = seeded_shape(config_);
+    const auto tiles = [&](PlanKind plan) {
+      return tile_candidates(config_.level, plan, shape.tokens, shape.vocab_size);
+    };
+    std::vector<TuneCandidate> candidates = tiles(PlanKind::kAuto);
+    if (candidates.empty()) {
+      throw io::Error(format("%lld tokens and %lld words make one small tile: there is nothing to tune",
+                             static_cast<long long>(shape.tokens), static_cast<long long>(shape.vocab_size)));
+    }
+    const Trial &normal = plans[0], &two_pass = plans[1];
+    if (!two_pass.ok() || two_pass.plan == normal.plan || two_pass.median_s > kSlowPlan * normal.median_s) {
+      return candidates;
+    }
+    candidates.insert(candidates.begin(), two_pass.candidate);
+    const std::vector<TuneCandidate> more = tiles(PlanKind::kTwoPass);
+    candidates.insert(candidates.end(), more.begin(), more.end());
+    return candidates;
+  }
+
+  // From what the plans took: a call, and what a process takes beside its calls.
+  TuneRounds rounds_for(const std::vector<Trial>& plans, int candidates) const {
+    const double call_s = plans.front().median_s, gone_s = seconds_since(start_);
+    double calls_s = 0;
+    for (const Trial& trial : plans) calls_s += kPlanTurns * trial.median_s;
+    const double apart_s = 2 * std::max(0.0, gone_s - calls_s);
+    const auto rounds = plan_rounds(call_s, options_.budget_s - gone_s - apart_s, candidates);
+    if (rounds) return *rounds;
+    throw io::Error(format("--budget-s %g: is too short: a call takes %s here, so at least %.0f are needed",
+                           options_.budget_s, report::human_seconds(call_s).c_str(),
+                           std::ceil(1.1 * (gone_s + apart_s + least_seconds(call_s)))));
+  }
+
+  const TuneOptions& options_;
+  const io::Config& config_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Progress progress_;
+};
+
+// A config serves every command, but who sets a key by hand expects something of it.
+io::Config read_config(const TuneOptions& options) {
+  const io::Config config = io::load_config(options.config_path, options.assignments);
+  for (const auto& [key, place] : config.places) {
+    const bool tuned = std::find(kTunedKeys.begin(), kTunedKeys.end(), key) != kTunedKeys.end();
+    if (!place.starts_with("--")) continue;
+    if (tuned) throw io::Error(config.place_of(key) + " cannot be set: tune chooses it");
+    if (key.starts_with("tolerances.")) throw io::Error(config.place_of(key) + " has no effect on tune");
+  }
+  if (config.kernel.dense_backward) {
+    throw io::Error(config.place_of("kernel.bwd_impl") + " is dense, which has no plan and no tiles to tune");
+  }
+  check_seeded(config);
+  check_outputs(config, config.model.bias);
+  return config;
+}
+
+std::vector<io::ProfileEntry> entries_in(const std::string& path) {
+  if (path.empty() || path == "-" || !std::filesystem::exists(path)) return {};
+  return io::read_profile(path);
+}
+
+}  // namespace
+
+int run_tune(const TuneOptions& options) {
+  const io::Config config = read_config(options);
+  check_output_path("-o", options.output_path);
+  if (is_same_file(options.output_path, options.config_path.value_or(""))) {
+    throw io::Error("-o " + options.output_path + ": is the config");
+  }
+  std::vector<io::ProfileEntry> entries = entries_in(options.output_path);
+  const Context context(context_options_of(config));
+  const Job shape = seeded_shape(config);
+
+  Tuner tuner(options, config);
+  const Environment environment = describe_environment(context);
+  tuner.print(machine_text(environment) + "\n" + warnings_text(environment) +
+              shape_text(io::name_of(config.task), config.model.name, shape) + "\n\n");
+  const auto [normal, best] = tuner.run();
+
+  io::ProfileEntry entry =
+      io::entry_for(io::machine_of(context), profile_shape(config, shape), context.options().workspace_bytes);
+  entry.plan = best.candidate.plan;
+  entry.row_tile = best.candidate.row_tile;
+  entry.vocab_tile = best.candidate.vocab_tile;
+  entry.task = io::name_of(config.task);
+  entry.default_s = normal.median_s;
+  entry.tuned_s = best.median_s;
+  std::erase_if(entries, [&](const io::ProfileEntry& old) { return entry.replaces(old); });
+  entries.push_back(entry);
+
+  tuner.print(best.candidate == normal.candidate
+                  ? "nothing is faster than the default by more than the spreads\n"
+                  : best.candidate.name() + ": " + report::time_ratio(best.median_s / normal.median_s) +
+                        " the default's time\n");
+  if (!options.output_path.empty()) write_output("-o", options.output_path, io::profile_text(entries));
+  return 0;
+}
+
+}  // namespace logitless::cli
