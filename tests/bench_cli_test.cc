@@ -184,12 +184,12 @@ TEST_F(BenchTest, MetricsAreLinesForTrackers) {
     ASSERT_EQ(line.size(), 3u);
     const report::Point& point = run.points.at(line["step"].get<size_t>() - 1);
     names.insert(line["name"]);
-    if (line["name"] == "apart.median_s") {
+    if (line["name"] == "apart/median_s") {
       EXPECT_EQ(line["value"].get<double>(), point.find("apart")->median_s);
     }
   }
   EXPECT_EQ(names.size(), 9u);
-  EXPECT_TRUE(names.contains("in_place.extra_peak_bytes"));
+  EXPECT_TRUE(names.contains("in_place/extra_peak_bytes"));
   // Points of an earlier run are told of as well.
   ASSERT_EQ(bench(small_, sweep).exit_code(), 0);
   EXPECT_EQ(read("metrics.jsonl"), first);

@@ -31,7 +31,7 @@ using nlohmann::json;
 
 /// The path of a shipped config.
 inline std::string config_named(const std::string& name) {
-  return (std::filesystem::path(__FILE__).parent_path().parent_path() / "configs" / (name + ".yaml")).string();
+  return (std::filesystem::path(SOURCE_FOLDER) / "configs" / (name + ".yaml")).string();
 }
 inline const std::string kTiny = config_named("tiny");
 

@@ -15,7 +15,7 @@
 namespace logitless::io {
 namespace {
 
-const std::filesystem::path kConfigs = std::filesystem::path(__FILE__).parent_path().parent_path() / "configs";
+const std::filesystem::path kConfigs = std::filesystem::path(SOURCE_FOLDER) / "configs";
 
 class ConfigTest : public ::testing::Test {
  protected:

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path();
+const fs::path kRoot = SOURCE_FOLDER;
 
 std::string read_file(const fs::path& path) {
   std::ostringstream text;

@@ -15,7 +15,7 @@ namespace logitless::testing {
 using Json = nlohmann::ordered_json;
 
 inline const std::string kTokensFile =
-    (std::filesystem::path(__FILE__).parent_path() / "data" / "tokens.jsonl").string();
+    (std::filesystem::path(SOURCE_FOLDER) / "tests" / "data" / "tokens.jsonl").string();
 
 inline Json ran(const std::string& name, double median_s, int64_t extra_peak_bytes) {
   return {{"name", name},

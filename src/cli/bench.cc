@@ -68,10 +68,10 @@ void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) 
   if (point.gemm_rate_flops) file.write(step, "gemm_rate_flops", *point.gemm_rate_flops);
   for (const report::Measurement& m : point.measurements) {
     if (!m.ok()) continue;
-    file.write(step, m.contender + ".loss", m.loss);
-    file.write(step, m.contender + ".median_s", m.median_s);
-    if (m.gemm_efficiency) file.write(step, m.contender + ".gemm_efficiency", *m.gemm_efficiency);
-    file.write(step, m.contender + ".extra_peak_bytes", static_cast<double>(m.extra_peak_bytes));
+    file.write(step, m.contender + "/loss", m.loss);
+    file.write(step, m.contender + "/median_s", m.median_s);
+    if (m.gemm_efficiency) file.write(step, m.contender + "/gemm_efficiency", *m.gemm_efficiency);
+    file.write(step, m.contender + "/extra_peak_bytes", static_cast<double>(m.extra_peak_bytes));
   }
 }
 

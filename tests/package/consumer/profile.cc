@@ -3,12 +3,16 @@
 #include <logitless/profile.h>
 
 #include <cstdlib>
+#include <string>
 
 int main() {
   unsetenv("LOGITLESS_PROFILE");
-  const logitless::ProfileShape shape{.tokens = 3, .hidden_size = 2, .vocab_size = 5};
-  const logitless::Context context(logitless::load_profile("", shape, {.row_tile = 64}));
-  if (context.options().row_tile != 64) return 1;
+  const std::string path;  // what the environment variable names
+  // [profile]
+  const logitless::ProfileShape shape{.tokens = 2048, .hidden_size = 1536, .vocab_size = 151936};
+  const logitless::Context context(logitless::load_profile(path, shape));
+  // [/profile]
+  if (context.options().row_tile != 0) return 1;
   try {
     logitless::load_profile("not-there.yaml", shape);
     return 1;
