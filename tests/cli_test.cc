@@ -238,6 +238,34 @@ TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
   EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2
 }
 
+TEST_F(CliTest, RealTensorsMayBeBatched) {
+  const std::vector<std::string> flat = write_tensors(true);
+  const io::SafetensorsFile file(path("states"));
+  const auto as = [&](const char* name, const char* of, std::vector<int64_t> shape) {
+    return io::TensorToWrite{name, file.find(of)->dtype, shape, file.find(of)->data};
+  };
+  const std::vector<io::TensorToWrite> batched = {as("hidden", "hidden", {3, 2, 5}), as("targets", "targets", {3, 2}),
+                                                  as("other", "targets", {2, 3})};
+  io::write_safetensors(path("batched"), batched);
+  const auto call = [&](const std::string& targets, const std::vector<std::string>& more) {
+    return run(std::vector<std::string>{"compare", "--json", "-", "--set", "shift=true", "--hidden", path("batched"),
+                                        "--lm-head", path("head"), "--targets", targets} +
+               more);
+  };
+  const std::vector<std::string> flat_call = {"compare", "--json", "-", "--set", "shift=true", "--set", "batch_size=3"};
+  const json truth = json::parse(run(flat_call + flat).out);
+  for (const std::string& targets : {path("batched"), path("states")}) {
+    const Finished result = call(targets, {});
+    ASSERT_EQ(result.exit_code(), 0) << result.err;
+    EXPECT_EQ(json::parse(result.out)["fused"]["loss"], truth["fused"]["loss"]);
+  }
+  EXPECT_TRUE(has(call(path("batched") + ":other", {}).err,
+                  "tensor other [2, 3]: must have one entry for each of the 6 rows of hidden [3, 2, 5]"));
+  EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "is 2, but "));
+  EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "tensor hidden [3, 2, 5] holds 3 sequences"));
+  EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
+}
+
 TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   const std::vector<std::string> base = std::vector<std::string>{"compare"} + write_tensors(true);
   const auto error = [&](const std::vector<std::string>& more) {

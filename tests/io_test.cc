@@ -240,6 +240,17 @@ TEST_F(SafetensorsTest, FilesThatAreNoneAreErrors) {
   EXPECT_TRUE(has(error_of(folder_.string()), "is a directory"));
 }
 
+TEST_F(SafetensorsTest, AnErrorNamesTheLargestOfManyTensors) {
+  const float f[40] = {};
+  std::vector<TensorToWrite> layers;
+  for (int64_t i = 1; i <= 20; ++i) layers.push_back({"layer" + std::to_string(i), "F32", {i}, f});
+  layers.push_back({"head", "F32", {10, 4}, f});
+  write_safetensors(path("many"), layers);
+  const std::string error = find_error(path("many") + ":lm_head", kHidden);
+  EXPECT_TRUE(has(error, "it has head F32[10, 4], layer20 F32[20], ")) << error;
+  EXPECT_TRUE(error.ends_with("layer14 F32[14] and 13 smaller ones")) << error;
+}
+
 TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
   const float f[4] = {1, 2, 3, 4};
   const int32_t i[4] = {};
@@ -260,6 +271,17 @@ TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
                   "tensor hidden: shape is [2, 2]; bias must have 1 dimension"));
   EXPECT_TRUE(has(find_error(file, {"lm_head", TensorClass::kFloat, 2}), "has no tensor lm_head and more than one of"));
   EXPECT_TRUE(has(find_error(file, {"bias", TensorClass::kFloat, 1}), "has no tensor bias and none of"));
+
+  // PyTorch's name of the head, and a batch of sequences.
+  const std::vector<TensorToWrite> checkpoint = {
+      {"embed.weight", "F32", {2, 2}, f}, {"lm_head.weight", "F32", {2, 2}, f}, {"states", "F32", {1, 2, 2}, f}};
+  write_safetensors(path("checkpoint"), checkpoint);
+  EXPECT_EQ(find_tensor(path("checkpoint"), {"lm_head", TensorClass::kFloat, 2}).tensor->name, "lm_head.weight");
+  const TensorWish batched{"hidden", TensorClass::kFloat, 2, true};
+  EXPECT_EQ(find_tensor(path("checkpoint") + ":states", batched).tensor->rows(), 2);
+  EXPECT_TRUE(has(find_error(path("checkpoint") + ":states", kHidden), "hidden must have 2 dimensions"));
+  const TensorWish batched_bias{"bias", TensorClass::kFloat, 1, true};
+  EXPECT_TRUE(has(find_error(path("checkpoint") + ":states", batched_bias), "bias must have 1 or 2 dimensions"));
 
   // A file whose own name holds a colon is that file.
   write_safetensors(path("b:c"), several);

@@ -37,9 +37,9 @@ CLI::Option* add_tensor(CLI::App& command, const char* name, std::string& path, 
 }  // namespace
 
 void add_head_flags(CLI::App& command, TensorPaths& paths) {
-  auto* hidden = add_tensor(command, "--hidden", paths.hidden, "hidden states [N, H], safetensors");
+  auto* hidden = add_tensor(command, "--hidden", paths.hidden, "hidden states [N, H] or [B, T, H], safetensors");
   auto* head = add_tensor(command, "--lm-head", paths.lm_head, "LM head [V, H] or [H, V]");
-  auto* targets = add_tensor(command, "--targets", paths.targets, "word ids [N], int32 or int64");
+  auto* targets = add_tensor(command, "--targets", paths.targets, "word ids [N] or [B, T], int32 or int64");
   hidden->needs(head)->needs(targets);
   head->needs(hidden);
   targets->needs(hidden);
@@ -53,7 +53,7 @@ void add_tensor_flags(CLI::App& command, TensorPaths& paths) {
   const auto tensor = [&](const char* name, std::string& path, const char* help) {
     add_tensor(command, name, path, help)->needs(targets);
   };
-  tensor("--logits", paths.logits, "finished logits [N, V], at level logits");
+  tensor("--logits", paths.logits, "finished logits [N, V] or [B, T, V], at level logits");
   hidden->excludes(command.get_option("--logits"));
   targets->remove_needs(hidden);  // they may belong to logits
   tensor("--mask", paths.mask, "grpo: which tokens count [N], bool or uint8");

@@ -10,6 +10,8 @@ namespace {
 using io::Config;
 using io::Error;
 
+constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
+
 // Serves a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
 void add_floats(const io::TensorHandle& handle, DType dtype, TensorId id, Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
@@ -25,7 +27,7 @@ void add_floats(const io::TensorHandle& handle, DType dtype, TensorId id, Inputs
 std::string shape_of(const io::TensorHandle& handle) { return handle.place() + " " + handle.tensor->shape_text(); }
 
 HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const io::TensorHandle& hidden) {
-  const int64_t rows = weight.tensor->shape[0], cols = weight.tensor->shape[1], size = hidden.tensor->shape[1];
+  const int64_t rows = weight.tensor->shape[0], cols = weight.tensor->shape[1], size = hidden.tensor->shape.back();
   if (config.is_set("model.layout")) {
     const bool tall = config.model.layout == HeadLayout::kVocabHidden;
     if ((tall ? cols : rows) == size) return config.model.layout;
@@ -56,16 +58,33 @@ void check_shape(const Config& config, const Job& job) {
   };
   check("model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
   check("model.vocab_size", config.model.vocab_size, job.vocab_size, "words");
-  if (job.tokens % config.batch_size != 0) {
-    throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
-                std::to_string(job.tokens) + " tokens are no multiple of it");
-  }
-  check("seq_len", config.seq_len, job.tokens / config.batch_size, "tokens a sequence");
+  check("seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
 }
 
-void add_sequences(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+// [B, T, ...] says how many sequences there are, [N, ...] leaves it to the config.
+int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
+  const std::vector<int64_t>& shape = handle.tensor->shape;
+  if (shape.size() < 3 || shape[0] == 0) {
+    if (handle.tensor->rows() % config.batch_size == 0) return config.batch_size;
+    throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
+                std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
+  }
+  if (!config.is_set("batch_size") || config.batch_size == shape[0]) return shape[0];
+  throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " + shape_of(handle) +
+              " holds " + std::to_string(shape[0]) + " sequences");
+}
+
+// An entry a token, as [N] or in the same [B, T] as what they belong to.
+void check_targets(const io::TensorHandle& targets, const io::TensorHandle& states, const char* name) {
+  const std::vector<int64_t>&of_targets = targets.tensor->shape, &of_states = states.tensor->shape;
+  const bool same_batch = of_targets.size() < 2 || of_states.size() < 3 || of_targets[0] == of_states[0];
+  if (same_batch && targets.tensor->elements() == states.tensor->rows()) return;
+  throw Error(shape_of(targets) + ": must have one entry for each of the " + std::to_string(states.tensor->rows()) +
+              " rows of " + name + (same_batch ? "" : " " + states.tensor->shape_text()));
+}
+
+void add_sequences(const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
-  job.sequences = config.batch_size;
   if (paths.lengths.empty()) return;
   const io::TensorHandle handle = io::find_tensor(paths.lengths, {"lengths", io::TensorClass::kInteger, 1});
   std::vector<int64_t> offsets = {0};
@@ -107,6 +126,7 @@ struct BatchFlag {
   TensorId id;
   const char* conventional_name;
   std::vector<io::Task> tasks;  // those that have a use for it
+  bool per_token = true;        // [N] or [B, T]
 };
 
 const std::vector<BatchFlag>& batch_flags() {
@@ -117,9 +137,9 @@ const std::vector<BatchFlag>& batch_flags() {
       {"--old-logps", &TensorPaths::old_logps, TensorId::kOldLogps, "old_logps", {Task::kGrpo}},
       {"--ref-logps", &TensorPaths::ref_logps, TensorId::kRefLogps, "ref_logps", {Task::kGrpo, Task::kDpo, Task::kKto}},
       {"--sampling-logps", &TensorPaths::sampling_logps, TensorId::kSamplingLogps, "sampling_logps", {Task::kGrpo}},
-      {"--labels", &TensorPaths::labels, TensorId::kLabels, "labels", {Task::kKto}},
-      {"--kl-logps", &TensorPaths::kl_logps, TensorId::kKlLogps, "kl_logps", {Task::kKto}},
-      {"--kl-ref-logps", &TensorPaths::kl_ref_logps, TensorId::kKlRefLogps, "kl_ref_logps", {Task::kKto}}};
+      {"--labels", &TensorPaths::labels, TensorId::kLabels, "labels", {Task::kKto}, false},
+      {"--kl-logps", &TensorPaths::kl_logps, TensorId::kKlLogps, "kl_logps", {Task::kKto}, false},
+      {"--kl-ref-logps", &TensorPaths::kl_ref_logps, TensorId::kKlRefLogps, "kl_ref_logps", {Task::kKto}, false}};
   return flags;
 }
 
@@ -132,8 +152,8 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
       throw Error(std::string(f.flag) + " was given, but task " + io::name_of(config.task) + " has no use for it");
     }
     const bool flags = f.id == TensorId::kMask || f.id == TensorId::kLabels;
-    const io::TensorHandle handle =
-        io::find_tensor(path, {f.conventional_name, flags ? io::TensorClass::kFlag : io::TensorClass::kFloat, 1});
+    const io::TensorClass tensor_class = flags ? io::TensorClass::kFlag : io::TensorClass::kFloat;
+    const io::TensorHandle handle = io::find_tensor(path, {f.conventional_name, tensor_class, 1, f.per_token});
     if (flags) {
       inputs.add_values(f.id, f.conventional_name, io::read_flags(*handle.tensor));
     } else {
@@ -142,21 +162,26 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   }
 }
 
-void read_model(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
   Job& job = inputs.job;
   if (config.level == io::Level::kLogits) {
-    const io::TensorHandle logits = io::find_tensor(paths.logits, {"logits", io::TensorClass::kFloat, 2});
-    job.tokens = logits.tensor->shape[0];
-    job.vocab_size = logits.tensor->shape[1];
+    const io::TensorHandle logits = io::find_tensor(paths.logits, {"logits", io::TensorClass::kFloat, 2, kBatched});
+    check_targets(targets, logits, "logits");
+    job.tokens = logits.tensor->rows();
+    job.vocab_size = logits.tensor->shape.back();
+    job.sequences = sequences_of(config, logits);
     job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*logits.tensor);
     check_shape(config, job);
     add_floats(logits, job.dtype, TensorId::kLogits, inputs);
     return;
   }
-  const io::TensorHandle hidden = io::find_tensor(paths.hidden, {"hidden", io::TensorClass::kFloat, 2});
+  const bool packed = !paths.lengths.empty();
+  const io::TensorHandle hidden = io::find_tensor(paths.hidden, {"hidden", io::TensorClass::kFloat, 2, !packed});
   const io::TensorHandle weight = io::find_tensor(paths.lm_head, {"lm_head", io::TensorClass::kFloat, 2});
-  job.tokens = hidden.tensor->shape[0];
-  job.hidden_size = hidden.tensor->shape[1];
+  check_targets(targets, hidden, "hidden");
+  job.tokens = hidden.tensor->rows();
+  job.hidden_size = hidden.tensor->shape.back();
+  job.sequences = sequences_of(config, hidden);
   job.layout = layout_of(config, weight, hidden);
   job.vocab_size = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
   job.dtype = dtype_of(config, hidden, weight);
@@ -184,15 +209,11 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
   }
   check_level(config, paths);
-  const io::TensorHandle targets = io::find_tensor(paths.targets, {"targets", io::TensorClass::kInteger, 1});
+  const io::TensorHandle targets = io::find_tensor(paths.targets, {"targets", io::TensorClass::kInteger, 1, kBatched});
   Inputs inputs;
-  read_model(config, paths, inputs);
-  if (targets.tensor->elements() != inputs.job.tokens) {
-    throw Error(shape_of(targets) + ": must have one entry for each of the " + std::to_string(inputs.job.tokens) +
-                " rows of " + (config.level == io::Level::kLogits ? "logits" : "hidden"));
-  }
+  read_model(config, paths, targets, inputs);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
-  add_sequences(config, paths, inputs);
+  add_sequences(paths, inputs);
   read_batch(config, paths, inputs);
   inputs.add_what_the_config_draws(config);
   return inputs;

@@ -28,6 +28,8 @@ struct Tensor {
   size_t file_offset = 0;  ///< of `data`, in bytes from the beginning of the file
 
   int64_t elements() const;
+  /// The product of all dimensions but the last: B * T of [B, T, H].
+  int64_t rows() const;
   bool is_float() const;    ///< F32, F16, BF16 or F64
   bool is_integer() const;  ///< I32 or I64
   bool is_flag() const;     ///< BOOL or U8
@@ -60,6 +62,7 @@ struct TensorWish {
   const char* conventional_name;  ///< "hidden", "lm_head", "targets", "lengths", "bias"
   TensorClass tensor_class;
   int rank;
+  bool batched = false;  ///< one dimension more is welcome: [B, T, ...] where the wish is [N, ...]
 };
 
 /// A tensor together with the file that holds it.
@@ -78,8 +81,9 @@ struct TensorSpec {
 };
 TensorSpec split_spec(const std::string& spec);
 
-/// Finds the tensor that `spec` means: `FILE:tensor`, or `FILE` with the conventional name or exactly one tensor of the
-/// wished class and rank. Throws Error that names file and tensor.
+/// Finds the tensor that `spec` means: `FILE:tensor`, or `FILE` with the conventional name, that name and
+/// ".weight" (as PyTorch names a module's), or exactly one tensor of the wished class and rank. Throws Error that names
+/// file and tensor.
 TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
 
 /// The element type of a float tensor.

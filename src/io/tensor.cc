@@ -12,6 +12,8 @@
 namespace logitless::io {
 namespace {
 
+constexpr size_t kMostNames = 8;  // in a message of one line
+
 const char* description_of(TensorClass tensor_class) {
   if (tensor_class == TensorClass::kFlag) return "BOOL or U8";
   return tensor_class == TensorClass::kFloat ? "F32, F16, BF16 or F64" : "I32 or I64";
@@ -22,14 +24,30 @@ bool belongs_to(const Tensor& tensor, TensorClass tensor_class) {
   return tensor_class == TensorClass::kFloat ? tensor.is_float() : tensor.is_integer();
 }
 
+// The largest ones: a checkpoint's head and embedding stand before its hundreds of others.
 std::string names_in(const SafetensorsFile& file) {
   if (file.tensors().empty()) return "no tensor";
+  std::vector<Tensor> tensors = file.tensors();
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const Tensor& a, const Tensor& b) { return a.elements() > b.elements(); });
+  const size_t named = std::min(tensors.size(), kMostNames);
   std::string text;
-  for (const Tensor& tensor : file.tensors()) {
-    if (!text.empty()) text += ", ";
-    text += tensor.name + " " + tensor.dtype + tensor.shape_text();
+  for (size_t i = 0; i < named; ++i) {
+    text += (i ? ", " : "") + tensors[i].name + " " + tensors[i].dtype + tensors[i].shape_text();
   }
+  if (named < tensors.size()) text += " and " + std::to_string(tensors.size() - named) + " smaller ones";
   return text;
+}
+
+bool has_wished_rank(const Tensor& tensor, const TensorWish& wish) {
+  const int rank = static_cast<int>(tensor.shape.size());
+  return rank == wish.rank || (wish.batched && rank == wish.rank + 1);
+}
+
+std::string dimensions_of(const TensorWish& wish) {
+  std::string text = std::to_string(wish.rank);
+  if (wish.batched) text += " or " + std::to_string(wish.rank + 1);
+  return text + (text == "1" ? " dimension" : " dimensions");
 }
 
 void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorWish& wish) {
@@ -38,9 +56,9 @@ void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorW
     throw Error(place + "dtype is " + tensor.dtype + "; " + wish.conventional_name + " must be " +
                 description_of(wish.tensor_class));
   }
-  if (static_cast<int>(tensor.shape.size()) != wish.rank) {
+  if (!has_wished_rank(tensor, wish)) {
     throw Error(place + "shape is " + tensor.shape_text() + "; " + wish.conventional_name + " must have " +
-                std::to_string(wish.rank) + (wish.rank == 1 ? " dimension" : " dimensions"));
+                dimensions_of(wish));
   }
 }
 
@@ -111,6 +129,10 @@ int64_t Tensor::elements() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+int64_t Tensor::rows() const {
+  return std::accumulate(shape.begin(), shape.end() - 1, int64_t{1}, std::multiplies<>());
+}
+
 bool Tensor::is_float() const { return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64"; }
 
 bool Tensor::is_integer() const { return dtype == "I32" || dtype == "I64"; }
@@ -140,18 +162,18 @@ TensorHandle find_tensor(const std::string& spec, const TensorWish& wish) {
   if (!chosen && !name.empty()) {
     throw Error(path + ": has no tensor " + name + "; it has " + names_in(*file));
   }
+  if (!chosen) chosen = file->find(std::string(wish.conventional_name) + ".weight");
   if (!chosen) {
     int candidates = 0;
     for (const Tensor& tensor : file->tensors()) {
-      if (!belongs_to(tensor, wish.tensor_class) || static_cast<int>(tensor.shape.size()) != wish.rank) continue;
+      if (!belongs_to(tensor, wish.tensor_class) || !has_wished_rank(tensor, wish)) continue;
       chosen = &tensor;
       ++candidates;
     }
     if (candidates != 1) {
       throw Error(path + ": has no tensor " + wish.conventional_name + " and " +
                   (candidates == 0 ? "none" : "more than one") + " of " + description_of(wish.tensor_class) + " with " +
-                  std::to_string(wish.rank) + (wish.rank == 1 ? " dimension" : " dimensions") + "; it has " +
-                  names_in(*file) + "; name one with FILE:tensor");
+                  dimensions_of(wish) + "; it has " + names_in(*file) + "; name one with FILE:tensor");
     }
   }
   check_wish(*file, *chosen, wish);
