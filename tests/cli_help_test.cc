@@ -10,6 +10,13 @@
 namespace logitless::testing {
 namespace {
 
+std::string page_of(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(MAN_FOLDER "/") + name + ".1.md").rdbuf();
+  EXPECT_FALSE(text.str().empty()) << name << " has no page";
+  return text.str();
+}
+
 class HelpTest : public CliTest {
  protected:
   /// Of one command, or of `logitless` itself.
@@ -61,6 +68,21 @@ TEST_F(HelpTest, EveryCommandHasAnExample) {
   }
 }
 
+TEST_F(HelpTest, TheConfigsOfExamplesAreThere) {
+  std::vector<std::string> names = commands();
+  names.push_back("");
+  int configs = 0;
+  for (const std::string& command : names) {
+    const std::string text = help(command) + page_of("logitless" + (command.empty() ? "" : "-" + command));
+    const std::regex config(R"(configs/[\w./-]+\.yaml)");
+    for (std::sregex_iterator it(text.begin(), text.end(), config), end; it != end; ++it) {
+      ++configs;
+      EXPECT_TRUE(std::filesystem::exists(std::string(SOURCE_FOLDER "/") + it->str())) << command << ": " << it->str();
+    }
+  }
+  EXPECT_GT(configs, 10);
+}
+
 TEST_F(HelpTest, TheVersionIsThatOfTheLibrary) {
   const Finished result = run({"--version"});
   EXPECT_EQ(result.exit_code(), 0);
@@ -110,13 +132,6 @@ TEST_F(HelpTest, WhatACommandCannotBeWithoutIsNamed) {
     EXPECT_TRUE(std::any_of(entries.begin(), entries.end(), is_named)) << command << ": " << result.err;
   }
   EXPECT_GT(commands_seen, 0);
-}
-
-std::string page_of(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(std::string(MAN_FOLDER "/") + name + ".1.md").rdbuf();
-  EXPECT_FALSE(text.str().empty()) << name << " has no page";
-  return text.str();
 }
 
 /// The text of one section of a page.

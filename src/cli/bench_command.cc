@@ -30,8 +30,9 @@ Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, c
 contender ran.
 
 Examples:
-  logitless bench configs/tiny.yaml --sweep kernel.time_block=32,64,128 --sweep model.dtype=float32,bfloat16 -o run.jsonl
-  logitless bench configs/tiny.yaml --contenders one_pass,two_pass --iters 9 --against run.jsonl)";
+  logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl
+  logitless report sweep.jsonl -o report.html
+  logitless bench configs/tiny.yaml --sweep seq_len=64,256 --iters 9 --against sweep.jsonl)";
 
 void add_run_flags(CLI::App& bench, BenchOptions& options) {
   bench.add_option("--sweep", options.sweep, "values that a key takes in turn; repeatable")

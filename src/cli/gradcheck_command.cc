@@ -41,7 +41,7 @@ memory.
 
 Examples:
   logitless gradcheck configs/tiny.yaml configs/tiny-grpo.yaml configs/tiny-dpo.yaml configs/tiny-kto.yaml
-  logitless gradcheck configs/gradcheck/grpo-logits.yaml --set model.dtype=float16 --json -)";
+  logitless gradcheck configs/gradcheck/grpo-logits-tiny.yaml --set model.dtype=float16 --json -)";
 
 }  // namespace
 

@@ -223,7 +223,9 @@ int run_tune(const TuneOptions& options) {
                   ? "nothing is faster than the default by more than the spreads\n"
                   : best.candidate.name() + ": " + report::time_ratio(best.median_s / normal.median_s) +
                         " the default's time\n");
-  if (!options.output_path.empty()) write_output("-o", options.output_path, io::profile_text(entries));
+  if (options.output_path.empty()) return 0;
+  write_output("-o", options.output_path, io::profile_text(entries));
+  tuner.print("written " + options.output_path + "; compare, gradcheck, bench and score take it by --profile\n");
   return 0;
 }
 
