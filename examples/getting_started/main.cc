@@ -16,12 +16,12 @@
 
 namespace {
 
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 constexpr double kTolerance = 1e-5;  // that of `logitless compare` for float32
 constexpr int64_t kBatch = 4, kTime = 128, kHidden = 64, kVocab = 6000, kTokens = kBatch * kTime;
 
 // [before]
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
 double head_before(const Matrix& x, const Matrix& w, const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
   Matrix logits = x * w.transpose();  // [N, V], and their gradient in the same place
   const float share = 1.0f / static_cast<float>(x.rows());
@@ -45,6 +45,8 @@ double head_after(const logitless::Context& context, const Matrix& x, const Matr
                   const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
   const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols());
   const logitless::LmHead head({w.data(), w.rows(), w.cols()}, logitless::HeadLayout::kVocabHidden);
+  d_x.resizeLike(x);
+  d_w.resizeLike(w);
   logitless::Gradients gradients;
   gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
   gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};

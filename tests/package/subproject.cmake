@@ -30,3 +30,12 @@ endif()
 if(exported LESS 10)
   message(FATAL_ERROR "the shared library exports only ${exported} symbols of logitless")
 endif()
+
+# A project without a build type is told that the library will be slow.
+file(REMOVE_RECURSE ${WORK_DIR}/no_build_type)
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK_DIR}/no_build_type -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DLOGITLESS_BUILD_PROFILE=ON
+  OUTPUT_QUIET ERROR_VARIABLE warnings COMMAND_ERROR_IS_FATAL ANY)
+if(NOT warnings MATCHES "built without optimisation")
+  message(FATAL_ERROR "no warning of a missing build type")
+endif()
