@@ -212,9 +212,9 @@ bool GradcheckReport::passes() const { return error.empty() && all_pass(gates); 
 
 int run_gradcheck(const GradcheckOptions& options) {
   std::vector<GradcheckReport> reports = load_configs(options);
-  check_output_path("--json", options.json_path);
-  check_output_path("--metrics", options.metrics_path);
   const Profile profile(options.profile_path);
+  check_output_files({{"--json", options.json_path}, {"--metrics", options.metrics_path}},
+                     input_files(options.tensors, profile, options.config_paths));
   int status = 0;
   for (GradcheckReport& report : reports) {
     Progress progress(!options.quiet);

@@ -40,7 +40,7 @@ void add_tune(CLI::App& app, Action& action) {
       ->type_name("FILE");
   tune->add_option("--budget-s", options->budget_s, "about how many seconds it may take, 300 by default")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(number_within(1, 1e6));
   tune->add_flag("--quiet", options->quiet, "prints no tables and no progress");
   tune->callback([=, &action] {
     options->config_path = flags->path();
