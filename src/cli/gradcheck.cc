@@ -230,7 +230,8 @@ int run_gradcheck(const GradcheckOptions& options) {
       const bool says_where = reports.size() == 1 || report.error.starts_with(report.name);
       std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
     }
-    if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
+    const bool has_output = options.json_path == "-" || options.metrics_path == "-";  // standard output is its alone
+    if (!options.quiet && !has_output) std::fputs(table_of(report).c_str(), stdout);
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
   if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
