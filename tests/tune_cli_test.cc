@@ -156,12 +156,6 @@ TEST_F(TuneTest, KeepsWhatAnotherTuneHasWrittenMeanwhile) {
   EXPECT_EQ(entries().size(), 2u);
 }
 
-TEST_F(TuneTest, EachWorkspaceHasAnEntryOfItsOwn) {
-  ASSERT_EQ(tune({"-o", profile(), "--quiet"}).exit_code(), 0);
-  ASSERT_EQ(tune({"-o", profile(), "--quiet", "--set", "kernel.workspace=64MiB"}).exit_code(), 0);
-  EXPECT_EQ(entries().size(), 2u);
-}
-
 // tiles of the fused side, which compare reports
 TEST_F(TuneTest, EveryCommandTakesAProfile) {
   write_profile(32, 128, PlanKind::kTwoPass);
