@@ -21,7 +21,7 @@ class TuneTest : public CliTest {
   }
   // Calls of some milliseconds.
   pid_t start_slow() const {
-    return start({"tune", kTiny, "--set", "seq_len=700", "--budget-s", "3", "-o", profile()});
+    return start({"tune", kTiny, "--set", "seq_len=400", "--budget-s", "2", "-o", profile()});
   }
   void wait_for_line(pid_t command, const std::string& line) const {
     while (read("err").find(line) == std::string::npos && !has_ended(command)) {
