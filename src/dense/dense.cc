@@ -32,8 +32,12 @@ constexpr int64_t kNarrowWords = 4096;
 template <class T>
 class Dense {
  public:
-  Dense(const Context& context, const Problem& problem)
-      : state_(context.state()), problem_(problem), threads_(context.threads()), v_(problem.vocab_size) {
+  Dense(const Context& context, const Problem& problem, const Gradients& outputs)
+      : state_(context.state()),
+        problem_(problem),
+        outputs_(outputs),
+        threads_(context.threads()),
+        v_(problem.vocab_size) {
     core::Workspace measure;
     take(measure);
     workspace_bytes_ = measure.peak();
@@ -73,12 +77,12 @@ class Dense {
     return stats;
   }
 
-  void backward(const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
+  void backward(const TokenStats& stats, const TokenGrads& grads) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
     for (int64_t row = 0; row < problem_.tokens; ++row) make_gradient(row, stats, grads);
-    if (outputs.d_hidden.data) d_hidden(outputs);
-    if (outputs.d_weight.data) d_weight(outputs);
-    if (outputs.d_bias.data) d_bias(outputs);
+    if (outputs_.d_hidden.data) d_hidden();
+    if (outputs_.d_weight.data) d_weight();
+    if (outputs_.d_bias.data) d_bias();
   }
 
  private:
@@ -92,7 +96,22 @@ class Dense {
         std::max({bytes, state_.gemm->scratch_bytes(v_, h, n, sums, x), state_.gemm->scratch_bytes(h, v_, n, x, sums)});
     gemm_ = workspace.take_bytes(bytes);
     rows_ = workspace.take<T>(engine::kRowColumns * threads_);
+    sums_ = workspace.take<T>(elements_of_sums());
     bias_ = engine::widened_bias<T>(workspace, workspace_ ? state_.kernels : nullptr, problem_);
+  }
+
+  // Outputs narrower than their sums are summed apart, one after another.
+  bool is_narrow(DType out) const { return out != DTypeOf<T>::value; }
+  int64_t elements_of_sums() const {
+    const int64_t h = problem_.hidden_size;
+    int64_t most = 0;
+    const auto sum = [&](bool wanted, DType out, int64_t elements) {
+      if (wanted && is_narrow(out)) most = std::max(most, elements);
+    };
+    sum(outputs_.d_hidden.data, outputs_.d_hidden.dtype, problem_.tokens * h);
+    sum(outputs_.d_weight.data, outputs_.d_weight.dtype, std::min(v_, kNarrowWords) * h);
+    sum(outputs_.d_bias.data, outputs_.d_bias.dtype, v_);
+    return most;
   }
 
   void multiply(const gemm::Product<T>& product) const {
@@ -116,8 +135,8 @@ class Dense {
                       DTypeOf<T>::value, scratch());
   }
 
-  void d_hidden(const Gradients& outputs) const {
-    const Matrix& out = outputs.d_hidden;
+  void d_hidden() const {
+    const Matrix& out = outputs_.d_hidden;
     gemm::Product<T> product{problem_.tokens,
                              problem_.hidden_size,
                              v_,
@@ -126,14 +145,14 @@ class Dense {
                              nullptr,
                              0,
                              false};
-    write(product, out, 0, outputs.d_hidden_mode);
+    write(product, out, 0, outputs_.d_hidden_mode);
   }
 
-  void d_weight(const Gradients& outputs) const {
-    const Matrix& out = outputs.d_weight;
+  void d_weight() const {
+    const Matrix& out = outputs_.d_weight;
     const ConstMatrix& x = problem_.hidden;
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t step = out.dtype == DTypeOf<T>::value ? v_ : kNarrowWords;
+    const int64_t step = is_narrow(out.dtype) ? kNarrowWords : v_;
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t words = std::min(step, v_ - first);
       const gemm::Operand states{x.data, x.dtype, x.stride, hidden_vocab};
@@ -144,23 +163,20 @@ class Dense {
       product.k = problem_.tokens;
       product.a = hidden_vocab ? states : logits;
       product.b = hidden_vocab ? logits : states;
-      write(product, out, hidden_vocab ? first : first * out.stride, outputs.d_weight_mode);
+      write(product, out, hidden_vocab ? first : first * out.stride, outputs_.d_weight_mode);
     }
   }
 
-  // The product into `out` from element `offset` on, through float sums where `out` is narrower.
+  // The product into `out` from element `offset` on.
   void write(gemm::Product<T> product, const Matrix& out, int64_t offset, WriteMode mode) const {
-    if (out.dtype == DTypeOf<T>::value) {
+    if (!is_narrow(out.dtype)) {
       product.c = static_cast<T*>(out.data) + offset;
       product.ldc = out.stride;
       product.accumulate = mode == WriteMode::kAccumulate;
       multiply(product);
       return;
     }
-    core::Workspace measure;
-    measure.take<T>(product.m * product.n);
-    core::Workspace sums(measure.peak());
-    product.c = sums.take<T>(product.m * product.n);
+    product.c = sums_;
     product.ldc = product.n;
     multiply(product);
     for (int64_t r = 0; r < product.m; ++r) {
@@ -169,20 +185,20 @@ class Dense {
     }
   }
 
-  void d_bias(const Gradients& outputs) const {
-    const Vector& out = outputs.d_bias;
-    if (out.dtype == DTypeOf<T>::value) {
-      kernels().add_column_sums(logits_, v_, problem_.tokens, v_, outputs.d_bias_mode == WriteMode::kAccumulate,
+  void d_bias() const {
+    const Vector& out = outputs_.d_bias;
+    if (!is_narrow(out.dtype)) {
+      kernels().add_column_sums(logits_, v_, problem_.tokens, v_, outputs_.d_bias_mode == WriteMode::kAccumulate,
                                 static_cast<T*>(out.data));
       return;
     }
-    std::vector<T> sum(static_cast<size_t>(v_));
-    kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sum.data());
-    state_.kernels->round(sum.data(), v_, outputs.d_bias_mode == WriteMode::kAccumulate, out.data, out.dtype);
+    kernels().add_column_sums(logits_, v_, problem_.tokens, v_, false, sums_);
+    state_.kernels->round(sums_, v_, outputs_.d_bias_mode == WriteMode::kAccumulate, out.data, out.dtype);
   }
 
   const detail::ContextState& state_;
   const Problem& problem_;
+  const Gradients& outputs_;
   int threads_;
   int64_t v_;
   size_t workspace_bytes_ = 0;
@@ -190,6 +206,7 @@ class Dense {
   T* logits_ = nullptr;  // [N, V], then their gradients
   void* gemm_ = nullptr;
   T* rows_ = nullptr;  // [threads, kRowColumns]
+  T* sums_ = nullptr;  // [elements_of_sums()]
   const T* bias_ = nullptr;
 };
 
@@ -203,7 +220,8 @@ auto with_dense(const Context& context, const Problem& problem, const Gradients&
     if (plan) *plan = dense.plan();
     return body(dense);
   };
-  return problem.in_double() ? call(Dense<double>(context, problem)) : call(Dense<float>(context, problem));
+  return problem.in_double() ? call(Dense<double>(context, problem, outputs))
+                             : call(Dense<float>(context, problem, outputs));
 }
 
 }  // namespace
@@ -218,7 +236,7 @@ TokenStats run_loss(const Context& context, const Problem& problem, TokenLoss& l
     TokenStats stats = dense.forward();
     TokenGrads grads = engine::empty_grads(problem, loss);
     loss.evaluate(problem.active, stats, grads);
-    if (outputs.any()) dense.backward(stats, grads, outputs);
+    if (outputs.any()) dense.backward(stats, grads);
     return stats;
   });
 }
@@ -227,7 +245,7 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
                    const Gradients& outputs, Plan* plan) {
   with_dense(context, problem, outputs, plan, [&](auto& dense) {
     dense.forward();
-    dense.backward(stats, grads, outputs);
+    dense.backward(stats, grads);
   });
 }
 
