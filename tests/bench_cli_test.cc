@@ -223,6 +223,7 @@ TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
       {{"--inputs", "ones"}, "--inputs"},
       {{"--warmup", "-1"}, "--warmup"},
       {{"--margin", "1"}, "--margin requires"},
+      {{"--margin", "nan", "--against", path("text")}, "--margin: must be a number from 0"},
       {{"-o", folder_.string()}, "is a directory"},
       {{"-o", path("no/such/folder.jsonl")}, "cannot be written"},
       {{"-o", path("text")}, "text:1: is not JSON"},

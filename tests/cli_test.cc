@@ -197,6 +197,60 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
   }
 }
 
+TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
+  const std::string config = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
+  const std::string profile = write("p.yaml", "profiles: []\n");
+  const std::vector<std::string> tensors = write_tensors(true);
+  std::filesystem::create_hard_link(config, path("twin.yaml"));
+  std::filesystem::create_symlink("later.json", path("link"));
+  std::filesystem::create_symlink("absent/later.json", path("dangling"));
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{"compare", config, "--json", config}, "--json " + config + ": is the config"},
+      {{"compare", config, "--json", path("twin.yaml")}, "twin.yaml: is the config"},
+      {{"compare", config, "--profile", profile, "--json", profile}, "p.yaml: is the profile"},
+      {{"compare", tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], "--bias",
+        path("states") + ":bias", "--json", path("states")},
+       "states: is the file that --hidden names"},
+      {{"compare", config, "--json", path("dangling")}, "dangling: cannot be written: No such file"},
+      {{"gradcheck", kTiny, config, "--json", config}, "--json " + config + ": is the config"},
+      {{"gradcheck", config, "--metrics", config}, "--metrics " + config + ": is the config"},
+      {{"gradcheck", config, "--json", path("later.json"), "--metrics", path("link")}, "is the file that --json names"},
+      {{"gradcheck", config, "--json", "-", "--metrics", "-"}, "--metrics -: is the file that --json names"},
+      {{"score", config, "-o", path("s"), "--json", config}, "--json " + config + ": is the config"},
+      {{"score", config, "-o", profile, "--profile", profile}, "p.yaml: is the profile"},
+      {{"bench", config, "--metrics", profile, "--profile", profile}, "p.yaml: is the profile"},
+  };
+  const std::string states = read("states");
+  for (const Case& c : cases) {
+    const Finished result = run(c.arguments);
+    EXPECT_EQ(result.exit_code(), 2) << c.message;
+    EXPECT_TRUE(has(result.err, c.message));
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    EXPECT_TRUE(read("c.yaml").starts_with("model")) << c.message;
+    EXPECT_EQ(read("p.yaml"), "profiles: []\n") << c.message;
+    EXPECT_EQ(read("states"), states) << c.message;
+  }
+}
+
+TEST_F(CliTest, AnEmptyNameIsNotNoName) {
+  const std::vector<std::vector<std::string>> commands = {{"compare", ""},
+                                                          {"compare", kTiny, "--json", ""},
+                                                          {"compare", kTiny, "--profile", ""},
+                                                          {"tune", kTiny, "-o", ""},
+                                                          {"gradcheck", ""},
+                                                          {"bench", kTiny, "--against", ""}};
+  for (const auto& command : commands) {
+    const Finished result = run(command);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(has(result.err, "must not be empty"));
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+  }
+}
+
 TEST_F(CliTest, RealTensorsInEitherLayoutGiveTheSameLoss) {
   const std::vector<std::string> tall = write_tensors(true);
   const Finished first = run(std::vector<std::string>{"compare", "--json", "-"} + tall);

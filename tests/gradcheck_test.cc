@@ -205,6 +205,13 @@ TEST_F(GradcheckTest, MetricsAreALineEach) {
   EXPECT_TRUE(names[1].contains("dlogits_max_rel") && names[1].contains("gate/dlogits_max_rel"));
 }
 
+TEST_F(GradcheckTest, StandardOutputIsTheMetricsAlone) {
+  std::istringstream lines(gradcheck({kTiny}, {}, {"--metrics", "-"}).out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_TRUE(json::accept(line)) << line;
+  EXPECT_GT(count, 0);
+}
+
 TEST_F(GradcheckTest, TwoRunsFindTheSameNumbers) {
   const Words configs = {kTiny, config_named("tiny-dpo"), kLogits, kGrpoLogits};
   const auto numbers = [&] {

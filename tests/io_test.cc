@@ -328,11 +328,16 @@ TEST_F(SafetensorsTest, AFileIsReplacedWholeOrNotAtAll) {
   EXPECT_EQ(SafetensorsFile(path("x")).find("x")->elements(), 1);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "something is left over";
 
-  // Who reads the old file keeps it; a link stays one.
+  // Who reads the old file keeps it; a link stays one, and so do permissions.
+  std::filesystem::permissions(path("x"), std::filesystem::perms(0640));
   write_safetensors(path("link"), large);
+  EXPECT_EQ(std::filesystem::status(path("x")).permissions(), std::filesystem::perms(0640));
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
   EXPECT_EQ(SafetensorsFile(path("x")).find("x")->elements(), 1000);
   EXPECT_EQ(reader.find("x")->data[7], std::byte{0x3F});
+  std::filesystem::create_symlink("later", path("dangling"));
+  write_safetensors(path("dangling"), small);
+  EXPECT_EQ(SafetensorsFile(path("later")).find("x")->elements(), 1);
 }
 
 std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {

@@ -81,7 +81,7 @@ TEST_F(CliTest, ReportRefusesOutputsItCannotOrShouldNotWrite) {
   refused({"--svg", folder_.string() + "/./run.jsonl"}, "is one of the files to report on");
   refused({"-o", folder_.string()}, "is a directory");
   refused({"-o", path("no/such/page.html")}, "cannot be written");
-  refused({"-o", path("same"), "--svg", folder_.string() + "/./same"}, "is what -o names");
+  refused({"-o", path("same"), "--svg", folder_.string() + "/./same"}, "is the file that -o names");
   EXPECT_FALSE(std::filesystem::exists(path("same")));
   EXPECT_EQ(run({"report", "-o", path("page.html")}).exit_code(), 2);
 }

@@ -2,6 +2,7 @@
 // `logitless tune` and the commands that take its profile.
 #include "cli_fixture.h"
 #include "io/profile_file.h"
+#include "processes.h"
 
 namespace logitless::testing {
 namespace {
@@ -17,6 +18,15 @@ class TuneTest : public CliTest {
     std::vector<std::string> all = {"tune", kTiny, "--budget-s", "2"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     return run(all);
+  }
+  // Calls of some milliseconds.
+  pid_t start_slow() const {
+    return start({"tune", kTiny, "--set", "seq_len=400", "--budget-s", "2", "-o", profile()});
+  }
+  void wait_for_line(pid_t command, const std::string& line) const {
+    while (read("err").find(line) == std::string::npos && !has_ended(command)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   // A profile for the shape of tiny.yaml without its block_size.
   void write_profile(int64_t row_tile, int64_t vocab_tile, PlanKind plan = PlanKind::kAuto,
@@ -85,6 +95,7 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
       {{config, "--set", "kernel.bwd_impl=dense"}, "kernel.bwd_impl is dense, which has no plan"},
       {{kTiny, "--set", "tolerances.loss_atol=1"}, "tolerances.loss_atol has no effect on tune"},
       {{kTiny, "--budget-s", "0"}, "--budget-s"},
+      {{kTiny, "--budget-s", "nan"}, "--budget-s: must be a number from 1"},
       {{kTiny, "--budget-s", "1", "--set", "model.vocab_size=50000", "--set", "seq_len=600"},
        "--budget-s 1: is too short"},
       {{kTiny, "--set", "kernel.workspace=1KiB"}, "the config does not run with its kernel keys left out"},
@@ -106,8 +117,43 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
   EXPECT_NE(own.err.find("is the config"), std::string::npos) << own.err;
   const Finished foreign = tune({"-o", write("model.yaml", "model: {}\n")});
   EXPECT_EQ(foreign.exit_code(), 2);
-  EXPECT_NE(foreign.err.find("model.yaml:1: model is not a known key of a profile"), std::string::npos) << foreign.err;
+  EXPECT_NE(foreign.err.find("-o " + path("model.yaml") + ":1: model is not a known key of a profile"),
+            std::string::npos)
+      << foreign.err;
   EXPECT_EQ(read("model.yaml"), "model: {}\n");
+  const Finished silent = tune({"--quiet"});
+  EXPECT_EQ(silent.exit_code(), 2);
+  EXPECT_NE(silent.err.find("--quiet needs -o FILE"), std::string::npos) << silent.err;
+  const Finished full = tune({"--quiet", "-o", "/dev/full"});
+  EXPECT_EQ(full.exit_code(), 2);
+  EXPECT_NE(full.err.find("-o /dev/full: cannot be written: No space left"), std::string::npos) << full.err;
+}
+
+TEST_F(TuneTest, AnInterruptionInAnyRoundLeavesTheFileAndNoChild) {
+  write_profile(32, 128);
+  const std::string before = read("p.yaml");
+  for (const std::string round : {"plans:", "trial:", "final:"}) {
+    const pid_t command = start_slow();
+    wait_for_line(command, round);
+    const pid_t child = wait_for_child(command);
+    ASSERT_GT(child, 0) << round;
+    ASSERT_EQ(kill(command, round == "trial:" ? SIGTERM : SIGINT), 0);
+    const Finished result = finish(command);
+    EXPECT_TRUE(WIFSIGNALED(result.status)) << round << " " << result.status;
+    EXPECT_FALSE(is_alive(child)) << round;
+    EXPECT_EQ(read("p.yaml"), before) << round;
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 3) << "out, err and the profile";
+}
+
+TEST_F(TuneTest, KeepsWhatAnotherTuneHasWrittenMeanwhile) {
+  const pid_t command = start_slow();
+  wait_for_line(command, "plans:");
+  ASSERT_FALSE(has_ended(command));
+  write_profile(32, 128);
+  const Finished result = finish(command);
+  ASSERT_EQ(result.exit_code(), 0) << result.err;
+  EXPECT_EQ(entries().size(), 2u);
 }
 
 // tiles of the fused side, which compare reports
@@ -138,7 +184,9 @@ TEST_F(TuneTest, TheEnvironmentNamesAProfileAndTheFlagComesFirst) {
   setenv("LOGITLESS_PROFILE", profile().c_str(), 1);
   EXPECT_NE(run({"compare", kTiny}).err.find("kernel.time_block=32"), std::string::npos);
   setenv("LOGITLESS_PROFILE", "not-there.yaml", 1);
+  EXPECT_NE(run({"compare", kTiny}).err.find("LOGITLESS_PROFILE not-there.yaml: cannot be opened"), std::string::npos);
   EXPECT_EQ(run({"compare", kTiny}).exit_code(), 2);
+  for (const char* command : {"info", "--version"}) EXPECT_EQ(run({command}).exit_code(), 0);
   EXPECT_NE(run({"compare", kTiny, "--profile", profile()}).err.find("kernel.time_block=32"), std::string::npos);
   // It measures against the default, whatever the environment says.
   EXPECT_EQ(tune({}).exit_code(), 0);

@@ -31,7 +31,7 @@ struct ProfileShape {
 /// `base` itself where none fits or its plan is kDense. An entry fits where it was measured on this machine (CPU,
 /// threads, instruction set, BLAS core), for this dtype and layout, for sizes of at least half and at most twice these
 /// ones, and within a budget that base.workspace_bytes allows; of several it is the nearest shape. `note` (if not null)
-/// says why none fits, and is empty where one does. An empty `path` stands for the file that the environment variable
+/// says why none is used, and is empty where one is. An empty `path` stands for the file that the environment variable
 /// LOGITLESS_PROFILE names, and for no profile where that is not set. Other tiles round differently in the last places:
 /// results with and without a profile agree within rounding, not to the bit.
 ///

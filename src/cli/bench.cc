@@ -168,19 +168,13 @@ class Bench {
   Progress progress_;
 };
 
-// What two files would share is lost.
-void check_paths(const BenchOptions& options) {
-  const auto apart = [](const char* option, const std::string& path, const char* what, const std::string& other) {
-    if (is_same_file(path, other)) throw io::Error(std::string(option) + " " + path + ": is " + what);
-  };
-  check_output_path("--metrics", options.metrics_path);
+void check_paths(const BenchOptions& options, const Profile& profile) {
   if (options.metrics_path == "-") throw io::Error("--metrics -: must be the name of a file");
-  const std::string config = options.config_path.value_or("");
-  apart("-o", options.output_path, "the config", config);
-  apart("--metrics", options.metrics_path, "the config", config);
-  apart("--metrics", options.metrics_path, "the file that -o names", options.output_path);
-  apart("--metrics", options.metrics_path, "the file that --against names", options.against_path);
-  if (options.overwrite) apart("-o", options.output_path, "the file that --against names", options.against_path);
+  const OutputFile output{"-o", options.output_path}, metrics{"--metrics", options.metrics_path};
+  const InputFile against{"the file that --against names", options.against_path};
+  check_output_files({output, metrics}, input_files({}, profile, {options.config_path.value_or("")}));
+  check_output_files({metrics}, {against});
+  if (options.overwrite) check_output_files({output}, {against});  // else it is resumed: nothing is lost
 }
 
 bool every_point_has_a_result(const report::BenchRun& run) {
@@ -198,8 +192,9 @@ std::vector<std::vector<std::string>> places_of(const BenchPlan& plan) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
-  check_paths(options);
-  const BenchPlan plan = plan_bench(options);
+  const Profile profile(options.profile_path);
+  check_paths(options, profile);
+  const BenchPlan plan = plan_bench(options, profile);
   const Environment environment = describe_environment(Context(context_options_of(plan.points.front().config)));
   std::optional<report::BenchRun> before;
   if (!options.against_path.empty()) {

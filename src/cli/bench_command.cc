@@ -71,7 +71,7 @@ void add_bench(CLI::App& app, Action& action) {
   against->type_name("FILE");
   bench->add_option("--margin", options.margin, "how much may grow beyond the spreads, 0.05 by default")
       ->type_name("MARGIN")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_within(0, 1e6))
       ->needs(against);
   bench->add_option("--metrics", options.metrics_path, "writes {\"step\", \"name\", \"value\"} lines for trackers")
       ->type_name("FILE");

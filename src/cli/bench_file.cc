@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "cli/bench_difference.h"
-#include "cli/output_file.h"
 #include "io/error.h"
 #include "report/reader.h"
 
@@ -59,7 +58,6 @@ BenchFile::~BenchFile() {
 }
 
 void BenchFile::open_file(bool overwrite, const std::string& header) {
-  check_output_path("-o", path_);
   descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw io::Error("-o " + path_ + ": cannot be opened: " + std::strerror(errno));
   struct stat status {};

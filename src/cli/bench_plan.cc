@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cli/profile_flag.h"
 #include "cli/task_call.h"
 #include "logitless/context.h"
 
@@ -121,12 +120,11 @@ std::vector<std::string> BenchPlan::profiles() const {
   return lines;
 }
 
-BenchPlan plan_bench(const BenchOptions& options) {
+BenchPlan plan_bench(const BenchOptions& options, const Profile& profile) {
   check_names(options.contenders);
   BenchPlan plan;
   for (const std::string& text : options.sweep) plan.sweep.push_back(parse_sweep(text));
   check_sweep(plan.sweep, options.assignments);
-  const Profile profile(options.profile_path);
   for (const std::vector<std::string>& swept : assignments_of(plan.sweep)) {
     plan.points.push_back(plan_point(options, profile, swept));
     for (const BenchContender& contender : plan.points.back().contenders) {

@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_point.h"
+#include "cli/profile_flag.h"
 #include "cli/sweep.h"
 #include "io/config.h"
 
@@ -37,6 +38,6 @@ struct BenchPlan {
 };
 
 /// Throws io::Error or InvalidInput.
-BenchPlan plan_bench(const BenchOptions& options);
+BenchPlan plan_bench(const BenchOptions& options, const Profile& profile);
 
 }  // namespace logitless::cli

@@ -1,12 +1,24 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/command.h"
 
+#include "cli/report_text.h"
+
 namespace logitless::cli {
 
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
   command.add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+CLI::Validator number_within(double low, double high) {
+  const std::string range = format("from %g to %g", low, high);
+  const auto check = [=](const std::string& text) {
+    double number = 0;
+    const bool inside = CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
+    return inside ? "" : "must be a number " + range + ", not " + text;
+  };
+  return CLI::Validator(check, range);
 }
 
 void add_profile_flag(CLI::App& command, std::string& path) {

@@ -27,6 +27,9 @@ void add_tune(CLI::App& app, Action& action);
 /// --set, for single keys of a config.
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);
 
+/// A check of a number from low to high, which NaN is not.
+CLI::Validator number_within(double low, double high);
+
 /// --profile.
 void add_profile_flag(CLI::App& command, std::string& path);
 

@@ -73,8 +73,9 @@ int run_compare(const CompareOptions& options) {
   if (report.config.level == io::Level::kLogits) {
     throw io::Error(report.config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
-  check_json_path(options.json_path);
   const Profile profile(options.profile_path);
+  check_output_files({{"--json", options.json_path}},
+                     input_files(options.tensors, profile, {options.config_path.value_or("")}));
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");

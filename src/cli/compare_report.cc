@@ -121,6 +121,4 @@ void write_json(const ComparisonReport& report, const std::string& path) {
   write_output("--json", path, dump(report_json(report)));
 }
 
-void check_json_path(const std::string& path) { check_output_path("--json", path); }
-
 }  // namespace logitless::cli

@@ -14,7 +14,4 @@ std::string table_of(const ComparisonReport& report);
 /// io::Error where the file cannot be written.
 void write_json(const ComparisonReport& report, const std::string& path);
 
-/// Throws io::Error at once where write_json() would only find out after the work. Empty and "-" always pass.
-void check_json_path(const std::string& path);
-
 }  // namespace logitless::cli

@@ -212,9 +212,9 @@ bool GradcheckReport::passes() const { return error.empty() && all_pass(gates); 
 
 int run_gradcheck(const GradcheckOptions& options) {
   std::vector<GradcheckReport> reports = load_configs(options);
-  check_output_path("--json", options.json_path);
-  check_output_path("--metrics", options.metrics_path);
   const Profile profile(options.profile_path);
+  check_output_files({{"--json", options.json_path}, {"--metrics", options.metrics_path}},
+                     input_files(options.tensors, profile, options.config_paths));
   int status = 0;
   for (GradcheckReport& report : reports) {
     Progress progress(!options.quiet);
@@ -230,7 +230,8 @@ int run_gradcheck(const GradcheckOptions& options) {
       const bool says_where = reports.size() == 1 || report.error.starts_with(report.name);
       std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
     }
-    if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
+    const bool has_output = options.json_path == "-" || options.metrics_path == "-";  // standard output is its alone
+    if (!options.quiet && !has_output) std::fputs(table_of(report).c_str(), stdout);
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
   if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/job.h"
+#include "cli/output_file.h"
 #include "cli/shared_memory.h"
 #include "io/config.h"
 #include "io/safetensors.h"
@@ -26,6 +27,8 @@ struct TensorPaths {
   std::string labels, kl_logps, kl_ref_logps;
 
   bool given() const { return !targets.empty(); }
+  /// Without the names of tensors.
+  std::vector<InputFile> files() const;
 };
 
 /// The input part of a Job, and what keeps its regions open.

@@ -42,6 +42,16 @@ void add_child(CLI::App& app, Action& action, const char* name, int (*run)(const
   child->callback([=, &action] { action = [=] { return run(*ends); }; });
 }
 
+// Of files: an unset variable of a script is not a wish for no file.
+void refuse_empty_names(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (!option->get_type_name().starts_with("FILE") && !option->get_positional()) continue;
+      option->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; });
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
                "logitless");
@@ -60,6 +70,8 @@ int run(int argc, char** argv) {
 
   add_child(app, action, kContenderCommand, run_contender);
   add_child(app, action, kPointCommand, run_point);
+
+  refuse_empty_names(app);
 
   try {
     app.parse(argc, argv);

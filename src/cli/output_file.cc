@@ -6,33 +6,46 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "io/error.h"
+#include "io/replaced_file.h"
 
 namespace logitless::cli {
+namespace {
 
-void check_output_path(const std::string& option, const std::string& path) {
-  if (path.empty() || path == "-") return;
-  const std::filesystem::path file(path);
-  if (std::filesystem::is_directory(file)) throw io::Error(option + " " + path + ": is a directory, not a file");
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  const bool exists = std::filesystem::exists(file);
-  if (access(exists ? file.c_str() : folder.c_str(), W_OK) != 0) {
-    throw io::Error(option + " " + path + ": cannot be written: " + std::strerror(errno));
-  }
+namespace fs = std::filesystem;
+
+void check_writable(const OutputFile& output) {
+  if (output.path.empty() || output.path == "-") return;
+  const std::string name = output.option + " " + output.path;
+  const fs::path file = io::resolved(output.path);
+  if (fs::is_directory(file)) throw io::Error(name + ": is a directory, not a file");
+  const fs::path touched = fs::exists(file) ? file : file.parent_path();
+  if (access(touched.c_str(), W_OK) != 0) throw io::Error(name + ": cannot be written: " + std::strerror(errno));
 }
 
+// Through links or not, and also where nothing is there yet.
 bool is_same_file(const std::string& a, const std::string& b) {
-  const auto resolved = [](const std::string& path) {
-    std::error_code unresolved;
-    const std::filesystem::path absolute = std::filesystem::absolute(path);
-    const std::filesystem::path target = std::filesystem::weakly_canonical(absolute, unresolved);
-    return unresolved ? absolute : target;
-  };
-  const auto is_file = [](const std::string& path) { return !path.empty() && path != "-"; };
-  return is_file(a) && is_file(b) && resolved(a) == resolved(b);
+  if (a.empty() || b.empty()) return false;
+  if (a == "-" || b == "-") return a == b;
+  std::error_code not_there;
+  return io::resolved(a) == io::resolved(b) || fs::equivalent(a, b, not_there);
+}
+
+}  // namespace
+
+void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs) {
+  std::vector<InputFile> taken = inputs;
+  for (const OutputFile& output : outputs) {
+    check_writable(output);
+    for (const InputFile& other : taken) {
+      if (is_same_file(output.path, other.path)) {
+        throw io::Error(output.option + " " + output.path + ": is " + other.what);
+      }
+    }
+    taken.push_back({"the file that " + output.option + " names", output.path});
+  }
 }
 
 void write_output(const std::string& option, const std::string& path, const std::string& text) {
@@ -41,9 +54,13 @@ void write_output(const std::string& option, const std::string& path, const std:
     if (!std::cout) throw io::Error(option + " -: standard output cannot be written");
     return;
   }
-  std::ofstream out(path, std::ios::trunc);
-  out << text << std::flush;
-  if (!out) throw io::Error(option + " " + path + ": cannot be written: " + std::strerror(errno));
+  try {
+    io::ReplacedFile file(path);
+    file.out() << text;
+    file.commit();
+  } catch (const io::Error& e) {
+    throw io::Error(option + " " + e.what());
+  }
 }
 
 }  // namespace logitless::cli

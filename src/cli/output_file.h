@@ -3,18 +3,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace logitless::cli {
 
-/// Throws io::Error, with option and path, at once where write_output() would only find out after the work. Empty and
-/// "-" always pass.
-void check_output_path(const std::string& option, const std::string& path);
+struct OutputFile {
+  std::string option;  ///< "--json"
+  std::string path;    ///< empty: not asked for; "-": standard output
+};
 
-/// Whether two paths lead to one file, through links or not, and also where it is not there yet. Empty and "-" are
-/// none.
-bool is_same_file(const std::string& a, const std::string& b);
+struct InputFile {
+  std::string what;  ///< "the config"
+  std::string path;  ///< empty: none
+};
 
-/// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails.
+/// Throws io::Error, with option and path, at once where write_output() would only find out after the work, and where
+/// an output would replace an input or two outputs share a file.
+void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs);
+
+/// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was then.
 void write_output(const std::string& option, const std::string& path, const std::string& text);
 
 }  // namespace logitless::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/job.h"
+#include "cli/inputs.h"
 #include "io/config.h"
 #include "io/profile_file.h"
 
@@ -15,6 +15,9 @@ class Profile {
  public:
   /// `path` as --profile gives it, or empty. Throws io::Error where the file is no profile.
   explicit Profile(const std::string& path);
+
+  /// Empty where none is asked for.
+  const std::string& path() const { return path_; }
 
   /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where `config` leaves
   /// them to the library. Returns what came of it, for the user; empty where no profile is asked for.
@@ -27,5 +30,9 @@ class Profile {
 
 /// What a profile looks up.
 ProfileShape profile_shape(const io::Config& config, const Job& job);
+
+/// What a command reads, for check_output_files(). Of `configs` any may be empty.
+std::vector<InputFile> input_files(const TensorPaths& tensors, const Profile& profile,
+                                   const std::vector<std::string>& configs);
 
 }  // namespace logitless::cli

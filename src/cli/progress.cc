@@ -49,7 +49,6 @@ void Progress::phase(std::string name, std::optional<double> left_s) {
   name_ = std::move(name);
   left_s_ = left_s;
   start_ = Clock::now();
-  changed_.notify_one();
 }
 
 void Progress::log(const std::string& line) {

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "cli/command.h"
@@ -30,25 +29,13 @@ struct ReportOptions {
   std::string svg_path;
 };
 
-void check_output(const char* option, const std::string& path, const std::vector<std::string>& inputs) {
-  check_output_path(option, path);
-  std::error_code not_there;
-  for (const std::string& input : inputs) {
-    if (std::filesystem::equivalent(input, path, not_there)) {
-      throw io::Error(std::string(option) + " " + path + ": is one of the files to report on");
-    }
-  }
-}
-
 int run_report(const ReportOptions& options) {
   if (options.page_path.empty() && options.svg_path.empty()) {
     throw io::Error("report has nowhere to write: give -o FILE or --svg FILE");
   }
-  if (is_same_file(options.page_path, options.svg_path)) {
-    throw io::Error("--svg " + options.svg_path + ": is what -o names");
-  }
-  check_output("-o", options.page_path, options.files);
-  check_output("--svg", options.svg_path, options.files);
+  std::vector<InputFile> inputs;
+  for (const std::string& file : options.files) inputs.push_back({"one of the files to report on", file});
+  check_output_files({{"-o", options.page_path}, {"--svg", options.svg_path}}, inputs);
   std::vector<report::BenchRun> runs;
   for (const std::string& file : options.files) {
     runs.push_back(report::read_run(file));

@@ -60,25 +60,6 @@ void check_config(const io::Config& config) {
   }
 }
 
-void check_output(const ScoreOptions& options) {
-  const std::string &output = options.output_path, &json = options.json_path;
-  if (output.empty() || output == "-") throw io::Error("-o '" + output + "': must be the name of a file");
-  check_output_path("-o", output);
-  check_output_path("--json", json);
-  if (is_same_file(json, output)) {
-    throw io::Error("--json " + json + ": is the file that -o names");
-  }
-  std::vector<std::string> inputs;
-  if (options.config_path) inputs.push_back(*options.config_path);
-  const TensorPaths& tensors = options.tensors;
-  for (const std::string& spec : {tensors.hidden, tensors.lm_head, tensors.targets, tensors.lengths, tensors.bias}) {
-    if (!spec.empty()) inputs.push_back(io::split_spec(spec).path);
-  }
-  for (const std::string& input : inputs) {
-    if (is_same_file(input, output)) throw io::Error("-o " + output + ": would replace an input");
-  }
-}
-
 bool takes_part(const TokenStats& stats, size_t row) { return stats.rank[row] > 0 || std::isnan(stats.logp[row]); }
 
 ScoreSummary summarise(const TokenStats& stats, const Targets& targets, bool shift) {
@@ -129,9 +110,11 @@ int run_score(const ScoreOptions& options) {
   ScoreReport report;
   report.config = io::load_config(options.config_path, options.assignments);
   check_config(report.config);
-  check_output(options);
-  report.output_path = options.output_path;
+  if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   const Profile profile(options.profile_path);
+  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
+                     input_files(options.tensors, profile, {options.config_path.value_or("")}));
+  report.output_path = options.output_path;
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");

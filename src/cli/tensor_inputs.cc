@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
+#include <utility>
 
 #include "cli/inputs.h"
 
@@ -203,6 +204,28 @@ void check_level(const Config& config, const TensorPaths& paths) {
 }
 
 }  // namespace
+
+std::vector<InputFile> TensorPaths::files() const {
+  std::vector<InputFile> files;
+  const std::pair<const char*, const std::string&> options[] = {{"--hidden", hidden},
+                                                                {"--lm-head", lm_head},
+                                                                {"--logits", logits},
+                                                                {"--targets", targets},
+                                                                {"--lengths", lengths},
+                                                                {"--bias", bias},
+                                                                {"--mask", mask},
+                                                                {"--advantages", advantages},
+                                                                {"--old-logps", old_logps},
+                                                                {"--ref-logps", ref_logps},
+                                                                {"--sampling-logps", sampling_logps},
+                                                                {"--labels", labels},
+                                                                {"--kl-logps", kl_logps},
+                                                                {"--kl-ref-logps", kl_ref_logps}};
+  for (const auto& [option, spec] : options) {
+    if (!spec.empty()) files.push_back({std::string("the file that ") + option + " names", io::split_spec(spec).path});
+  }
+  return files;
+}
 
 Inputs read_inputs(const Config& config, const TensorPaths& paths) {
   if (config.ignored_fraction != 0) {

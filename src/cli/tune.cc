@@ -185,20 +185,19 @@ io::Config read_config(const TuneOptions& options) {
   return config;
 }
 
+// A device or a pipe takes a profile and has none.
 std::vector<io::ProfileEntry> entries_in(const std::string& path) {
-  if (path.empty() || path == "-" || !std::filesystem::exists(path)) return {};
-  return io::read_profile(path);
+  if (path == "-" || !std::filesystem::is_regular_file(path)) return {};
+  return io::read_profile(path, "-o");
 }
 
 }  // namespace
 
 int run_tune(const TuneOptions& options) {
   const io::Config config = read_config(options);
-  check_output_path("-o", options.output_path);
-  if (is_same_file(options.output_path, options.config_path.value_or(""))) {
-    throw io::Error("-o " + options.output_path + ": is the config");
-  }
-  std::vector<io::ProfileEntry> entries = entries_in(options.output_path);
+  if (options.quiet && options.output_path.empty()) throw io::Error("--quiet needs -o FILE: nothing would be told");
+  check_output_files({{"-o", options.output_path}}, {{"the config", options.config_path.value_or("")}});
+  entries_in(options.output_path);  // throws now what it would throw after the work
   const Context context(context_options_of(config));
   const Job shape = seeded_shape(config);
 
@@ -216,6 +215,8 @@ int run_tune(const TuneOptions& options) {
   entry.task = io::name_of(config.task);
   entry.default_s = normal.median_s;
   entry.tuned_s = best.median_s;
+  // Another tune may have written the file meanwhile.
+  std::vector<io::ProfileEntry> entries = entries_in(options.output_path);
   std::erase_if(entries, [&](const io::ProfileEntry& old) { return entry.replaces(old); });
   entries.push_back(entry);
 

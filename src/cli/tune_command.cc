@@ -16,9 +16,9 @@ is chosen, else the default stays. kernel.plan, kernel.time_block and kernel.blo
 every other key is, kernel.workspace as the bound of memory too.
 
 --output gets a YAML profile: an entry for this machine, and for sizes from half to twice those of the config. Entries
-that the file has for other machines and shapes stay. compare, gradcheck, bench and score take it by --profile FILE or
-from the environment variable LOGITLESS_PROFILE, a C++ program by logitless::load_profile(). Other tiles round
-differently in the last places, so results with and without a profile agree within rounding, not to the bit.
+that the file has for other machines, shapes and workspaces stay. compare, gradcheck, bench and score take it by
+--profile FILE or from the environment variable LOGITLESS_PROFILE, a C++ program by logitless::load_profile(). Other
+tiles round differently in the last places, so results with and without a profile agree within rounding, not to the bit.
 
 Exit status: 0 done (also where the default stays), 2 a bad option, config or file, 3 out of memory.
 
@@ -40,7 +40,7 @@ void add_tune(CLI::App& app, Action& action) {
       ->type_name("FILE");
   tune->add_option("--budget-s", options->budget_s, "about how many seconds it may take, 300 by default")
       ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(number_within(1, 1e6));
   tune->add_flag("--quiet", options->quiet, "prints no tables and no progress");
   tune->callback([=, &action] {
     options->config_path = flags->path();

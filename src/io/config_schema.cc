@@ -106,7 +106,7 @@ void add_kernel_rules(std::vector<KeyRule>& rules) {
       "kernel.workspace", [](Config & c) -> auto& { return c.kernel.workspace_bytes; },
       [](const ConfigValue& value) -> std::optional<size_t> {
         if (is_auto(value)) return std::nullopt;
-        return read_bytes(value);
+        return read_bytes(value, true);
       }));
   rules.push_back(rule(
       "kernel.in_place", [](Config & c) -> auto& { return c.kernel.in_place; }, read_bool));

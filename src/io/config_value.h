@@ -33,8 +33,8 @@ std::string read_text(const ConfigValue& value);
 bool read_bool(const ConfigValue& value);
 int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high);
 double read_number(const ConfigValue& value, const Interval& interval);
-/// "256MiB", "1.5 GiB", "1000000": bytes.
-size_t read_bytes(const ConfigValue& value);
+/// "256MiB", "1.5 GiB", "1000000": bytes. `or_auto`: the message says that the key also takes `auto`.
+size_t read_bytes(const ConfigValue& value, bool or_auto = false);
 /// Whether the value is the bare word `auto`.
 bool is_auto(const ConfigValue& value);
 

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "io/config_value.h"
 #include "io/yaml_file.h"
@@ -37,11 +39,15 @@ class Section {
   Section(const std::string& path, std::string name, const YAML::Node& node, std::initializer_list<const char*> known)
       : path_(path), name_(std::move(name)), node_(node) {
     if (!node.IsMap()) ConfigValue{name_, place_in(path, node), node}.reject("a section of keys");
+    std::set<std::string> seen;
     for (const auto& entry : node) {
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+      const std::string place = place_in(path, entry.first) + ": ";
+      if (!entry.first.IsScalar()) throw Error(place + "a key must be a plain word");
+      const std::string key = entry.first.Scalar();
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        throw Error(place_in(path, entry.first) + ": " + full(key) + " is not a known key of a profile");
+        throw Error(place + full(key) + " is not a known key of a profile");
       }
+      if (!seen.insert(key).second) throw Error(place + full(key) + " stands here a second time");
     }
   }
 
@@ -97,7 +103,7 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   if (entry.has("measured")) {
     const Section measured = entry.section("measured", {"task", "default_s", "tuned_s"});
     if (measured.has("task")) out.task = measured.text("task");
-    const Interval seconds{.low = 0, .text = "seconds"};
+    const Interval seconds{.low = 0, .text = "seconds from 0 on"};
     out.default_s = read_number(measured.value("default_s"), seconds);
     out.tuned_s = read_number(measured.value("tuned_s"), seconds);
   }
@@ -178,7 +184,7 @@ ProfileMachine machine_of(const Context& context) {
 
 bool ProfileEntry::replaces(const ProfileEntry& other) const {
   return machine == other.machine && dtype == other.dtype && layout == other.layout && tokens == other.tokens &&
-         hidden_size == other.hidden_size && vocab_size == other.vocab_size;
+         hidden_size == other.hidden_size && vocab_size == other.vocab_size && workspace_bytes == other.workspace_bytes;
 }
 
 ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape, size_t workspace_bytes) {
@@ -199,13 +205,15 @@ std::string profile_path(const std::string& path) {
   return path.empty() && variable ? variable : path;
 }
 
-std::vector<ProfileEntry> read_profile(const std::string& path) {
+std::vector<ProfileEntry> read_profile(const std::string& path, const std::string& source) try {
   const Section file(path, "", read_yaml_file(path, "profile"), {"profiles"});
   const ConfigValue list = file.value("profiles");
   if (!list.node.IsSequence()) list.reject("a list");
   std::vector<ProfileEntry> entries;
   for (const YAML::Node& node : list.node) entries.push_back(read_entry(path, node));
   return entries;
+} catch (const Error& e) {
+  throw Error(source + (source.empty() ? "" : " ") + e.what());
 }
 
 std::string profile_text(const std::vector<ProfileEntry>& entries) {
@@ -244,9 +252,20 @@ ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const Profi
   }
   std::erase_if(left, [&](const ProfileEntry* entry) { return entry->workspace_bytes > workspace_bytes; });
   if (left.empty()) return {nullptr, "its entries for this shape were made for a larger workspace"};
-  return {*std::min_element(left.begin(), left.end(),
-                            [&](const auto* a, const auto* b) { return distance(*a, shape) < distance(*b, shape); }),
-          ""};
+  const auto order = [&](const ProfileEntry* entry) {
+    return std::tuple(distance(*entry, shape), -static_cast<double>(entry->workspace_bytes));
+  };
+  return {*std::min_element(left.begin(), left.end(), [&](auto* a, auto* b) { return order(a) < order(b); }), ""};
+}
+
+ProfileUse use_profile(const std::vector<ProfileEntry>& entries, const ProfileShape& shape, ContextOptions base) {
+  if (base.plan == PlanKind::kDense) return {base, "plan dense has no tiles"};
+  const ProfileChoice choice = choose_entry(entries, machine_of(Context(base)), shape, base.workspace_bytes);
+  if (!choice.entry) return {base, choice.why_none};
+  if (base.plan == PlanKind::kAuto) base.plan = choice.entry->plan;
+  if (base.row_tile == 0) base.row_tile = choice.entry->row_tile;
+  if (base.vocab_tile == 0) base.vocab_tile = choice.entry->vocab_tile;
+  return {base, ""};
 }
 
 }  // namespace logitless::io

@@ -52,7 +52,7 @@ struct ProfileEntry {
   double default_s = 0;    ///< a call's time without the entry, and with it
   double tuned_s = 0;
 
-  /// Whether `other` is about the same machine and shape.
+  /// Whether `other` is about the same machine, shape and workspace.
   bool replaces(const ProfileEntry& other) const;
 };
 
@@ -62,8 +62,8 @@ ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape,
 /// `path`, or where that is empty what the environment variable LOGITLESS_PROFILE names; empty where neither does.
 std::string profile_path(const std::string& path);
 
-/// Throws Error that names file, line and key.
-std::vector<ProfileEntry> read_profile(const std::string& path);
+/// Throws Error that names file, line and key, after `source`: the option that asked for the file.
+std::vector<ProfileEntry> read_profile(const std::string& path, const std::string& source = "");
 std::string profile_text(const std::vector<ProfileEntry>& entries);
 
 struct ProfileChoice {
@@ -73,8 +73,16 @@ struct ProfileChoice {
 
 /// Of the entries of this machine, dtype and layout whose ranges hold the shape and whose workspace is within
 /// `workspace_bytes`: the nearest one, by the sum of |log2(size / middle of the range)| over the three sizes, the
-/// middle being geometric. Of equal ones it is the first.
+/// middle being geometric. Of equally near ones it is the one with the largest workspace, then the first.
 ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const ProfileMachine& machine,
                            const ProfileShape& shape, size_t workspace_bytes);
+
+struct ProfileUse {
+  ContextOptions options;
+  std::string why_not;  ///< empty where an entry was used
+};
+
+/// What load_profile() does with entries.
+ProfileUse use_profile(const std::vector<ProfileEntry>& entries, const ProfileShape& shape, ContextOptions base);
 
 }  // namespace logitless::io

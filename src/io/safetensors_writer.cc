@@ -1,37 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "io/replaced_file.h"
 #include "io/safetensors.h"
 
 namespace logitless::io {
-namespace {
-
-// A new file grows under another name beside the one it replaces; a device or a pipe is written directly.
-struct Destination {
-  explicit Destination(const std::string& path) : final_path(path), written(path) {
-    std::error_code unresolved;
-    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return;
-    final_path = std::filesystem::weakly_canonical(path, unresolved);  // not the link, but what it points to
-    if (unresolved) final_path = path;
-    written = final_path.string() + "." + std::to_string(getpid()) + ".tmp";
-  }
-  bool finish() const { return written == final_path || std::rename(written.c_str(), final_path.c_str()) == 0; }
-  void discard() const {
-    if (written != final_path) std::remove(written.c_str());
-  }
-
-  std::filesystem::path final_path, written;
-};
-
-}  // namespace
-
 size_t safetensors_element_bytes(std::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -60,21 +33,14 @@ void write_safetensors(const std::string& path, std::span<const TensorToWrite> t
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // The format's own padding: data begins at a multiple of 8.
 
-  const Destination destination(path);
-  std::ofstream out(destination.written, std::ios::binary | std::ios::trunc);
-  if (!out) throw Error(path + ": cannot be opened for writing: " + std::strerror(errno));
+  ReplacedFile file(path);
   const uint64_t header_bytes = text.size();
-  out.write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.out().write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
+  file.out().write(text.data(), static_cast<std::streamsize>(text.size()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    out.write(static_cast<const char*>(tensors[i].data), static_cast<std::streamsize>(sizes[i]));
+    file.out().write(static_cast<const char*>(tensors[i].data), static_cast<std::streamsize>(sizes[i]));
   }
-  out.close();
-  if (!out || !destination.finish()) {
-    const int error = errno;
-    destination.discard();
-    throw Error(path + ": cannot be written: " + std::strerror(error));
-  }
+  file.commit();
 }
 
 }  // namespace logitless::io

@@ -9,9 +9,9 @@
 namespace logitless {
 namespace {
 
-std::vector<io::ProfileEntry> read(const std::string& path) {
+std::vector<io::ProfileEntry> read(const std::string& path, const std::string& source) {
   try {
-    return io::read_profile(path);
+    return io::read_profile(path, source);
   } catch (const io::Error& e) {
     throw InvalidInput(e.what());
   }
@@ -24,15 +24,9 @@ ContextOptions load_profile(const std::string& path, const ProfileShape& shape, 
   if (note) note->clear();
   const std::string file = io::profile_path(path);
   if (file.empty()) return base;
-  const std::vector<io::ProfileEntry> entries = read(file);
-  const io::ProfileChoice choice =
-      io::choose_entry(entries, io::machine_of(Context(base)), shape, base.workspace_bytes);
-  if (note) *note = choice.why_none;
-  if (!choice.entry || base.plan == PlanKind::kDense) return base;
-  if (base.plan == PlanKind::kAuto) base.plan = choice.entry->plan;
-  if (base.row_tile == 0) base.row_tile = choice.entry->row_tile;
-  if (base.vocab_tile == 0) base.vocab_tile = choice.entry->vocab_tile;
-  return base;
+  const io::ProfileUse use = io::use_profile(read(file, path.empty() ? "LOGITLESS_PROFILE" : ""), shape, base);
+  if (note) *note = use.why_not;
+  return use.options;
 }
 
 }  // namespace logitless
