@@ -27,7 +27,13 @@ std::string Profile::apply(const Job& shape, io::Config& config) const {
   if (after.plan != before.plan) set("kernel.plan", name_of(after.plan));
   if (after.row_tile != before.row_tile) set("kernel.time_block", std::to_string(after.row_tile));
   if (after.vocab_tile != before.vocab_tile) set("kernel.block_size", std::to_string(after.vocab_tile));
-  return name + (used.empty() ? "leaves all as it is" : used);
+  // Half a profile is a combination that nobody measured.
+  std::string kept;
+  if (before.row_tile != 0)
+    kept += "; kernel.time_block=" + std::to_string(before.row_tile) + " is the config's and stays";
+  if (before.vocab_tile != 0)
+    kept += "; kernel.block_size=" + std::to_string(before.vocab_tile) + " is the config's and stays";
+  return name + (used.empty() ? "leaves all as it is" : used) + kept;
 }
 
 std::vector<InputFile> input_files(const TensorPaths& tensors, const Profile& profile,
