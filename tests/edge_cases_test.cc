@@ -192,6 +192,24 @@ TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
   }
 }
 
+// One wide tile would leave all threads but one without work.
+TEST(SmallCalls, HaveTilesForSeveralThreads) {
+  const auto tiles = [](int64_t tokens, int64_t vocab) {
+    const std::vector<float> hidden(static_cast<size_t>(tokens)), weight(static_cast<size_t>(vocab));
+    const std::vector<int32_t> targets(static_cast<size_t>(tokens));
+    const Plan plan = plan_cross_entropy(Context(), ConstMatrix(hidden.data(), tokens, 1),
+                                         LmHead({weight.data(), vocab, 1}, HeadLayout::kVocabHidden),
+                                         std::span<const int32_t>(targets));
+    const auto pieces = [](int64_t all, int64_t of) { return (all + of - 1) / of; };
+    return pieces(tokens, plan.row_tile) * pieces(vocab, plan.vocab_tile);
+  };
+  EXPECT_EQ(tiles(100, 500), 1);  // too narrow to cut
+  EXPECT_GE(tiles(1, 4000), 4);
+  EXPECT_GE(tiles(100, 4000), 4);
+  EXPECT_GE(tiles(600, 2000), 6);
+  EXPECT_GE(tiles(100, 30000), 8);
+}
+
 TEST(EmptyBatch, OfNoSequencesIsLegal) {
   SmallCase small;
   const HiddenStates none(ConstMatrix(small.hidden.data(), 0, 4), 0);

@@ -45,6 +45,8 @@ constexpr int64_t kRowTile = 512;  // each element of the head that a GEMM packs
 constexpr int64_t kTileElements =
     512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
 constexpr int64_t kMostVocabTile = 4096;  // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
+constexpr int64_t kFewestTiles = 8;       // a small call gets narrower tiles, so that there is work for several threads
+constexpr int64_t kLeastVocabTile = 512;  // down to here; below, a GEMM packs too much for what it computes
 constexpr int64_t kHiddenBlock = 256;     // narrowest d_hidden and d_weight GEMM: below, packing costs too much
 constexpr int64_t kGradientTasks =
     4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
@@ -67,8 +69,9 @@ void set_grid(const ContextOptions& options, const Problem& problem, int64_t row
   grid.hidden_size = problem.hidden_size;
   const int64_t most_rows = options.row_tile > 0 ? options.row_tile : kRowTile;
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
-  const int64_t vocab_tile =
-      std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
+  const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
   grid.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, grid.vocab_size);
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
