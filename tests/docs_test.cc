@@ -167,12 +167,25 @@ TEST(Docs, SettingsAreValid) {
 }
 
 #ifdef PLAN_MEMORY_PATH
-TEST(Docs, TheMemoryTableIsWhatTheCommandPrints) {
-  std::string table;
-  FILE* command = popen(PLAN_MEMORY_PATH, "r");
-  ASSERT_NE(command, nullptr);
-  for (char buffer[256]; std::fgets(buffer, sizeof buffer, command);) table += buffer;
+std::string output_of(const char* path) {
+  std::string text;
+  FILE* command = popen(path, "r");
+  if (!command) return text;
+  for (char buffer[256]; std::fgets(buffer, sizeof buffer, command);) text += buffer;
   EXPECT_EQ(pclose(command), 0);
+  return text;
+}
+
+// Tiles alive and workspace follow from the threads; the rest is the same everywhere.
+TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
+  const std::string plan = "((?:one|two)_pass: [^\n]+ tiles \\d+ x \\d+), ";
+  const std::vector<std::string> printed = matches(output_of(GETTING_STARTED_PATH), plan);
+  EXPECT_EQ(printed.size(), 2u);
+  EXPECT_EQ(matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan), printed);
+}
+
+TEST(Docs, TheMemoryTableIsWhatTheCommandPrints) {
+  const std::string table = output_of(PLAN_MEMORY_PATH);
   EXPECT_TRUE(has(read_file(kRoot / "docs" / "memory.md"), "<!-- plan_memory -->\n" + table + "<!-- /plan_memory -->"));
 }
 #endif

@@ -179,7 +179,7 @@ void fused_optimizer_step(const logitless::Context& context, Model& model, float
 void print_plan(const logitless::HiddenStates& hidden, const logitless::LmHead& head,
                 const std::vector<int64_t>& targets, const logitless::Gradients& gradients) {
   // [plan]
-  for (const size_t mebibytes : {256, 4}) {
+  for (const size_t mebibytes : {256, 3}) {
     const logitless::Context context({.workspace_bytes = mebibytes << 20});
     const logitless::Plan plan = logitless::plan_cross_entropy(context, hidden, head, {targets}, {}, gradients);
     std::printf("%s\n", plan.describe().c_str());
