@@ -3,7 +3,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "folder_test.h"
 #include "io/safetensors.h"
 
 namespace logitless::testing {
@@ -50,26 +50,8 @@ inline ::testing::AssertionResult has(const std::string& text, const std::string
 
 inline bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
 
-class CliTest : public ::testing::Test {
+class CliTest : public FolderTest {
  protected:
-  CliTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-cli-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~CliTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name)).rdbuf();
-    return text.str();
-  }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
-  }
-
   pid_t start(const std::vector<std::string>& arguments) const {
     std::vector<std::string> words = {"logitless"};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -107,8 +89,6 @@ class CliTest : public ::testing::Test {
   }
   // The descriptors of seeded real tensors: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
   std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
-
-  std::filesystem::path folder_;
 };
 
 inline std::vector<std::string> CliTest::write_tensors(bool tall, float poison) const {

@@ -1,15 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Configs: what they mean, and the exact line that a wrong one earns.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "folder_test.h"
 #include "io/config.h"
 
 namespace logitless::io {
@@ -17,26 +14,17 @@ namespace {
 
 const std::filesystem::path kConfigs = std::filesystem::path(SOURCE_FOLDER) / "configs";
 
-class ConfigTest : public ::testing::Test {
+class ConfigTest : public testing::FolderTest {
  protected:
-  ConfigTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-config-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    file_ = (folder_ / "c.yaml").string();
-  }
-  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
-
   Config load(const std::string& text, const std::vector<std::string>& assignments = {}) const {
-    std::ofstream(file_, std::ios::binary) << text;
-    return load_config(file_, assignments);
+    return load_config(write("c.yaml", text), assignments);
   }
   // The message without the folder: "c.yaml:3: ...".
   std::string error(const std::string& text, const std::vector<std::string>& assignments = {}) const {
     try {
       load(text, assignments);
     } catch (const Error& e) {
-      const std::string message = e.what(), prefix = folder_.string() + "/";
-      return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+      return without_folder(e.what());
     }
     return "no error";
   }
@@ -49,9 +37,6 @@ class ConfigTest : public ::testing::Test {
     return "no error";
   }
   static Config set(const std::vector<std::string>& assignments) { return load_config(std::nullopt, assignments); }
-
-  std::filesystem::path folder_;
-  std::string file_;
 };
 
 TEST_F(ConfigTest, TheDesignsExampleMeansWhatItSays) {
@@ -85,7 +70,7 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.tolerances.d_hidden_rel_l2, 2e-5);
   EXPECT_TRUE(c.is_set("model.dtype"));
   EXPECT_FALSE(c.is_set("model.bias"));
-  EXPECT_EQ(c.place_of("model.dtype"), file_ + ":2: model.dtype");
+  EXPECT_EQ(c.place_of("model.dtype"), path("c.yaml") + ":2: model.dtype");
 }
 
 TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {

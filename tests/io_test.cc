@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "folder_test.h"
 #include "io/safetensors.h"
 #include "io/seeded_inputs.h"
 
@@ -25,20 +26,9 @@ namespace {
   return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
 }
 
-class SafetensorsTest : public ::testing::Test {
+class SafetensorsTest : public testing::FolderTest {
  protected:
-  SafetensorsTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-io-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~SafetensorsTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  std::string write_bytes(const std::string& bytes) const {
-    std::ofstream(path("file.safetensors"), std::ios::binary) << bytes;
-    return path("file.safetensors");
-  }
+  std::string write_bytes(const std::string& bytes) const { return write("file.safetensors", bytes); }
   // A file with this header and this many bytes of data.
   std::string write_file(const std::string& header, size_t data_bytes) const {
     return write_bytes(with_length(header.size()) + header + std::string(data_bytes, '\1'));
@@ -64,8 +54,6 @@ class SafetensorsTest : public ::testing::Test {
     }
     return "no error";
   }
-
-  std::filesystem::path folder_;
 };
 
 const TensorWish kHidden{"hidden", TensorClass::kFloat, 2};

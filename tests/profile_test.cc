@@ -1,13 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Profiles: which entry a shape gets, what a Context is made of, and the exact line that a wrong file earns.
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "folder_test.h"
 #include "io/profile_file.h"
 #include "logitless/error.h"
 #include "logitless/profile.h"
@@ -119,38 +115,29 @@ TEST(Profile, AnEntryReplacesThatOfItsShapeMachineAndWorkspace) {
   EXPECT_FALSE(entry(kShape, 1).replaces(elsewhere));
 }
 
-class ProfileFileTest : public ::testing::Test {
+class ProfileFileTest : public testing::FolderTest {
  protected:
-  ProfileFileTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "logitless-profile-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    file_ = (folder_ / "p.yaml").string();
-    unsetenv("LOGITLESS_PROFILE");
-  }
-  ~ProfileFileTest() override { std::filesystem::remove_all(folder_); }
+  ProfileFileTest() { unsetenv("LOGITLESS_PROFILE"); }
 
-  void write(const std::string& text) const { std::ofstream(file_) << text; }
   // An entry for this machine.
   void write_here(ContextOptions tuned, size_t budget = kBudget) const {
     ProfileEntry out = io::entry_for(io::machine_of(Context()), kShape, budget);
     out.plan = tuned.plan;
     out.row_tile = tuned.row_tile;
     out.vocab_tile = tuned.vocab_tile;
-    write(io::profile_text({out}));
+    write("p.yaml", io::profile_text({out}));
   }
   std::string error(const std::string& text) const {
-    write(text);
+    write("p.yaml", text);
     try {
       load_profile(file_, kShape);
     } catch (const InvalidInput& e) {
-      const std::string message = e.what(), prefix = folder_.string() + "/";
-      return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+      return without_folder(e.what());
     }
     return "no error";
   }
 
-  std::filesystem::path folder_;
-  std::string file_;
+  const std::string file_ = path("p.yaml");
 };
 
 TEST_F(ProfileFileTest, IsReadAsItWasWritten) {
@@ -162,7 +149,7 @@ TEST_F(ProfileFileTest, IsReadAsItWasWritten) {
   ProfileEntry two = entry({.tokens = 3, .vocab_size = 9, .dtype = DType::kBFloat16}, 0);
   two.vocab_tile = 4096;
   two.machine.cpu = "A: \"CPU\" {x86}, # 1";
-  write(io::profile_text({one, two}));
+  write("p.yaml", io::profile_text({one, two}));
   const std::vector<ProfileEntry> read = io::read_profile(file_);
   ASSERT_EQ(read.size(), 2u);
   for (const auto& [want, got] : {std::pair(one, read[0]), std::pair(two, read[1])}) {
