@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const PointRequest& request) {
+Json request_json(const PointRequest& request) {
   Json contenders = Json::array();
   for (const BenchContender& c : request.contenders) {
     contenders.push_back(
@@ -98,7 +98,7 @@ Json measure_point(PointRequest request, const OnStep& on_step) {
   Json result = Json::object();
   while (!request.contenders.empty()) {
     Answer answer(on_step);
-    const std::string text = json_of(request).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string text = request_json(request).dump(-1, ' ', false, Json::error_handler_t::replace);
     const int status = run_child(kPointCommand, text, {}, [&](std::string_view bytes) { answer.receive(bytes); });
     if (answer.result() && answer.result()->contains("contenders")) {
       result = *answer.result();

@@ -4,7 +4,9 @@
 namespace logitless::cli {
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {
-  return CLI::detail::join(words, separator);
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

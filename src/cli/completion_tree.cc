@@ -1,6 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/completion_tree.h"
 
+#include <CLI/CLI.hpp>
+
 #include "io/config_schema.h"
 
 namespace logitless::cli {

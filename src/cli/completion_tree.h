@@ -2,9 +2,12 @@
 // What a completion script has to know of the command line, free of the details of CLI11 and of any shell.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace logitless::cli {
 

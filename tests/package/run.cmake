@@ -13,7 +13,7 @@ endfunction()
 function(run_consumer build_dir)
   file(REMOVE_RECURSE ${build_dir})
   run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${build_dir} -G ${GENERATOR}
-    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} ${ARGN})
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_LAUNCHER}" ${ARGN})
   run(${CMAKE_COMMAND} --build ${build_dir} --parallel 2)
   foreach(program consumer profile_consumer)
     execute_process(COMMAND ${build_dir}/${program} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
