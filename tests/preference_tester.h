@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "logitless/preference.h"
-#include "preference_cases.h"
 #include "oracle/preference_oracle.h"
+#include "preference_cases.h"
 #include "sequence_data.h"
 #include "testers.h"
 

@@ -39,8 +39,8 @@ TEST(RepeatedCalls, DoNotGrowTheProcess) {
     if (call == 3) settled = resident_bytes();
   }
   ASSERT_GT(workspace, size_t{8} << 20);
-  // Twenty workspaces when each call leaves one behind; huge pages and the kernel's own batching account for less than a
-  // few.
+  // Twenty workspaces when each call leaves one behind; huge pages and the kernel's own batching account for less than
+  // a few.
   EXPECT_LT(resident_bytes() - settled, static_cast<int64_t>(4 * workspace));
 }
 

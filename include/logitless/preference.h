@@ -85,8 +85,8 @@ struct PreferenceOptions {
   /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
   std::optional<double> nll_weight = {};
   PreferenceTokenOptions token = {};  ///< how log-probabilities are taken
-  double loss_scale = 1.0;       ///< multiplies loss and gradients; finite
-  bool want_entropy = false;     ///< fill metrics.mean_entropy
+  double loss_scale = 1.0;            ///< multiplies loss and gradients; finite
+  bool want_entropy = false;          ///< fill metrics.mean_entropy
 };
 
 /// Means over the pairs that take part; NaN when there are none.
@@ -121,13 +121,13 @@ LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Hid
 
 /// The constants of KTO.
 struct KtoOptions {
-  double beta = 0.1;                ///< positive and finite
-  double desirable_weight = 1.0;    ///< >= 0, finite
-  double undesirable_weight = 1.0;  ///< >= 0, finite
-  bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
-  PreferenceTokenOptions token = {};     ///< how log-probabilities are taken
-  double loss_scale = 1.0;          ///< multiplies loss and gradients
-  bool want_entropy = false;        ///< fill metrics.mean_entropy
+  double beta = 0.1;                  ///< positive and finite
+  double desirable_weight = 1.0;      ///< >= 0, finite
+  double undesirable_weight = 1.0;    ///< >= 0, finite
+  bool average_log_prob = false;      ///< a sequence's mean log-probability instead of its sum
+  PreferenceTokenOptions token = {};  ///< how log-probabilities are taken
+  double loss_scale = 1.0;            ///< multiplies loss and gradients
+  bool want_entropy = false;          ///< fill metrics.mean_entropy
 };
 
 /// What a batch says of its sequences.

@@ -35,8 +35,9 @@ struct PointRequest {
 /// What the child does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is over.
 using OnStep = std::function<void(const std::string& what, double share)>;
 
-/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a benchmark's file holds them. A contender that fails, or
-/// that its process dies of, has the status "error"; the others are then measured without it. Throws Interrupted.
+/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a benchmark's
+/// file holds them. A contender that fails, or that its process dies of, has the status "error"; the others are then
+/// measured without it. Throws Interrupted.
 nlohmann::ordered_json measure_point(PointRequest request, const OnStep& on_step);
 
 /// The hidden command of the child, and the child's whole life. Returns its exit status.
