@@ -49,11 +49,20 @@ inline bool has_ended(pid_t child) {
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
 }
 
-// The first child that `command` starts; 0 when it ends without one.
+// Whether it runs one of the commands that nobody types, such as run-point. The leak sanitizer has a child as well,
+// which must not be killed.
+inline bool runs_hidden_command(pid_t process) {
+  std::ostringstream words;
+  words << std::ifstream("/proc/" + std::to_string(process) + "/cmdline").rdbuf();
+  return words.str().find(std::string("\0run-", 5)) != std::string::npos;
+}
+
+// The first child that `command` starts for its work; 0 when it ends without one.
 inline pid_t wait_for_child(pid_t command) {
   while (!has_ended(command)) {
-    const std::vector<pid_t> children = children_of(command);
-    if (!children.empty()) return children.front();
+    for (const pid_t child : children_of(command)) {
+      if (runs_hidden_command(child)) return child;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return 0;
