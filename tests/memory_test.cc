@@ -12,6 +12,7 @@
 #include "allocation_counter.h"
 #include "coupled_loss.h"
 #include "guard_pages.h"
+#include "logitless/environment.h"
 #include "policy_tester.h"
 #include "preference_tester.h"
 #include "testers.h"
@@ -191,9 +192,13 @@ int64_t task_bytes(const Plan& plan) {
   return 1024 * (rows * words * (1 + 2 * hidden) + words * (1 + hidden) + 64);
 }
 
-// A parallel GEMM of plan dense: OpenBLAS keeps a table of its threads' jobs, sized for the most threads it was built
-// for.
-int64_t blas_bytes(const Plan& plan) { return plan.kind == PlanKind::kDense ? plan.threads * (int64_t{128} << 10) : 0; }
+// A parallel GEMM of plan dense: OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of
+// the most threads that it was built for. On one thread there is none.
+int64_t blas_bytes(const Plan& plan) {
+  if (plan.kind != PlanKind::kDense || plan.threads == 1) return 0;
+  const int64_t most = describe_environment(Context()).blas_max_threads;
+  return 128 * most * most;
+}
 
 struct Shape {
   int64_t tokens, hidden, vocab, row_tile, vocab_tile;
