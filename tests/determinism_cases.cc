@@ -52,6 +52,11 @@ void add_cross_entropy(Cases& cases) {
   CrossEntropyTester two;
   two.hidden(71).vocab(517).tokens(131).second(50).ignored(0.1).tiles(16, 96);
   for (const PlanKind plan : kPlans) add("cross_entropy", two.plan(plan), cases);
+  // A slice and a transpose.
+  CrossEntropyTester strided;
+  strided.hidden(71).vocab(517).tokens(129).batch(3).ignored(0.1).tiles(16, 96).strided_targets();
+  strided.hidden_rows(Rows::kTransposed).d_hidden_rows(Rows::kSlice);
+  for (const PlanKind plan : kPlans) add("cross_entropy", strided.plan(plan), cases);
 }
 
 // Losses of one token, of a sequence and of the whole batch.

@@ -101,14 +101,33 @@ double half_ulp(double value, DType dtype) {
 
 HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, const Allocate& allocate)
     : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
-  data_ = allocate(static_cast<size_t>(rows == 0 ? 0 : (rows - 1) * stride_ + cols) * size_of(dtype));
-  for (size_t at = 0; at < bytes().size(); at += size_of(dtype)) {
-    set_untouched(static_cast<std::byte*>(data_.get()) + at, dtype);
+  allocate_untouched(allocate);
+}
+
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
+                       const Allocate& allocate)
+    : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
+  if (places != Rows::kFollowing && rows > 0) {
+    time_ = rows / batch;
+    batch_stride_ = places == Rows::kSlice ? (time_ + 2) * stride_ : stride_;
+    if (places == Rows::kTransposed) stride_ *= batch;
+  }
+  allocate_untouched(allocate);
+}
+
+void HostTensor::allocate_untouched(const Allocate& allocate) {
+  data_ = allocate(static_cast<size_t>(elements()) * size_of(dtype_));
+  for (size_t at = 0; at < bytes().size(); at += size_of(dtype_)) {
+    set_untouched(static_cast<std::byte*>(data_.get()) + at, dtype_);
   }
 }
 
+int64_t HostTensor::begin_of(int64_t row) const {
+  return batch_stride_ ? row / time_ * *batch_stride_ + row % time_ * stride_ : row * stride_;
+}
+
 double HostTensor::get(int64_t row, int64_t col) const {
-  const int64_t at = row * stride_ + col;
+  const int64_t at = begin_of(row) + col;
   switch (dtype_) {
     case DType::kBFloat16:
       return to_double(static_cast<const bfloat16*>(data_.get())[at]);
@@ -123,7 +142,7 @@ double HostTensor::get(int64_t row, int64_t col) const {
 }
 
 void HostTensor::set(int64_t row, int64_t col, double value) {
-  const int64_t at = row * stride_ + col;
+  const int64_t at = begin_of(row) + col;
   switch (dtype_) {
     case DType::kBFloat16:
       static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value);
@@ -141,16 +160,15 @@ void HostTensor::set(int64_t row, int64_t col, double value) {
 }
 
 std::span<const std::byte> HostTensor::bytes() const {
-  const int64_t elements = rows_ == 0 ? 0 : (rows_ - 1) * stride_ + cols_;
-  return {static_cast<const std::byte*>(data_.get()), static_cast<size_t>(elements) * size_of(dtype_)};
+  return {static_cast<const std::byte*>(data_.get()), static_cast<size_t>(elements()) * size_of(dtype_)};
 }
 
 bool HostTensor::padding_is_intact() const {
+  std::vector<bool> in_row(static_cast<size_t>(elements()));
+  for (int64_t row = 0; row < rows_; ++row) std::fill_n(in_row.begin() + begin_of(row), cols_, true);
   const auto* base = static_cast<const std::byte*>(data_.get());
-  for (int64_t row = 0; row + 1 < rows_; ++row) {
-    for (int64_t at = row * stride_ + cols_; at < (row + 1) * stride_; ++at) {
-      if (!is_untouched(base + static_cast<size_t>(at) * size_of(dtype_), dtype_)) return false;
-    }
+  for (size_t at = 0; at < in_row.size(); ++at) {
+    if (!in_row[at] && !is_untouched(base + at * size_of(dtype_), dtype_)) return false;
   }
   return true;
 }

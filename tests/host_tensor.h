@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,13 +31,23 @@ double to_double(float16 value);
 /// Half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
 double half_ulp(double value, DType dtype);
 
-/// A row-major matrix with `padding` extra elements between the rows (none after the last one). Everything is NaN at
-/// first, the padding for ever: an element that is read by mistake shows, and one that is written by mistake is found
-/// by padding_is_intact().
+/// How the rows of [batch, time, cols] stand in memory.
+enum class Rows {
+  kFollowing,   ///< one after the other
+  kSlice,       ///< hidden[:, :-2]: two rows that nobody may touch follow each sequence
+  kTransposed,  ///< [time, batch, cols]
+};
+
+/// A row-major matrix with `padding` extra elements between the rows (none after the last one), which may be those of
+/// several sequences. Everything is NaN at first, what stands between the rows for ever: an element that is read by
+/// mistake shows, and one that is written by mistake is found by padding_is_intact().
 class HostTensor {
  public:
   HostTensor() = default;
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0, const Allocate& allocate = heap_memory);
+  /// Of `batch` sequences of equal length.
+  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
+             const Allocate& allocate);
 
   DType dtype() const { return dtype_; }
   int64_t rows() const { return rows_; }
@@ -45,6 +56,9 @@ class HostTensor {
   double get(int64_t row, int64_t col) const;
   /// Stores the nearest value of the element type.
   void set(int64_t row, int64_t col, double value);
+
+  /// Of the views; none where the rows follow one another.
+  std::optional<int64_t> batch_stride() const { return batch_stride_; }
 
   ConstMatrix view() const { return {data_.get(), dtype_, rows_, cols_, stride_}; }
   Matrix output() { return {data_.get(), dtype_, rows_, cols_, stride_}; }
@@ -55,10 +69,16 @@ class HostTensor {
   bool padding_is_intact() const;
 
  private:
+  void allocate_untouched(const Allocate& allocate);
+  int64_t begin_of(int64_t row) const;
+  int64_t elements() const { return rows_ == 0 ? 0 : begin_of(rows_ - 1) + cols_; }
+
   DType dtype_ = DType::kFloat32;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   int64_t stride_ = 0;
+  int64_t time_ = 0;
+  std::optional<int64_t> batch_stride_;
   std::shared_ptr<void> data_;
 };
 

@@ -22,9 +22,28 @@ bool has_second(const InputSpec& spec) { return spec.second_tokens >= 0; }
 int64_t rows_of_first(const InputSpec& spec) { return spec.tokens - std::max<int64_t>(0, spec.second_tokens); }
 
 // A second matrix always has another stride than the first.
-HostTensor second_tensor(const InputSpec& spec, DType dtype, const Allocate& allocate) {
+HostTensor second_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
   if (!has_second(spec)) return HostTensor();
-  return HostTensor(dtype, spec.second_tokens, spec.hidden, spec.padding + 1, allocate);
+  return HostTensor(dtype, spec.second_tokens, spec.hidden, spec.padding + 1, places, spec.sequences, allocate);
+}
+
+HostTensor first_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
+  return HostTensor(dtype, rows_of_first(spec), spec.hidden, spec.padding, places, spec.sequences, allocate);
+}
+
+// What stands between strided targets: no word of any vocabulary, and no ignore_index.
+constexpr int64_t kNoWord = 123456789;
+
+template <class T>
+HostArray<T> lay_out(const std::vector<int64_t>& words, bool strided, int64_t sequences, const Allocate& allocate) {
+  if (!strided || words.empty()) return HostArray<T>(std::vector<T>(words.begin(), words.end()), allocate);
+  const auto time = static_cast<int64_t>(words.size()) / sequences, batch_stride = 2 * (time + 1);
+  std::vector<T> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), T{kNoWord});
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = static_cast<T>(words[i]);
+  }
+  return HostArray<T>(table, allocate);
 }
 
 // The word each row favours.
@@ -75,8 +94,8 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 
 Inputs::Inputs(const InputSpec& input_spec)
     : spec(input_spec),
-      hidden(spec.dtype, rows_of_first(spec), spec.hidden, spec.padding, spec.allocate),
-      hidden_second(second_tensor(spec, spec.dtype, spec.allocate)),
+      hidden(first_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
+      hidden_second(second_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
       weight(head_tensor(spec, spec.dtype, spec.allocate)),
       bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab, 0, spec.allocate) : HostTensor()) {
   std::mt19937_64 random(spec.seed);
@@ -104,20 +123,29 @@ Inputs::Inputs(const InputSpec& input_spec)
     }
   }
   if (spec.targets32) {
-    targets32 = HostArray<int32_t>(std::vector<int32_t>(words.begin(), words.end()), spec.allocate);
+    targets32 = lay_out<int32_t>(words, spec.strided_targets, target_sequences(), spec.allocate);
   } else {
-    targets = HostArray<int64_t>(words, spec.allocate);
+    targets = lay_out<int64_t>(words, spec.strided_targets, target_sequences(), spec.allocate);
   }
   if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
 }
 
 HiddenStates Inputs::hidden_view() const {
-  if (has_second(spec)) {
-    return spec.offsets.empty() ? HiddenStates::pair(hidden.view(), hidden_second.view(), spec.sequences)
-                                : HiddenStates::pair(hidden.view(), hidden_second.view(), offsets.span());
-  }
-  if (!spec.offsets.empty()) return HiddenStates(hidden.view(), offsets.span());
-  return HiddenStates(hidden.view(), spec.sequences);
+  HiddenStates view(hidden.view(), spec.sequences);
+  if (has_second(spec)) view.second = hidden_second.view();
+  if (!spec.offsets.empty()) view.offsets = offsets.span();
+  view.batch_stride = hidden.batch_stride();
+  view.second_batch_stride = hidden_second.batch_stride();
+  return view;
+}
+
+HostArray<int64_t> Inputs::laid_out(const std::vector<int64_t>& ids) const {
+  return lay_out<int64_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
+}
+
+int64_t Inputs::target_sequences() const {
+  // Two matrices may have sequences of other lengths, and packed ones have any.
+  return has_second(spec) || !spec.offsets.empty() ? 1 : spec.sequences;
 }
 
 LmHead Inputs::head_view() const {
@@ -127,10 +155,7 @@ LmHead Inputs::head_view() const {
   return head;
 }
 
-Targets Inputs::targets_view() const {
-  if (spec.targets32) return Targets(targets32.data(), targets32.size());
-  return Targets(targets.data(), targets.size());
-}
+Targets Inputs::targets_view() const { return spec.targets32 ? targets_in(targets32) : targets_in(targets); }
 
 double Inputs::weight_at(int64_t word, int64_t column) const {
   return is_hidden_vocab(spec) ? weight.get(column, word) : weight.get(word, column);
@@ -183,8 +208,8 @@ GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(i
   const DType dtype = run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   const DType sink_dtype = spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   if (run.d_hidden) {
-    d_hidden_ = HostTensor(dtype, rows_of_first(spec), spec.hidden, spec.padding, run.allocate);
-    d_hidden_second_ = second_tensor(spec, dtype, run.allocate);
+    d_hidden_ = first_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
+    d_hidden_second_ = second_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
   }
   if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype, run.allocate);
   if (run_.d_bias) d_bias_ = HostTensor(dtype, 1, spec.vocab, 0, run.allocate);
@@ -219,6 +244,8 @@ Gradients GradientOutputs::gradients() {
   Gradients gradients;
   if (run_.d_hidden) gradients.d_hidden = d_hidden_.output();
   if (run_.d_hidden && has_second(inputs_.spec)) gradients.d_hidden_second = d_hidden_second_.output();
+  gradients.d_hidden_batch_stride = d_hidden_.batch_stride();
+  gradients.d_hidden_second_batch_stride = d_hidden_second_.batch_stride();
   if (run_.d_bias) gradients.d_bias = d_bias_.vector_output();
   if (run_.d_weight && !run_.sink) gradients.d_weight = d_weight_.output();
   if (run_.d_weight && run_.sink) {

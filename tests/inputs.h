@@ -24,7 +24,8 @@ struct InputSpec {
   std::vector<int64_t> offsets;
   DType dtype = DType::kFloat32;
   HeadLayout layout = HeadLayout::kHiddenVocab;
-  int64_t padding = 0;  ///< NaN elements after each row of every matrix
+  int64_t padding = 0;                  ///< NaN elements after each row of every matrix
+  Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
   /// Peaked: each row favours one word, which is the target half of the time. Near-uniform probabilities hide errors of
@@ -35,6 +36,8 @@ struct InputSpec {
   bool shift = false;
   std::vector<int64_t> targets;  ///< used over and over; empty: random
   bool targets32 = false;
+  /// Every other id of a table with a column to spare, in which nothing else is a word.
+  bool strided_targets = false;
   /// NaN in the hidden states of rows that take no part.
   bool poison = true;
   uint64_t seed = 1;
@@ -47,6 +50,14 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
+  /// A word id a token in memory as the spec says, and the view of it.
+  HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
+  template <class T>
+  Targets targets_in(const HostArray<T>& ids) const {
+    if (!spec.strided_targets) return Targets(ids.data(), ids.size());
+    const int64_t batch = target_sequences();
+    return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
+  }
   /// Element of word v, whatever the layout.
   double weight_at(int64_t word, int64_t column) const;
   void set_weight(int64_t word, int64_t column, double value);
@@ -54,6 +65,9 @@ struct Inputs {
   bool padding_is_intact() const {
     return hidden.padding_is_intact() && hidden_second.padding_is_intact() && weight.padding_is_intact();
   }
+
+  /// Sequences of equal length in strided targets.
+  int64_t target_sequences() const;
 
   InputSpec spec;
   HostTensor hidden;         ///< [N, H] but for the rows of the second one
@@ -79,9 +93,10 @@ struct RunSpec {
   bool d_weight = true;
   bool d_bias = true;  ///< where the head has a bias
   bool accumulate = false;
-  std::optional<DType> gradient_dtype;  ///< of the outputs; unset: float32, or float64 for float64 inputs
-  bool sink = false;                    ///< d_weight through a WeightGradientSink
-  bool sink_overwrites_weight = false;  ///< which then fills each tile of the weight with NaN
+  Rows d_hidden_rows = Rows::kFollowing;  ///< of the gradients of hidden states
+  std::optional<DType> gradient_dtype;    ///< of the outputs; unset: float32, or float64 for float64 inputs
+  bool sink = false;                      ///< d_weight through a WeightGradientSink
+  bool sink_overwrites_weight = false;    ///< which then fills each tile of the weight with NaN
   Allocate allocate = heap_memory;
 };
 

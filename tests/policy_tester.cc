@@ -190,11 +190,11 @@ void PolicyTester::make_batch(Reference& reference) const {
     reference.advantages.set(0, i, read ? normal(random) : kNaN);
   }
   if (reference.advantages.cols() > 2) reference.advantages.set(0, 2, 0);
-  reference.ids = HostArray<int64_t>(ids, spec_.allocate);
+  reference.ids = reference.inputs.laid_out(ids);
   reference.mask = HostArray<uint8_t>(mask, spec_.allocate);
 
   PolicyBatch& batch = reference.batch;
-  batch.chosen_ids = Targets(reference.ids.span());
+  batch.chosen_ids = reference.inputs.targets_in(reference.ids);
   batch.mask = reference.mask.span();
   batch.advantages = reference.advantages.vector_view();
   if (!case_.on_policy) batch.old_logps = reference.old_logps.vector_view();

@@ -47,6 +47,12 @@ class Tester {
   }
   /// NaN elements after every row of every matrix.
   Self& padding(int64_t elements) { return input("padding", elements, spec_.padding, elements); }
+  /// How hidden states, and below how their gradients, stand in memory.
+  Self& hidden_rows(Rows places) { return input("hidden_rows", static_cast<int>(places), spec_.hidden_rows, places); }
+  Self& d_hidden_rows(Rows places) {
+    return run("d_hidden_rows", static_cast<int>(places), run_.d_hidden_rows, places);
+  }
+  Self& strided_targets(bool on = true) { return input("strided_targets", on, spec_.strided_targets, on); }
   /// Without a bias there is no d_bias.
   Self& bias(bool on) { return input("bias", on, spec_.bias, on); }
   Self& softcap(double cap) { return input("softcap", cap, spec_.softcap, cap); }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "logitless/dtype.h"
@@ -90,6 +91,11 @@ struct HiddenStates {
   /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the
   /// rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the offsets.
   std::span<const int64_t> offsets;
+  /// From one sequence of `states` to the next, in elements, at least H; unset: the sequences follow one another.
+  /// Position t of sequence b begins at element b * batch_stride + t * states.stride: a slice such as hidden[:, :-1],
+  /// or the transpose of [T, B, H]. Not for packed sequences.
+  std::optional<int64_t> batch_stride;
+  std::optional<int64_t> second_batch_stride;  ///< the same of `second`
 
   HiddenStates() = default;
   /// [N, H] as one sequence.
@@ -98,6 +104,18 @@ struct HiddenStates {
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
   /// Packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
+  /// [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1: the rows, or
+  /// the sequences, follow one another.
+  HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
+               int64_t row_stride = -1)
+      : states(data, dtype, batch * time, hidden, row_stride == -1 ? hidden : row_stride), sequences(batch) {
+    if (batch_stride_ != -1) batch_stride = batch_stride_;
+  }
+  /// The same for a typed pointer.
+  template <class T>
+  HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
+               int64_t row_stride = -1)
+      : HiddenStates(data, DTypeOf<T>::value, batch, time, hidden, batch_stride_, row_stride) {}
   /// [B, T1, H] and [B, T2, H] in two matrices.
   static HiddenStates pair(ConstMatrix first, ConstMatrix second, int64_t batch) {
     HiddenStates both(first, batch);
@@ -144,24 +162,48 @@ struct LmHead {
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
-/// One word id a token, int32 or int64.
+/// One word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride + t * stride], so that a
+/// slice such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
-  const int32_t* data32 = nullptr;  ///< [size], or null
-  const int64_t* data64 = nullptr;  ///< [size], when data32 is null
+  const int32_t* data32 = nullptr;  ///< id 0, or null
+  const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
   int64_t size = 0;                 ///< N
+  int64_t stride = 1;               ///< from one id to the next of its sequence, in elements; positive
+  int64_t time = 0;                 ///< T, ids of a sequence, of which size is a multiple; 0: one sequence holds all
+  int64_t batch_stride = 0;         ///< from one sequence to the next, in elements; positive where there are several
 
   Targets() = default;
   /// `size_` ids from `data` on.
   Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
   /// `size_` ids from `data` on.
   Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
+  /// [B, T]. A batch_stride of -1: the sequences follow one another.
+  Targets(const int32_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
+      : data32(data), size(batch * time_) {
+    set_strides(time_, batch_stride_, stride_);
+  }
+  /// [B, T]. A batch_stride of -1: the sequences follow one another.
+  Targets(const int64_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
+      : data64(data), size(batch * time_) {
+    set_strides(time_, batch_stride_, stride_);
+  }
   /// All of a span, array or vector.
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
   /// All of a span, array or vector.
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
   /// Id i, unchecked.
-  int64_t operator[](int64_t i) const { return data32 ? data32[i] : data64[i]; }
+  int64_t operator[](int64_t i) const {
+    const int64_t at = time == 0 ? i * stride : i / time * batch_stride + i % time * stride;
+    return data32 ? data32[at] : data64[at];
+  }
+
+ private:
+  void set_strides(int64_t time_, int64_t batch_stride_, int64_t stride_) {
+    time = time_;
+    stride = stride_;
+    batch_stride = batch_stride_ == -1 ? time * stride : batch_stride_;
+  }
 };
 
 /// What a call does with what an output holds.
@@ -193,6 +235,18 @@ struct Gradients {
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   /// Instead of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
+  /// From one sequence of d_hidden to the next, in elements, whatever hidden's own is: as HiddenStates::batch_stride,
+  /// but no two rows may overlap. Unset: the sequences follow one another.
+  std::optional<int64_t> d_hidden_batch_stride;
+  std::optional<int64_t> d_hidden_second_batch_stride;  ///< the same of d_hidden_second
+
+  /// d_hidden [B, T, H] with strides, as the constructor of HiddenStates that takes them.
+  template <class T>
+  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride = -1,
+                    int64_t row_stride = -1) {
+    d_hidden = Matrix(data, batch * time, hidden, row_stride);
+    if (batch_stride != -1) d_hidden_batch_stride = batch_stride;
+  }
 
   /// Whether d_hidden, or its second half, is wanted.
   bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/batched_rows.h"
+
 namespace logitless::core {
 namespace {
 
@@ -38,6 +40,25 @@ void check_vector(std::string_view name, const void* data, DType dtype, int64_t 
   }
 }
 
+void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name) {
+  if (targets.size != rows) {
+    fail(name, " has ", targets.size, " entries but ", rows_name, " has ", rows, " rows");
+  }
+  if (rows > 0 && !targets.data32 && !targets.data64) fail(name, ".data is null");
+  if (targets.stride < 1) fail(name, ".stride = ", targets.stride, " must be positive");
+  if (targets.time < 0) fail(name, ".time = ", targets.time, " is negative");
+  if (targets.time > 0 && targets.size % targets.time != 0) {
+    fail(name, " has ", targets.size, " entries, which is no multiple of its time = ", targets.time);
+  }
+  if (targets.time > 0 && targets.size > targets.time && targets.batch_stride < 1) {
+    fail(name, ".batch_stride = ", targets.batch_stride, " must be positive");
+  }
+  if (rows_of(targets).extent() < 0) {
+    fail(name, " of ", targets.size, " entries with strides ", targets.batch_stride, " and ", targets.stride,
+         " does not fit 64-bit offsets");
+  }
+}
+
 void check_positive_finite(std::string_view name, double value) {
   if (!(value > 0) || !std::isfinite(value)) fail(name, " = ", value, " must be positive and finite");
 }
@@ -59,9 +80,9 @@ ByteRange range_of(std::string_view name, const ConstVector& v) {
   return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
 }
 ByteRange range_of(std::string_view name, const Targets& targets) {
-  const auto count = static_cast<size_t>(std::max<int64_t>(targets.size, 0));
-  return targets.data32 ? range_of(name, targets.data32, count * sizeof(int32_t))
-                        : range_of(name, targets.data64, count * sizeof(int64_t));
+  const auto span = static_cast<size_t>(rows_of(targets).extent());
+  return targets.data32 ? range_of(name, targets.data32, span * sizeof(int32_t))
+                        : range_of(name, targets.data64, span * sizeof(int64_t));
 }
 ByteRange range_of(std::string_view name, const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);

@@ -28,6 +28,8 @@ template <class... Parts>
 /// Shape, stride and pointer of a matrix; a matrix of zero rows may have a null pointer.
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride);
 void check_vector(std::string_view name, const void* data, DType dtype, int64_t size);
+/// Strides, pointer and number of ids, of which there must be one for each of the `rows` rows of `rows_name`.
+void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name);
 void check_positive_finite(std::string_view name, double value);
 void check_finite(std::string_view name, double value);
 

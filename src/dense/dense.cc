@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "core/checks.h"
@@ -58,15 +59,8 @@ class Dense {
   TokenStats forward() {
     workspace_ = std::make_unique<core::Workspace>(workspace_bytes_);
     take(*workspace_);
-    const ConstMatrix& x = problem_.hidden;
-    multiply({problem_.tokens,
-              v_,
-              problem_.hidden_size,
-              {x.data, x.dtype, x.stride, false},
-              engine::head_operand(problem_.head, 0, 0, true),
-              logits_,
-              v_,
-              false});
+    multiply({problem_.tokens, v_, problem_.hidden_size, hidden(), engine::head_operand(problem_.head, 0, 0, true),
+              logits_, v_, false});
     TokenStats stats = engine::empty_stats(problem_);
     const auto count = static_cast<int64_t>(problem_.active.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
@@ -80,7 +74,7 @@ class Dense {
   void backward(const TokenStats& stats, const TokenGrads& grads) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
     for (int64_t row = 0; row < problem_.tokens; ++row) make_gradient(row, stats, grads);
-    if (outputs_.d_hidden.data) d_hidden();
+    if (outputs_.wants_d_hidden()) d_hidden();
     if (outputs_.d_weight.data) d_weight();
     if (outputs_.d_bias.data) d_bias();
   }
@@ -97,6 +91,10 @@ class Dense {
     gemm_ = workspace.take_bytes(bytes);
     rows_ = workspace.take<T>(engine::kRowColumns * threads_);
     sums_ = workspace.take<T>(elements_of_sums());
+    if (!hidden_is_matrix()) {
+      gathered_ = workspace.take<std::byte>(n * h * static_cast<int64_t>(size_of(x)));
+      if (gathered_) engine::gather_rows(problem_, all_rows(), gathered_);
+    }
     bias_ = engine::widened_bias<T>(workspace, workspace_ ? state_.kernels : nullptr, problem_);
   }
 
@@ -108,10 +106,27 @@ class Dense {
     const auto sum = [&](bool wanted, DType out, int64_t elements) {
       if (wanted && is_narrow(out)) most = std::max(most, elements);
     };
-    sum(outputs_.d_hidden.data, outputs_.d_hidden.dtype, problem_.tokens * h);
+    if (outputs_.wants_d_hidden() && !writes_d_hidden_in_place()) most = problem_.tokens * h;
     sum(outputs_.d_weight.data, outputs_.d_weight.dtype, std::min(v_, kNarrowWords) * h);
     sum(outputs_.d_bias.data, outputs_.d_bias.dtype, v_);
     return most;
+  }
+
+  // One GEMM takes one matrix: rows that stand in two of them, or in sequences apart, are copied together.
+  bool hidden_is_matrix() const { return problem_.hidden_second.rows == 0 && problem_.hidden_places.is_matrix(); }
+  gemm::Operand hidden() const {
+    const DType dtype = problem_.hidden.dtype;
+    if (!hidden_is_matrix()) return {gathered_, dtype, problem_.hidden_size, false};
+    return {problem_.hidden.data, dtype, problem_.hidden_places.row_stride, false};
+  }
+  std::vector<int64_t> all_rows() const {
+    std::vector<int64_t> rows(static_cast<size_t>(problem_.tokens));
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    return rows;
+  }
+  bool writes_d_hidden_in_place() const {
+    return !is_narrow(outputs_.d_hidden.dtype) && problem_.hidden_second.rows == 0 &&
+           engine::d_hidden_places(problem_, outputs_).is_matrix();
   }
 
   void multiply(const gemm::Product<T>& product) const {
@@ -136,7 +151,6 @@ class Dense {
   }
 
   void d_hidden() const {
-    const Matrix& out = outputs_.d_hidden;
     gemm::Product<T> product{problem_.tokens,
                              problem_.hidden_size,
                              v_,
@@ -145,17 +159,28 @@ class Dense {
                              nullptr,
                              0,
                              false};
-    write(product, out, 0, outputs_.d_hidden_mode);
+    if (writes_d_hidden_in_place()) {
+      Matrix out = outputs_.d_hidden;
+      out.stride = engine::d_hidden_places(problem_, outputs_).row_stride;
+      return write(product, out, 0, outputs_.d_hidden_mode);
+    }
+    product.c = sums_;
+    product.ldc = product.n;
+    multiply(product);
+    for (int64_t row = 0; row < problem_.tokens; ++row) {
+      store(sums_ + row * product.n, product.n, outputs_.d_hidden_mode,
+            engine::d_hidden_row(problem_, outputs_, row).data, engine::d_hidden_dtype(outputs_));
+    }
   }
 
   void d_weight() const {
     const Matrix& out = outputs_.d_weight;
-    const ConstMatrix& x = problem_.hidden;
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
     const int64_t step = is_narrow(out.dtype) ? kNarrowWords : v_;
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t words = std::min(step, v_ - first);
-      const gemm::Operand states{x.data, x.dtype, x.stride, hidden_vocab};
+      gemm::Operand states = hidden();
+      states.transposed = hidden_vocab;
       const gemm::Operand logits{logits_ + first, DTypeOf<T>::value, v_, !hidden_vocab};
       gemm::Product<T> product;
       product.m = hidden_vocab ? problem_.hidden_size : words;
@@ -180,8 +205,19 @@ class Dense {
     product.ldc = product.n;
     multiply(product);
     for (int64_t r = 0; r < product.m; ++r) {
-      state_.kernels->round(product.c + r * product.n, product.n, mode == WriteMode::kAccumulate,
-                            core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
+      store(product.c + r * product.n, product.n, mode, core::element(out.data, out.dtype, offset + r * out.stride),
+            out.dtype);
+    }
+  }
+
+  // `count` sums to where they belong, in the type of the output.
+  void store(const T* sums, int64_t count, WriteMode mode, void* to, DType dtype) const {
+    if (is_narrow(dtype)) {
+      state_.kernels->round(sums, count, mode == WriteMode::kAccumulate, to, dtype);
+    } else if (mode == WriteMode::kAccumulate) {
+      kernels().add(sums, count, static_cast<T*>(to));
+    } else {
+      std::copy_n(sums, count, static_cast<T*>(to));
     }
   }
 
@@ -208,6 +244,7 @@ class Dense {
   T* rows_ = nullptr;  // [threads, kRowColumns]
   T* sums_ = nullptr;  // [elements_of_sums()]
   const T* bias_ = nullptr;
+  std::byte* gathered_ = nullptr;  // [N, H] of hidden's type, where hidden is no matrix
 };
 
 // Calls `body` with a Dense of the type that the problem is summed in.
@@ -215,7 +252,6 @@ template <class Body>
 auto with_dense(const Context& context, const Problem& problem, const Gradients& outputs, Plan* plan,
                 const Body& body) {
   if (outputs.weight_sink) core::fail("weight_sink is set: plan dense has no tiles to hand out");
-  if (problem.hidden_second.data) core::fail("hidden.second is set: plan dense takes hidden states in one matrix");
   const auto call = [&](auto dense) {
     if (plan) *plan = dense.plan();
     return body(dense);

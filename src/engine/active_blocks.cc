@@ -12,7 +12,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   ActiveBlocks out;
   if (begin == end) return out;
   const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
-  out.blocks.border = run.blocks.border;
+  out.blocks.breaks = run.blocks.breaks;
   out.chunk_begin = run.blocks.blocks[begin].begin;
   bool dropped = false;
   for (size_t b = begin; b < end; ++b) {
@@ -40,7 +40,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   if (!logits_stay) {
     std::vector<int64_t> kept = std::move(out.blocks.order);
     std::sort(kept.begin(), kept.end());
-    out.blocks = make_row_blocks(kept, run.grid.row_tile, run.blocks.border);
+    out.blocks = make_row_blocks(kept, run.grid.row_tile, run.blocks.breaks);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "core/checks.h"
 #include "engine/buffers.h"
 #include "engine/row_groups.h"
+#include "engine/rows_of_hidden.h"
 
 namespace logitless {
 
@@ -103,9 +104,9 @@ void cut_chunks(int64_t most_rows, RunPlan& run) {
   run.chunks.push_back(run.blocks.blocks.size());
 }
 
-void cut_chunks(const RowChunks& chunks, int64_t border, RunPlan& run) {
+void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) {
   run.chunks = {0};
-  run.blocks.border = border;
+  run.blocks.breaks = breaks;
   run.blocks.order.reserve(chunks.order.size());
   for (int64_t c = 0; c < chunks.count(); ++c) {
     append_row_blocks(chunks.rows(c), run.grid.row_tile, run.blocks);
@@ -142,9 +143,9 @@ struct Planner {
       if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
     }
     if (whole_groups) {
-      cut_chunks(chunks, problem.hidden.rows, run);
+      cut_chunks(chunks, row_breaks(problem, outputs), run);
     } else {
-      run.blocks = make_row_blocks(rows, run.grid.row_tile, problem.hidden.rows);
+      run.blocks = make_row_blocks(rows, run.grid.row_tile, row_breaks(problem, outputs));
       cut_chunks(chunk_rows, run);
     }
     int64_t row_blocks = 0;

@@ -74,6 +74,33 @@ void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequenc
   for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
 }
 
+// The stride from one sequence to the next, of the view that messages call `name`.
+void check_batch_stride(std::string_view name, std::string_view stride_name, const core::BatchedRows& places) {
+  if (places.is_matrix()) return;
+  if (places.batch_stride < places.cols) {
+    fail(stride_name, " = ", places.batch_stride, " is shorter than a row of ", places.cols, " elements");
+  }
+  if (places.extent() < 0) {
+    fail(name, " of [", places.batch, ", ", places.time, ", ", places.cols, "] with strides ", places.batch_stride,
+         " and ", places.row_stride, " does not fit 64-bit offsets");
+  }
+}
+
+void refuse_packed(std::string_view stride_name, const std::optional<int64_t>& stride) {
+  if (!stride) return;
+  fail(stride_name, " = ", *stride, " is set but offsets is not empty: packed sequences follow one another");
+}
+
+core::BatchedRows places_of(const ConstMatrix& matrix, int64_t sequences, std::optional<int64_t> batch_stride) {
+  return core::batched_rows(matrix.rows, matrix.cols, matrix.stride, sequences, batch_stride);
+}
+core::BatchedRows first_places(const HiddenStates& hidden) {
+  return places_of(hidden.states, hidden.sequences, hidden.batch_stride);
+}
+core::BatchedRows second_places(const HiddenStates& hidden) {
+  return places_of(hidden.second, hidden.sequences, hidden.second_batch_stride);
+}
+
 // Offsets of the sequences: given, or of equal length.
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
@@ -87,8 +114,12 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
     if (hidden.has_second()) {
       append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
     }
+    check_batch_stride("hidden", "hidden.batch_stride", first_places(hidden));
+    check_batch_stride("hidden.second", "hidden.second_batch_stride", second_places(hidden));
     return offsets;
   }
+  refuse_packed("hidden.batch_stride", hidden.batch_stride);
+  refuse_packed("hidden.second_batch_stride", hidden.second_batch_stride);
   const auto& offsets = hidden.offsets;
   if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
   for (size_t s = 1; s < offsets.size(); ++s) {
@@ -128,10 +159,7 @@ void check_token_options(const TokenProblem& problem) {
 }
 
 void resolve_targets(TokenProblem& problem, const Targets& targets, std::span<const int64_t> offsets) {
-  if (targets.size != problem.tokens) {
-    fail("targets has ", targets.size, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
-  }
-  if (targets.size > 0 && !targets.data32 && !targets.data64) fail("targets.data is null");
+  core::check_targets("targets", targets, problem.tokens, problem.rows_name);
   // Every target is checked, also one that no position predicts: a stray id is a bug in the caller's data.
   const int64_t ignore = problem.options.ignore_index;
   for (int64_t i = 0; i < targets.size; ++i) {
@@ -174,6 +202,14 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
   }
 }
 
+// The batch stride of d_hidden or of d_hidden_second.
+void check_output_places(const Problem& problem, std::string_view name, std::string_view stride_name,
+                         const std::optional<int64_t>& stride, const core::BatchedRows& places) {
+  if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
+  check_batch_stride(name, stride_name, places);
+  core::check_rows_apart(stride_name, std::string(name) + ".stride", places);
+}
+
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
   core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
   if (out.rows != in.rows || out.cols != in.cols) {
@@ -187,8 +223,16 @@ void check_d_hidden(const Problem& problem, const Gradients& outputs) {
   const bool has_second = problem.hidden_second.cols != 0;
   const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
   if (second.data && !has_second) fail("d_hidden_second is set but hidden.second is not");
-  if (first.data) check_output_shape("d_hidden", first, problem.hidden, "hidden");
-  if (second.data) check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
+  if (first.data) {
+    check_output_shape("d_hidden", first, problem.hidden, "hidden");
+    check_output_places(problem, "d_hidden", "d_hidden_batch_stride", outputs.d_hidden_batch_stride,
+                        d_hidden_places(problem, outputs));
+  }
+  if (second.data) {
+    check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
+    check_output_places(problem, "d_hidden_second", "d_hidden_second_batch_stride",
+                        outputs.d_hidden_second_batch_stride, d_hidden_second_places(problem, outputs));
+  }
   if (first.data && !second.data && problem.hidden_second.rows > 0) {
     fail("d_hidden is set but d_hidden_second is not: with hidden.second they are wanted together");
   }
@@ -208,8 +252,27 @@ std::vector<int64_t> checked_sequence_offsets(const HiddenStates& hidden) {
   return sequence_offsets(hidden);
 }
 
-std::vector<core::ByteRange> output_ranges(const Gradients& outputs) {
-  return {core::range_of("d_hidden", outputs.d_hidden), core::range_of("d_hidden_second", outputs.d_hidden_second),
+std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name,
+                                       const HiddenStates& hidden) {
+  const ConstMatrix &first = hidden.states, &second = hidden.second;
+  return {core::range_of(name, first.data, first.dtype, first_places(hidden)),
+          core::range_of(second_name, second.data, second.dtype, second_places(hidden))};
+}
+
+core::BatchedRows d_hidden_places(const Problem& problem, const Gradients& outputs) {
+  const Matrix& out = outputs.d_hidden;
+  return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_batch_stride);
+}
+
+core::BatchedRows d_hidden_second_places(const Problem& problem, const Gradients& outputs) {
+  const Matrix& out = outputs.d_hidden_second;
+  return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_second_batch_stride);
+}
+
+std::vector<core::ByteRange> output_ranges(const Problem& problem, const Gradients& outputs) {
+  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
+  return {core::range_of("d_hidden", first.data, first.dtype, d_hidden_places(problem, outputs)),
+          core::range_of("d_hidden_second", second.data, second.dtype, d_hidden_second_places(problem, outputs)),
           core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
 }
 
@@ -250,7 +313,11 @@ Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   problem.hidden_size = hidden.hidden_size();
   problem.vocab_size = head.vocab_size();
   problem.dtype = hidden.states.dtype;
-  resolve_tokens(problem, targets, sequence_offsets(hidden));
+  const std::vector<int64_t> offsets = sequence_offsets(hidden);
+  problem.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
+  problem.hidden_places = first_places(hidden);
+  problem.second_places = second_places(hidden);
+  resolve_tokens(problem, targets, offsets);
   return problem;
 }
 
@@ -269,11 +336,12 @@ void check_gradients(const Problem& problem, const Targets& targets, const Gradi
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }
   std::vector<core::ByteRange> reads = reads_of(problem, targets);
-  reads.push_back(core::range_of("hidden", problem.hidden));
-  reads.push_back(core::range_of("hidden.second", problem.hidden_second));
+  const ConstMatrix &first = problem.hidden, &second = problem.hidden_second;
+  reads.push_back(core::range_of("hidden", first.data, first.dtype, problem.hidden_places));
+  reads.push_back(core::range_of("hidden.second", second.data, second.dtype, problem.second_places));
   reads.push_back(core::range_of("lm_head", problem.head.weight));
   reads.push_back(core::range_of("bias", problem.head.bias));
-  core::check_overlaps(output_ranges(outputs), reads);
+  core::check_overlaps(output_ranges(problem, outputs), reads);
 }
 
 }  // namespace logitless::engine

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batched_rows.h"
 #include "core/checks.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
@@ -55,6 +56,9 @@ std::vector<core::ByteRange> reads_of(const TokenProblem& problem, const Targets
 struct Problem : TokenProblem {
   ConstMatrix hidden;         // rows [0, hidden.rows); rows_of_hidden.h tells where a row stands
   ConstMatrix hidden_second;  // the rows after them, if any
+  int64_t sequences = 0;      // of equal length in each matrix; 0: they are packed
+  core::BatchedRows hidden_places;
+  core::BatchedRows second_places;
   LmHead head;
   int64_t hidden_size = 0;
 };
@@ -67,8 +71,15 @@ Problem make_problem(const HiddenStates& hidden, const LmHead& head, const Targe
 /// [B + 1], for losses that know sequences. Throws InvalidInput for hidden states whose shape or sequences are wrong.
 std::vector<int64_t> checked_sequence_offsets(const HiddenStates& hidden);
 
+/// What hidden states that stand under `name` and `second_name` read.
+std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
+
 /// What may be written, for losses that have inputs of their own to keep apart from it.
-std::vector<core::ByteRange> output_ranges(const Gradients& outputs);
+std::vector<core::ByteRange> output_ranges(const Problem& problem, const Gradients& outputs);
+
+/// Where the rows of d_hidden, and of d_hidden_second, stand.
+core::BatchedRows d_hidden_places(const Problem& problem, const Gradients& outputs);
+core::BatchedRows d_hidden_second_places(const Problem& problem, const Gradients& outputs);
 
 /// Shapes, dtypes, strides and overlaps of the outputs. `targets` is an input as well.
 void check_gradients(const Problem& problem, const Targets& targets, const Gradients& outputs);

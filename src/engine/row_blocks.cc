@@ -32,18 +32,24 @@ void append_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBlocks& 
 
 }  // namespace
 
+bool RowBreaks::same_piece(int64_t a, int64_t b) const {
+  if ((a < border) != (b < border)) return false;
+  const int64_t time = a < border ? first_time : second_time, begin = a < border ? 0 : border;
+  return time == 0 || (a - begin) / time == (b - begin) / time;
+}
+
 bool RowBlocks::all_contiguous() const {
   return std::all_of(blocks.begin(), blocks.end(), [](const RowBlock& block) { return block.contiguous; });
 }
 
 bool RowBlocks::is_run(int64_t begin, int64_t count) const {
   const int64_t first = order[static_cast<size_t>(begin)], last = order[static_cast<size_t>(begin + count - 1)];
-  return last - first == count - 1 && (first < border) == (last < border);
+  return last - first == count - 1 && breaks.same_piece(first, last);
 }
 
-RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, int64_t border) {
+RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const RowBreaks& breaks) {
   RowBlocks out;
-  out.border = border;
+  out.breaks = breaks;
   out.order.reserve(rows.size());
   append_row_blocks(rows, most_rows, out);
   return out;
@@ -55,7 +61,9 @@ void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, RowBloc
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && rows[end] != out.border) ++end;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && out.breaks.same_piece(rows[end - 1], rows[end])) {
+      ++end;
+    }
     const auto run = rows.subspan(begin, end - begin);
     if (run.size() >= long_run) {
       append_blocks(run, most_rows, out);

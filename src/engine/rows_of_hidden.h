@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of each.
+// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of each, and
+// that the sequences of each may stand apart.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace logitless::engine {
 
-/// The first element of a row, and how far on the next row of the same matrix is, in elements.
+/// The first element of a row, and how far on the next row of the same piece is, in elements.
 template <class Pointer>
 struct RowPlace {
   Pointer data;
@@ -23,15 +24,31 @@ struct RowPlace {
 inline RowPlace<const void*> hidden_row(const Problem& problem, int64_t row) {
   const bool in_second = row >= problem.hidden.rows;
   const ConstMatrix& matrix = in_second ? problem.hidden_second : problem.hidden;
+  const core::BatchedRows& places = in_second ? problem.second_places : problem.hidden_places;
   const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, index * matrix.stride), matrix.stride};
+  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
 }
 
 inline RowPlace<void*> d_hidden_row(const Problem& problem, const Gradients& outputs, int64_t row) {
   const bool in_second = row >= problem.hidden.rows;
   const Matrix& matrix = in_second ? outputs.d_hidden_second : outputs.d_hidden;
+  const core::BatchedRows places =
+      in_second ? d_hidden_second_places(problem, outputs) : d_hidden_places(problem, outputs);
   const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, index * matrix.stride), matrix.stride};
+  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
+}
+
+/// Where rows that follow one another do not do so in memory, in hidden or in d_hidden.
+inline RowBreaks row_breaks(const Problem& problem, const Gradients& outputs) {
+  const auto time = [](const core::BatchedRows& in, bool wanted, const core::BatchedRows& out) {
+    return !in.is_matrix() ? in.time : wanted && !out.is_matrix() ? out.time : 0;
+  };
+  RowBreaks breaks;
+  breaks.border = problem.hidden.rows;
+  breaks.first_time = time(problem.hidden_places, outputs.d_hidden.data, d_hidden_places(problem, outputs));
+  breaks.second_time =
+      time(problem.second_places, outputs.d_hidden_second.data, d_hidden_second_places(problem, outputs));
+  return breaks;
 }
 
 /// The type of d_hidden, of which there may be one half alone.

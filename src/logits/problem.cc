@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "core/batched_rows.h"
 #include "core/checks.h"
 #include "core/views.h"
 
@@ -12,17 +13,9 @@ namespace {
 
 using core::fail;
 
-// Elements from the first to the last one of [batch, time, vocab], or -1 where that does not fit an address.
 template <class View>
-int64_t extent(const View& view) {
-  if (view.batch == 0 || view.time == 0) return 0;
-  int64_t batches, rows, all;
-  if (__builtin_mul_overflow(view.batch - 1, view.batch_stride, &batches) ||
-      __builtin_mul_overflow(view.time - 1, view.row_stride, &rows) || __builtin_add_overflow(batches, rows, &all) ||
-      __builtin_add_overflow(all, view.vocab, &all) || all > std::numeric_limits<int64_t>::max() / 8) {
-    return -1;
-  }
-  return all;
+core::BatchedRows rows_of(const View& view) {
+  return {view.batch, view.time, view.vocab, view.batch_stride, view.row_stride};
 }
 
 // Shape, strides and pointer of the logits or of their gradient.
@@ -40,7 +33,7 @@ void check_view(std::string_view name, const View& view) {
     fail(name, ".batch_stride = ", view.batch_stride, " is shorter than a row of ", view.vocab, " elements");
   }
   int64_t tokens;
-  if (__builtin_mul_overflow(view.batch, view.time, &tokens) || extent(view) < 0) {
+  if (__builtin_mul_overflow(view.batch, view.time, &tokens) || rows_of(view).extent() < 0) {
     fail(name, " of [", view.batch, ", ", view.time, ", ", view.vocab, "] with strides ", view.batch_stride, " and ",
          view.row_stride, " does not fit 64-bit offsets");
   }
@@ -52,18 +45,7 @@ void check_view(std::string_view name, const View& view) {
 
 template <class View>
 core::ByteRange range_of(std::string_view name, const View& view) {
-  if (!view.data) return {name, 0, 0};
-  return core::range_of(name, view.data, static_cast<size_t>(extent(view)) * size_of(view.dtype));
-}
-
-// Two rows overlap unless one stride steps over all that the other one covers.
-void check_rows_apart(const LogitsGradient& out) {
-  if (out.batch < 2 || out.time < 2) return;  // each stride alone is at least a row
-  const int64_t sequence = (out.time - 1) * out.row_stride + out.vocab;
-  const int64_t position = (out.batch - 1) * out.batch_stride + out.vocab;
-  if (out.batch_stride >= sequence || out.row_stride >= position) return;
-  fail("dlogits.batch_stride = ", out.batch_stride, " makes rows overlap: it must be at least ", sequence,
-       " (a sequence), or row_stride = ", out.row_stride, " at least ", position, " (a position of all sequences)");
+  return core::range_of(name, view.data, view.dtype, rows_of(view));
 }
 
 bool is_in_place(const Problem& problem) {
@@ -86,7 +68,7 @@ void check_dlogits(const Problem& problem, std::vector<core::ByteRange> reads) {
   if (out.dtype != sums && out.dtype != in.dtype) {
     fail("dlogits is ", name_of(out.dtype), " but must be ", name_of(sums), " or logits's type, ", name_of(in.dtype));
   }
-  check_rows_apart(out);
+  core::check_rows_apart("dlogits.batch_stride", "row_stride", rows_of(out));
   if (!is_in_place(problem)) reads.push_back(range_of("logits", in));
   const core::ByteRange writes[] = {output_range(out)};
   core::check_overlaps(writes, reads);
@@ -107,19 +89,14 @@ Problem unresolved(const Logits& logits, const TokenOptions& options, StatsReque
   return problem;
 }
 
-int64_t offset(int64_t row, int64_t time, int64_t batch_stride, int64_t row_stride) {
-  return row / time * batch_stride + row % time * row_stride;
-}
-
 }  // namespace
 
 const void* Problem::row(int64_t row) const {
-  return core::element(logits.data, logits.dtype, offset(row, logits.time, logits.batch_stride, logits.row_stride));
+  return core::element(logits.data, logits.dtype, rows_of(logits).offset(row));
 }
 
 void* Problem::gradient_row(int64_t row) const {
-  return core::element(dlogits.data, dlogits.dtype,
-                       offset(row, dlogits.time, dlogits.batch_stride, dlogits.row_stride));
+  return core::element(dlogits.data, dlogits.dtype, rows_of(dlogits).offset(row));
 }
 
 std::vector<int64_t> checked_sequence_offsets(const Logits& logits) {

@@ -334,7 +334,7 @@ engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, 
   StatsRequest request = loss.needs();
   engine::Problem problem = engine::make_problem(hidden, head, Targets(loss.targets()), loss.token_options(), request);
   engine::check_gradients(problem, Targets(loss.targets()), gradients);
-  core::check_overlaps(engine::output_ranges(gradients), batch_ranges(batch));
+  core::check_overlaps(engine::output_ranges(problem, gradients), batch_ranges(batch));
   return problem;
 }
 

@@ -108,8 +108,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   check_policy_options(options, batch);
   const int64_t n = offsets.back();
   const Targets& ids = batch.chosen_ids;
-  if (ids.size != n) fail("chosen_ids has ", ids.size, " entries but ", rows_name, " has ", n, " rows");
-  if (n > 0 && !ids.data32 && !ids.data64) fail("chosen_ids.data is null");
+  core::check_targets("chosen_ids", ids, n, rows_name);
   if (!batch.mask.empty() && static_cast<int64_t>(batch.mask.size()) != n) {
     fail("mask has ", batch.mask.size(), " entries but ", rows_name, " has ", n, " rows");
   }

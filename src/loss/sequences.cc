@@ -43,8 +43,7 @@ TokenOptions SequenceTokens::options(const PreferenceTokenOptions& token) const 
 SequenceTokens read_sequences(const std::vector<int64_t>& offsets, const Targets& targets,
                               const PreferenceTokenOptions& token, int64_t vocab_size) {
   const int64_t n = offsets.back();
-  if (targets.size != n) fail("targets has ", targets.size, " entries but hidden has ", n, " rows");
-  if (n > 0 && !targets.data32 && !targets.data64) fail("targets.data is null");
+  core::check_targets("targets", targets, n, "hidden");
   for (int64_t i = 0; i < n; ++i) {
     if (targets[i] != token.ignore_index && (targets[i] < 0 || targets[i] >= vocab_size)) {
       fail("targets[", i, "] = ", targets[i], " is outside [0, ", vocab_size, ") and is not ignore_index (",
@@ -125,11 +124,12 @@ std::vector<double> reference_sums(const Context& context, const Reference& refe
 }
 
 std::vector<core::ByteRange> ranges_of(const Reference& reference) {
-  return {core::range_of("reference.logps", reference.logps),
-          core::range_of("reference.hidden", reference.hidden.states),
-          core::range_of("reference.hidden.second", reference.hidden.second),
-          core::range_of("reference.head", reference.head.weight),
-          core::range_of("reference.head.bias", reference.head.bias)};
+  std::vector<core::ByteRange> ranges =
+      engine::ranges_of("reference.hidden", "reference.hidden.second", reference.hidden);
+  ranges.insert(ranges.end(), {core::range_of("reference.logps", reference.logps),
+                               core::range_of("reference.head", reference.head.weight),
+                               core::range_of("reference.head.bias", reference.head.bias)});
+  return ranges;
 }
 
 engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
@@ -137,7 +137,7 @@ engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, 
                                 const Gradients& gradients, std::span<const core::ByteRange> extra) {
   engine::Problem problem = engine::make_problem(hidden, head, Targets(tokens.targets), tokens.options(token), request);
   engine::check_gradients(problem, targets, gradients);
-  core::check_overlaps(engine::output_ranges(gradients), extra);
+  core::check_overlaps(engine::output_ranges(problem, gradients), extra);
   return problem;
 }
 

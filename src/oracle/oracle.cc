@@ -127,7 +127,12 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
     if (!tokens.takes_part(i)) continue;
     const bool first = i < hidden.states.rows;
     const ConstMatrix& matrix = first ? hidden.states : hidden.second;
-    const int64_t begin = (first ? i : i - hidden.states.rows) * matrix.stride;
+    const int64_t row = first ? i : i - hidden.states.rows;
+    int64_t begin = row * matrix.stride;
+    if (const auto& batch_stride = first ? hidden.batch_stride : hidden.second_batch_stride) {
+      const int64_t length = matrix.rows / hidden.sequences;
+      begin = *batch_stride * (row / length) + matrix.stride * (row % length);
+    }
     for (int64_t h = 0; h < copy.cols(); ++h) copy(i, h) = read_element(matrix.data, matrix.dtype, begin + h);
   }
   return copy;
