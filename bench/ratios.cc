@@ -214,9 +214,16 @@ void run_rows(int64_t hidden, int repeat) {
               (f + b) / (3 * g + f + b), (f + b) / (4 * g + f + b));
 }
 
+void print_machine() {
+  const Environment machine = describe_environment(Context());
+  std::printf("%s, BLAS core %s\n", machine.cpu.c_str(), machine.blas_core.c_str());
+  for (const std::string& warning : machine.warnings) std::printf("warning: %s\n", warning.c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  use_best_blas_kernels();
   CLI::App app("Interleaved ratios of times. Run it alone on the machine.");
   std::string what = "plans";
   Shape shape;
@@ -232,6 +239,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads)->check(CLI::NonNegativeNumber);
   app.add_option("--repeat", repeat, "turns of each contender")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  print_machine();
   if (what == "rows") {
     run_rows(shape.hidden, repeat);
     return 0;

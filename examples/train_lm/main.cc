@@ -148,6 +148,7 @@ int main(int argc, char** argv) {
   declare(app, line);
   CLI11_PARSE(app, argc, argv);
   try {
+    logitless::use_best_blas_kernels();
     line.train.head = line.head == "dense" ? HeadKind::kDense : HeadKind::kFused;
     if (line.plan == "one_pass") line.train.plan = logitless::PlanKind::kOnePass;
     if (line.plan == "two_pass") line.train.plan = logitless::PlanKind::kTwoPass;

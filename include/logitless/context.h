@@ -55,6 +55,9 @@ class LOGITLESS_API Context {
   const std::string& simd_target() const;
   /// The backend that runs, e.g. "openblas".
   const std::string& gemm_backend() const;
+  /// One line when the BLAS runs kernels that are narrower than the CPU, and what to do (blas.h); empty when it does
+  /// not. Asked anew at every call: the BLAS belongs to the process.
+  std::string blas_warning() const;
 
   /// For the library's own sources.
   const detail::ContextState& state() const { return *state_; }

@@ -25,7 +25,7 @@ struct Environment {
   std::string gemm_backend;                ///< of the context
   std::vector<std::string> gemm_backends;  ///< of this build, best first
   std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string blas_core;                   ///< the kernels it chose, e.g. "Zen"
+  std::string blas_core;                   ///< whose kernels it runs, e.g. "Zen"
   std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
   int blas_max_threads = 0;                ///< that it was compiled for: no team is larger
   std::vector<std::string> warnings;       ///< e.g. a BLAS core narrower than the CPU

@@ -3,6 +3,7 @@
 /// Everything.
 #pragma once
 
+#include "logitless/blas.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/dense.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/inputs.h"
+#include "logitless/blas.h"
 
 namespace logitless::cli {
 
@@ -19,7 +20,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
-void add_info(CLI::App& app, Action& action);
+void add_info(CLI::App& app, Action& action, const BlasKernels& blas);
 void add_report(CLI::App& app, Action& action);
 void add_score(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);

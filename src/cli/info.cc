@@ -21,7 +21,19 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string cache_text(int64_t bytes) { return bytes > 0 ? human_bytes(bytes) : "unknown"; }
 
-void print(const Environment& e) {
+// Whose kernels run, and how that came about where the BLAS has not simply chosen well by itself.
+std::string core_text(const Environment& e, const BlasKernels& blas) {
+  switch (blas.outcome) {
+    case BlasKernelsOutcome::kFit:
+      return e.blas_core;
+    case BlasKernelsOutcome::kSwitched:
+      return e.blas_core + ", switched from " + blas.before + ": " + blas.reason;
+    default:
+      return e.blas_core + ", left as it was: " + blas.reason;
+  }
+}
+
+void print(const Environment& e, const BlasKernels& blas) {
   const auto line = [](const char* name, const std::string& value) { std::printf("%-12s %s\n", name, value.c_str()); };
   line("logitless", e.version);
   line("cpu", e.cpu + ", " + std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores"));
@@ -31,7 +43,7 @@ void print(const Environment& e) {
   line("simd", e.simd_target + " (of " + joined(e.simd_targets) + ")");
   line("gemm", e.gemm_backend + " (of " + joined(e.gemm_backends) + ")");
   line("blas", e.blas_config);
-  line("blas core", e.blas_core);
+  line("blas core", core_text(e, blas));
   line("blas threads", e.blas_threading + ", at most " + std::to_string(e.blas_max_threads));
   for (const std::string& warning : e.warnings) line("warning", warning);
 }
@@ -61,9 +73,14 @@ int run_info(const InfoOptions& options) {
   const io::Config config = io::load_config(options.config_path, options.assignments);
   const Environment environment = describe_environment(Context(context_options_of(config)));
   if (options.json) {
-    std::printf("%s\n", json_of(environment).dump(2).c_str());
+    nlohmann::ordered_json json = json_of(environment);
+    json["blas_kernels"] = {{"outcome", name_of(options.blas.outcome)},
+                            {"before", options.blas.before},
+                            {"after", options.blas.after},
+                            {"reason", options.blas.reason}};
+    std::printf("%s\n", json.dump(2).c_str());
   } else {
-    print(environment);
+    print(environment, options.blas);
   }
   return 0;
 }

@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "logitless/blas.h"
+
 namespace logitless::cli {
 
 struct InfoOptions {
   std::optional<std::string> config_path;
   std::vector<std::string> assignments;  ///< of --set; the keys of the context matter: threads, kernel.*
+  BlasKernels blas;                      ///< what the command did to the BLAS at its start
   bool json = false;
 };
 

@@ -13,11 +13,12 @@ constexpr const char* kInfoFooter = "Example: logitless info --set threads=1";
 
 }  // namespace
 
-void add_info(CLI::App& app, Action& action) {
+void add_info(CLI::App& app, Action& action, const BlasKernels& blas) {
   CLI::App* info = app.add_subcommand("info", kInfoHelp);
   info->footer(kInfoFooter);
   const auto flags = std::make_shared<ConfigFlags>();
   const auto options = std::make_shared<InfoOptions>();
+  options->blas = blas;
   flags->add_to(*info);
   info->add_flag("--json", options->json, "prints one JSON object");
   info->callback([=, &action] {

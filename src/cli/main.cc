@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/contender.h"
 #include "io/error.h"
+#include "logitless/blas.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
 
@@ -53,6 +54,7 @@ void refuse_empty_names(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
+  const BlasKernels blas = use_best_blas_kernels();
   CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
                "logitless");
   app.set_version_flag("--version", std::string("logitless ") + version());
@@ -65,7 +67,7 @@ int run(int argc, char** argv) {
   add_score(app, action);
   add_report(app, action);
   add_tune(app, action);
-  add_info(app, action);
+  add_info(app, action, blas);
   add_completion(app, action);
 
   add_child(app, action, kContenderCommand, run_contender);

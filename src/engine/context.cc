@@ -7,6 +7,7 @@
 
 #include "core/checks.h"
 #include "engine/context_state.h"
+#include "gemm/openblas_core.h"
 
 namespace logitless {
 namespace {
@@ -53,6 +54,7 @@ int Context::threads() const {
 
 const std::string& Context::simd_target() const { return state_->simd_target; }
 const std::string& Context::gemm_backend() const { return state_->gemm_backend; }
+std::string Context::blas_warning() const { return gemm::core_warning(gemm::openblas_core_switch()); }
 
 std::vector<std::string> gemm_backends() {
   std::vector<std::string> names;

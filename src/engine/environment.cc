@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "gemm/openblas.h"
 
@@ -32,22 +33,8 @@ int usable_cores() {
 
 int64_t cache_bytes(int name) { return std::max<int64_t>(0, sysconf(name)); }
 
-// OpenBLAS cores whose kernels use 256-bit vectors or less.
-bool is_narrow_core(const std::string& core) {
-  static constexpr const char* kWide[] = {"SkylakeX",   "SKYLAKEX",       "Cooperlake",
-                                          "COOPERLAKE", "SapphireRapids", "SAPPHIRERAPIDS"};
-  return std::find(std::begin(kWide), std::end(kWide), core) == std::end(kWide);
-}
-
-void add_warnings(Environment& e) {
-  const bool wide_cpu = !e.simd_targets.empty() && e.simd_targets.front().rfind("AVX3", 0) == 0;
-  if (wide_cpu && is_narrow_core(e.blas_core)) {
-    std::string text = "the BLAS runs its " + e.blas_core + " kernels, which are narrower than this CPU's AVX-512";
-    if (std::getenv("OPENBLAS_CORETYPE")) text += " (OPENBLAS_CORETYPE is set: unset it)";
-    e.warnings.push_back(text);
-  } else if (std::getenv("OPENBLAS_CORETYPE")) {
-    e.warnings.push_back("OPENBLAS_CORETYPE is set: the BLAS does not choose its kernels for this CPU");
-  }
+void add_warnings(const Context& context, Environment& e) {
+  if (std::string warning = context.blas_warning(); !warning.empty()) e.warnings.push_back(std::move(warning));
   if (std::getenv("OPENBLAS_L2_SIZE"))
     e.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
   if (e.blas_threading == "pthreads") {
@@ -77,7 +64,7 @@ Environment describe_environment(const Context& context) {
   e.blas_core = blas.core;
   e.blas_threading = blas.threading;
   e.blas_max_threads = blas.max_threads;
-  add_warnings(e);
+  add_warnings(context, e);
   return e;
 }
 
