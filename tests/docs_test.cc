@@ -167,9 +167,9 @@ TEST(Docs, SettingsAreValid) {
 }
 
 #ifdef PLAN_MEMORY_PATH
-std::string output_of(const char* path) {
+std::string output_of(const std::string& command_line) {
   std::string text;
-  FILE* command = popen(path, "r");
+  FILE* command = popen(command_line.c_str(), "r");
   if (!command) return text;
   for (char buffer[256]; std::fgets(buffer, sizeof buffer, command);) text += buffer;
   EXPECT_EQ(pclose(command), 0);
@@ -184,9 +184,14 @@ TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
   EXPECT_EQ(matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan), printed);
 }
 
-TEST(Docs, TheMemoryTableIsWhatTheCommandPrints) {
-  const std::string table = output_of(PLAN_MEMORY_PATH);
-  EXPECT_TRUE(has(read_file(kRoot / "docs" / "memory.md"), "<!-- plan_memory -->\n" + table + "<!-- /plan_memory -->"));
+TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
+  const std::string page = read_file(kRoot / "docs" / "memory.md");
+  const std::vector<std::string> arguments = matches(page, "<!-- plan_memory([^>]*) -->\n");
+  EXPECT_EQ(arguments.size(), 3u);
+  for (const std::string& words : arguments) {
+    const std::string table = output_of(PLAN_MEMORY_PATH + words);
+    EXPECT_TRUE(has(page, "<!-- plan_memory" + words + " -->\n" + table + "<!-- /plan_memory -->"));
+  }
 }
 #endif
 

@@ -1,0 +1,268 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The code of docs/trainers.md, as one program that holds each way of calling the library against the dense path on
+// plain copies. What stands between [name] and [/name] is quoted there.
+#include "logitless/logitless.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using logitless::HeadLayout;
+using Floats = std::vector<float>;
+using Ids = std::vector<int64_t>;
+
+constexpr double kTolerance = 1e-5;  // that of `logitless compare` for float32
+constexpr int64_t B = 3, T = 32, H = 48, V = 1000, Vp = 1024;
+
+void check(bool good, const std::string& what) {
+  if (!good) throw std::runtime_error(what + " is wrong");
+}
+
+void check_near(const Floats& got, const Floats& want, const std::string& what) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    difference += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  check(got.size() == want.size() && std::sqrt(difference) <= kTolerance * std::sqrt(norm), what);
+}
+
+Floats random_floats(int64_t count, float scale, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  Floats values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+Ids random_ids(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  Ids ids(static_cast<size_t>(count));
+  for (int64_t& id : ids) id = static_cast<int64_t>(generator() % V);
+  return ids;
+}
+
+/// Loss and gradients of [N, H] rows that follow one another, with all logits in memory.
+struct Dense {
+  double loss;
+  Floats d_hidden, d_weight = Floats(V * H);
+
+  Dense(const Floats& hidden, const Floats& weight, const Ids& targets) : d_hidden(hidden.size()) {
+    const auto rows = static_cast<int64_t>(targets.size());
+    logitless::Gradients gradients;
+    gradients.d_hidden = {d_hidden.data(), rows, H};
+    gradients.d_weight = {d_weight.data(), V, H};
+    loss = logitless::dense_cross_entropy(logitless::Context(), logitless::ConstMatrix(hidden.data(), rows, H),
+                                          {{weight.data(), V, H}, HeadLayout::kVocabHidden}, {targets}, {}, gradients)
+               .loss;
+  }
+};
+
+Floats sum(const Floats& a, const Floats& b) {
+  Floats out = a;
+  for (size_t i = 0; i < out.size(); ++i) out[i] += b[i];
+  return out;
+}
+
+/// The batch that every step below trains on.
+struct Batch {
+  Floats hidden = random_floats(B * T * H, 1.0f, 1), weight = random_floats(V * H, 0.2f, 2);
+  Ids targets = random_ids(B * T, 3);
+  Dense dense{hidden, weight, targets};
+};
+
+void tied_embeddings(const logitless::Context& context, const Batch& batch) {
+  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
+  const float* embedding = batch.weight.data();
+  const Floats before = random_floats(V * H, 0.01f, 4);  // what the embedding's own backward has left
+  Floats sums = before;
+  float* d_embedding = sums.data();
+  const Ids& targets = batch.targets;
+  // [tied]
+  const logitless::LmHead head({embedding, V, H}, HeadLayout::kVocabHidden);
+  logitless::Gradients gradients;
+  gradients.d_weight = {d_embedding, V, H};
+  gradients.d_weight_mode = logitless::WriteMode::kAccumulate;
+  logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  // [/tied]
+  check_near(sums, sum(batch.dense.d_weight, before), "the gradient of a tied embedding");
+}
+
+void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
+  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
+  const Ids& targets = batch.targets;
+  Floats tall(Vp * H, 77.0f), d_tall(Vp * H, 5.0f), wide(H * Vp, 77.0f), d_wide(H * Vp, 5.0f);
+  for (int64_t v = 0; v < V; ++v) {
+    for (int64_t h = 0; h < H; ++h) tall[v * H + h] = wide[h * Vp + v] = batch.weight[v * H + h];
+  }
+  const float* weight = tall.data();
+  float* d_weight = d_tall.data();
+  // [padded]
+  const logitless::LmHead head({weight, V, H}, HeadLayout::kVocabHidden);  // the first V of Vp rows
+  logitless::Gradients gradients;
+  gradients.d_weight = {d_weight, V, H};  // rows V to Vp stay as they are
+  const double loss = logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients).loss;
+  // [/padded]
+  check(std::abs(loss - batch.dense.loss) <= kTolerance * loss, "the loss of a padded vocabulary");
+  check_near(Floats(d_tall.begin(), d_tall.begin() + V * H), batch.dense.d_weight, "the gradient of its words");
+  check(std::all_of(d_tall.begin() + V * H, d_tall.end(), [](float x) { return x == 5.0f; }), "the padding's gradient");
+
+  weight = wide.data();
+  d_weight = d_wide.data();
+  // [padded_wide]
+  const logitless::LmHead wide_head({weight, H, V, /*stride=*/Vp}, HeadLayout::kHiddenVocab);
+  gradients.d_weight = {d_weight, H, V, /*stride=*/Vp};
+  // [/padded_wide]
+  logitless::cross_entropy(context, hidden, wide_head, {targets}, {}, gradients);
+  Floats words(V * H);
+  for (int64_t h = 0; h < H; ++h) {
+    for (int64_t v = 0; v < Vp; ++v) {
+      if (v < V) words[v * H + h] = d_wide[h * Vp + v];
+      check(v < V || d_wide[h * Vp + v] == 5.0f, "the padding's gradient");
+    }
+  }
+  check_near(words, batch.dense.d_weight, "the gradient of a wide head's words");
+}
+
+// [split]
+struct HeadStep {
+  logitless::CrossEntropyForward saved;  // a few numbers a token: all that the backward needs besides its inputs
+
+  double forward(const logitless::Context& context, const logitless::HiddenStates& hidden,
+                 const logitless::LmHead& head, const logitless::Targets& targets) {
+    saved = logitless::cross_entropy_forward(context, hidden, head, targets);
+    return saved.result.loss;
+  }
+  // The same hidden states, head, targets and options as in forward(), with nothing in them changed.
+  void backward(const logitless::Context& context, const logitless::HiddenStates& hidden, const logitless::LmHead& head,
+                const logitless::Targets& targets, double d_loss, const logitless::Gradients& gradients) {
+    logitless::cross_entropy_backward(context, hidden, head, targets, {}, saved, d_loss, gradients);
+  }
+};
+// [/split]
+
+void forward_here_backward_there(const logitless::Context& context, const Batch& batch) {
+  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
+  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  Floats d_hidden(B * T * H);
+  logitless::Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), B * T, H};
+  HeadStep step;
+  check(std::abs(step.forward(context, hidden, head, {batch.targets}) - batch.dense.loss) < 1e-5, "the forward's loss");
+  step.backward(context, hidden, head, {batch.targets}, 0.5, gradients);
+  Floats half = batch.dense.d_hidden;
+  for (float& value : half) value *= 0.5f;
+  check_near(d_hidden, half, "the gradient of half the loss");
+
+  const Ids& targets = batch.targets;
+  std::fill(d_hidden.begin(), d_hidden.end(), 0.0f);
+  // [statistics]
+  const logitless::TokenStats stats = logitless::compute_token_stats(context, hidden, head, {targets});
+  logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
+  for (const double logp : stats.logp) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
+  logitless::backpropagate_token_grads(context, hidden, head, {targets}, {}, stats, d_stats, gradients);
+  // [/statistics]
+  check(std::any_of(d_hidden.begin(), d_hidden.end(), [](float x) { return x != 0; }), "a loss of the statistics");
+}
+
+void accumulation(const logitless::Context& context, const Batch& batch) {
+  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  Floats d_weight(V * H, std::nanf(""));
+  double loss = 0;
+  // [accumulation]
+  logitless::CrossEntropyOptions options;
+  options.normaliser = B * T;  // targets that count in the whole batch, not in one of its parts
+  logitless::Gradients gradients;
+  gradients.d_weight = {d_weight.data(), V, H};
+  for (int64_t b = 0; b < B; ++b) {
+    const logitless::ConstMatrix hidden(batch.hidden.data() + b * T * H, T, H);
+    const logitless::Targets targets(batch.targets.data() + b * T, T);
+    loss += logitless::cross_entropy(context, hidden, head, targets, options, gradients).loss;
+    gradients.d_weight_mode = logitless::WriteMode::kAccumulate;  // from the second part on
+  }
+  // [/accumulation]
+  check(std::abs(loss - batch.dense.loss) < 1e-5, "the loss of a batch in parts");
+  check_near(d_weight, batch.dense.d_weight, "the gradient of a batch in parts");
+}
+
+void slices(const logitless::Context& context, const Batch& batch) {
+  constexpr int64_t T1 = T + 1;  // hidden, its gradient and the ids are [B, T + 1, ...]
+  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  Floats states(B * T1 * H, std::nanf("")), d_states(B * T1 * H, 0.0f);
+  Ids words(B * T1, 0);
+  for (int64_t b = 0; b < B; ++b) {
+    std::copy_n(batch.hidden.begin() + b * T * H, T * H, states.begin() + b * T1 * H);
+    std::copy_n(batch.targets.begin() + b * T, T, words.begin() + b * T1 + 1);
+  }
+  const float* hidden = states.data();
+  float* d_hidden = d_states.data();
+  const int64_t* ids = words.data();
+  // [slices]
+  const logitless::HiddenStates all_but_the_last(hidden, B, T, H, /*batch_stride=*/T1 * H);  // hidden[:, :-1]
+  const logitless::Targets all_but_the_first(ids + 1, B, T, /*batch_stride=*/T1);            // ids[:, 1:]
+  logitless::Gradients gradients;
+  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/T1 * H);  // d_hidden[:, :-1]; d_hidden[:, -1] stays
+  logitless::cross_entropy(context, all_but_the_last, head, all_but_the_first, {}, gradients);
+  // [/slices]
+  for (int64_t b = 0; b < B; ++b) {
+    const auto begin = [b](const Floats& values, int64_t rows) { return values.begin() + b * rows * H; };
+    check_near(Floats(begin(d_states, T1), begin(d_states, T1) + T * H),
+               Floats(begin(batch.dense.d_hidden, T), begin(batch.dense.d_hidden, T) + T * H),
+               "the gradient of a slice");
+    check(d_states[(b * T1 + T) * H] == 0.0f, "the last position's gradient");
+  }
+}
+
+void time_first(const logitless::Context& context, const Batch& batch) {
+  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  Floats states(T * B * H), d_states(T * B * H), want(T * B * H);
+  Ids words(T * B);
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t t = 0; t < T; ++t) {
+      std::copy_n(batch.hidden.begin() + (b * T + t) * H, H, states.begin() + (t * B + b) * H);
+      std::copy_n(batch.dense.d_hidden.begin() + (b * T + t) * H, H, want.begin() + (t * B + b) * H);
+      words[t * B + b] = batch.targets[b * T + t];
+    }
+  }
+  const float* hidden = states.data();
+  float* d_hidden = d_states.data();
+  const int64_t* ids = words.data();
+  // [time_first]
+  logitless::Gradients gradients;
+  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
+  const logitless::HiddenStates transposed(hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
+  const logitless::Targets transposed_ids(ids, B, T, /*batch_stride=*/1, /*stride=*/B);
+  const double loss = logitless::cross_entropy(context, transposed, head, transposed_ids, {}, gradients).loss;
+  // [/time_first]
+  check(std::abs(loss - batch.dense.loss) < 1e-5, "the loss of data in [T, B, H]");
+  check_near(d_states, want, "the gradient of data in [T, B, H]");
+}
+
+}  // namespace
+
+int main() try {
+  const Batch batch;
+  for (const auto plan : {logitless::PlanKind::kOnePass, logitless::PlanKind::kTwoPass}) {
+    const logitless::Context context({.workspace_bytes = 16 << 20, .plan = plan});
+    const logitless::Context any({.workspace_bytes = 16 << 20});
+    tied_embeddings(context, batch);
+    padded_vocabulary(context, batch);
+    forward_here_backward_there(any, batch);  // two pass, whatever the plan of calls that do both at once
+    accumulation(context, batch);
+    slices(context, batch);
+    time_first(context, batch);
+  }
+  std::puts("tied, padded, split, accumulated, sliced and transposed: all equal to the dense path");
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
