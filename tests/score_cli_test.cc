@@ -14,14 +14,19 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 struct Scores {
   explicit Scores(const std::string& path) : file(path) {
     logp = read<double>("logp", "F64");
-    entropy = read<double>("entropy", "F64");
-    rank = read<int64_t>("rank", "I64");
     argmax = read<int64_t>("argmax", "I64");
-    EXPECT_EQ(file.tensors().size(), 4u);
+    argmax_logp = read<double>("argmax_logp", "F64");
+    sequence_logp = read<double>("sequence_logp", "F64");
+    sequence_tokens = read<int64_t>("sequence_tokens", "I64");
+    greedy = read<uint8_t>("sequence_is_greedy", "BOOL");
+    if (file.find("rank")) rank = read<int64_t>("rank", "I64");
+    if (file.find("entropy")) entropy = read<double>("entropy", "F64");
+    EXPECT_EQ(file.tensors().size(), 6u + (file.find("rank") != nullptr) + (file.find("entropy") != nullptr));
   }
 
-  std::vector<double> logp, entropy;
-  std::vector<int64_t> rank, argmax;
+  std::vector<double> logp, entropy, argmax_logp, sequence_logp;
+  std::vector<int64_t> rank, argmax, sequence_tokens;
+  std::vector<uint8_t> greedy;
 
  private:
   template <class T>
@@ -46,6 +51,11 @@ class ScoreTest : public CliTest {
     all.insert(all.end(), arguments.begin(), arguments.end());
     return run(all);
   }
+  /// The summary of a run with everything there is, which must succeed.
+  json full_summary(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--rank", "--entropy"});
+    return summary(arguments);
+  }
   /// The summary of a run that must succeed.
   json summary(const std::vector<std::string>& arguments) const {
     std::vector<std::string> all = {"--json", "-"};
@@ -64,8 +74,9 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 // Scores of the fixture's tensors, computed here. Row i predicts targets[at[i]], or nothing where that is -1.
+// `lengths`: of the sequences.
 struct Truth {
-  explicit Truth(const std::vector<int>& at, double temperature = 1) {
+  explicit Truth(const std::vector<int>& at, double temperature = 1, const std::vector<size_t>& lengths = {6}) {
     const std::vector<int> targets = {0, 1, 6, -100, 3, 2};
     for (size_t i = 0; i < 6; ++i) {
       std::vector<double> logits(7, 0.0);
@@ -86,6 +97,7 @@ struct Truth {
       rank.push_back(part ? 1 + std::count_if(logits.begin(), logits.end(), [&](double a) { return a > own; }) : 0);
       const auto largest = std::max_element(logits.begin(), logits.end());
       argmax.push_back(part ? largest - logits.begin() : -1);
+      argmax_logp.push_back(part ? *largest - std::log(sum) : kNaN);
       if (!part) continue;
       tokens += 1;
       cross_entropy -= logp.back();
@@ -94,6 +106,18 @@ struct Truth {
       top5 += rank.back() <= 5;
     }
     for (double* mean : {&cross_entropy, &mean_entropy, &accuracy, &top5}) *mean /= tokens;
+    size_t row = 0;
+    for (const size_t length : lengths) {
+      sequence_logp.push_back(0);
+      sequence_tokens.push_back(0);
+      greedy.push_back(1);
+      for (size_t end = row + length; row < end; ++row) {
+        if (rank[row] == 0) continue;
+        sequence_logp.back() += logp[row];
+        sequence_tokens.back() += 1;
+        if (rank[row] != 1) greedy.back() = 0;
+      }
+    }
   }
 
   // Five products of float32 numbers up to 1, of which the inputs alone are rounded: errors below 20 · 2^-24.
@@ -104,7 +128,12 @@ struct Truth {
       if (std::isnan(logp[i])) continue;
       EXPECT_NEAR(got.logp[i], logp[i], 2e-6) << i;
       EXPECT_NEAR(got.entropy[i], entropy[i], 2e-6) << i;
+      EXPECT_NEAR(got.argmax_logp[i], argmax_logp[i], 2e-6) << i;
     }
+    for (size_t s = 0; s < sequence_logp.size(); ++s) EXPECT_NEAR(got.sequence_logp[s], sequence_logp[s], 12e-6) << s;
+    EXPECT_EQ(got.sequence_logp.size(), sequence_logp.size());
+    EXPECT_EQ(got.sequence_tokens, sequence_tokens);
+    EXPECT_EQ(got.greedy, greedy);
     EXPECT_EQ(got.rank, rank);
     EXPECT_EQ(got.argmax, argmax);
     EXPECT_EQ(summary["tokens"], static_cast<int>(tokens));
@@ -117,29 +146,92 @@ struct Truth {
     EXPECT_EQ(summary["top5_accuracy"].get<double>(), top5);
   }
 
-  std::vector<double> logp, entropy;
-  std::vector<int64_t> rank, argmax;
+  std::vector<double> logp, entropy, argmax_logp, sequence_logp;
+  std::vector<int64_t> rank, argmax, sequence_tokens;
+  std::vector<uint8_t> greedy;
   double tokens = 0, cross_entropy = 0, mean_entropy = 0, accuracy = 0, top5 = 0;
 };
 
 TEST_F(ScoreTest, RealTensorsInEitherLayout) {
   for (const bool tall : {true, false}) {
-    const json s = summary(write_tensors(tall));
+    const json s = full_summary(write_tensors(tall));
     Truth({0, 1, 2, 3, 4, 5}).expect(Scores(output()), s);
     EXPECT_EQ(s["shape"]["layout"], tall ? "vocab_hidden" : "hidden_vocab");
   }
-  const json s = summary(write_tensors(true) + std::vector<std::string>{"--set", "temperature=0.5"});
+  const json s = full_summary(write_tensors(true) + std::vector<std::string>{"--set", "temperature=0.5"});
   Truth({0, 1, 2, 3, 4, 5}, 0.5).expect(Scores(output()), s);
 }
 
 TEST_F(ScoreTest, ShiftedRowsAreThoseOfHidden) {
   const std::vector<std::string> shifted = write_tensors(true) + std::vector<std::string>{"--set", "shift=true"};
-  json s = summary(shifted);
+  json s = full_summary(shifted);
   Truth({1, 2, 3, 4, 5, -1}).expect(Scores(output()), s);
-  s = summary(shifted + std::vector<std::string>{"--lengths", path("states")});
-  Truth({1, -1, 3, 4, 5, -1}).expect(Scores(output()), s);
-  s = summary(shifted + std::vector<std::string>{"--set", "batch_size=3"});
-  Truth({1, -1, 3, -1, 5, -1}).expect(Scores(output()), s);
+  s = full_summary(shifted + std::vector<std::string>{"--lengths", path("states")});
+  Truth({1, -1, 3, 4, 5, -1}, 1, {2, 4}).expect(Scores(output()), s);
+  s = full_summary(shifted + std::vector<std::string>{"--set", "batch_size=3"});
+  Truth({1, -1, 3, -1, 5, -1}, 1, {2, 2, 2}).expect(Scores(output()), s);
+}
+
+// Targets that are the most likely words make a sequence greedy; one word changed, and it is not.
+TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
+  const std::vector<std::string> tensors = write_tensors(true);
+  summary(tensors);
+  const std::vector<int64_t> argmax = Truth({0, 1, 2, 4, 4, 5}).argmax;
+  for (const bool changed : {false, true}) {
+    std::vector<int64_t> targets = argmax;
+    targets[0] = targets[3] = -100;
+    if (changed) targets[4] = (targets[4] + 1) % 7;
+    const std::vector<io::TensorToWrite> written = {{"targets", "I64", {6}, targets.data()}};
+    io::write_safetensors(path("targets"), written);
+    std::vector<std::string> arguments = {tensors.begin(), tensors.end() - 1};
+    const json s = summary(arguments + std::vector<std::string>{path("targets"), "--lengths", path("states")});
+    const Scores scores(output());
+    EXPECT_EQ(scores.sequence_tokens, (std::vector<int64_t>{1, 3}));
+    EXPECT_EQ(scores.greedy, (std::vector<uint8_t>{1, !changed}));
+    EXPECT_EQ(scores.sequence_logp[0], scores.logp[1]);
+    EXPECT_EQ(scores.argmax_logp[1], scores.logp[1]);
+    EXPECT_EQ(s["sequences"], 2);
+    EXPECT_EQ(s["greedy_sequences"], changed ? 1 : 2);
+  }
+}
+
+// The argmax's log-probability, under a temperature that divides logits and under one that divides log-probabilities.
+TEST_F(ScoreTest, TheArgmaxHasTheLogpOfATargetThatIsIt) {
+  for (const char* meaning : {"temperature_meaning=scale_logits", "temperature_meaning=scale_logp"}) {
+    for (const char* temperature : {"temperature=0.5", "temperature=[0.5, 2]"}) {
+      // Of five words each is the target of many rows, so some of them are the most likely ones.
+      summary({kTiny, "--rank", "--set", "model.vocab_size=5", "--set", meaning, "--set", temperature});
+      const Scores scores(output());
+      int hits = 0;
+      for (size_t i = 0; i < scores.logp.size(); ++i) {
+        EXPECT_GE(scores.argmax_logp[i], scores.logp[i]) << i;
+        if (scores.rank[i] != 1) continue;
+        ++hits;
+        EXPECT_EQ(scores.argmax_logp[i], scores.logp[i]) << i;
+      }
+      EXPECT_GT(hits, 0) << meaning << " " << temperature;
+    }
+  }
+}
+
+TEST_F(ScoreTest, RankAndEntropyAreForWhoAsks) {
+  const std::vector<std::string> tensors = write_tensors(true);
+  for (const bool rank : {false, true}) {
+    for (const bool entropy : {false, true}) {
+      std::vector<std::string> arguments = tensors;
+      if (rank) arguments.push_back("--rank");
+      if (entropy) arguments.push_back("--entropy");
+      const json s = summary(arguments);
+      const Scores scores(output());
+      EXPECT_EQ(scores.rank.size(), rank ? 6u : 0u);
+      EXPECT_EQ(scores.entropy.size(), entropy ? 6u : 0u);
+      EXPECT_EQ(s.contains("top5_accuracy"), rank);
+      EXPECT_EQ(s.contains("mean_entropy"), entropy);
+      const std::string table = score(arguments).out;
+      EXPECT_EQ(table.find("top-5") != std::string::npos, rank);
+      EXPECT_EQ(table.find("mean entropy") != std::string::npos, entropy);
+    }
+  }
 }
 
 TEST_F(ScoreTest, ABiasCounts) {
@@ -152,7 +244,7 @@ TEST_F(ScoreTest, TheSummaryIsTheFilesOwnAndThatOfCompare) {
   for (const char* setting : {"model.dtype=float32", "model.dtype=bfloat16", "model.dtype=float64", "shift=true",
                               "model.softcap=3", "model.bias=true", "temperature=[0.5, 2]", "ignored_fraction=0.5"}) {
     SCOPED_TRACE(setting);
-    const json s = summary({kTiny, "--set", setting});
+    const json s = full_summary({kTiny, "--set", setting});
     const Scores scores(output());
     double tokens = 0, nll = 0, top5 = 0;
     for (size_t i = 0; i < scores.logp.size(); ++i) {
@@ -183,13 +275,15 @@ TEST_F(ScoreTest, TheSameBytesForEveryNumberOfThreads) {
 }
 
 TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
-  const Finished table = score({kTiny, "--json", path("summary.json")});
+  const Finished table = score({kTiny, "--rank", "--entropy", "--json", path("summary.json")});
   EXPECT_EQ(table.exit_code(), 0) << table.err;
   for (const char* part :
        {"score, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab\n", "\ntokens           134 of 134\n",
         "\ncross-entropy    ", "\nperplexity       ", "\nbits per token   ", "\naccuracy         ",
         "\ntop-5 accuracy   ", "\nmean entropy     ", "\ntime             ", "\nworkspace        ",
-        "\nplan             forward_only: 134 of 134 rows", ": logp, entropy, rank, argmax [134]\n"}) {
+        "\nplan             forward_only: 134 of 134 rows",
+        ": logp, argmax, argmax_logp, rank, entropy [134]; "
+        "sequence_logp, sequence_tokens, sequence_is_greedy [2]\n"}) {
     EXPECT_TRUE(has(table.out, part));
   }
   const json s = json::parse(read("summary.json"));
@@ -206,11 +300,15 @@ TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
 }
 
 TEST_F(ScoreTest, RowsThatAreNaNSaySo) {
-  const json s = summary(write_tensors(true, static_cast<float>(kNaN)));  // row 1 of six
+  const json s = full_summary(write_tensors(true, static_cast<float>(kNaN)));  // row 1 of six
   const Scores scores(output());
   EXPECT_TRUE(std::isnan(scores.logp[1]));
   EXPECT_EQ(scores.rank[1], 0);
   EXPECT_EQ(scores.argmax[1], -1);
+  EXPECT_TRUE(std::isnan(scores.argmax_logp[1]));
+  EXPECT_TRUE(std::isnan(scores.sequence_logp[0]));
+  EXPECT_EQ(scores.sequence_tokens[0], 5);
+  EXPECT_EQ(scores.greedy[0], 0);
   EXPECT_EQ(s["tokens"], 5);
   EXPECT_EQ(s["nan_tokens"], 1);
   EXPECT_TRUE(s["cross_entropy"].is_null());
@@ -221,8 +319,11 @@ TEST_F(ScoreTest, RowsThatAreNaNSaySo) {
 
 TEST_F(ScoreTest, BatchesWithoutAToken) {
   for (const char* setting : {"seq_len=0", "ignored_fraction=1"}) {
-    const json s = summary({kTiny, "--set", setting});
+    const json s = full_summary({kTiny, "--set", setting});
     const Scores scores(output());
+    EXPECT_EQ(scores.sequence_tokens, (std::vector<int64_t>{0, 0}));
+    EXPECT_EQ(scores.sequence_logp, (std::vector<double>{0, 0}));
+    EXPECT_EQ(s["sequences"], 0);
     EXPECT_EQ(scores.rank, std::vector<int64_t>(scores.rank.size(), 0));
     EXPECT_EQ(s["tokens"], 0);
     for (const char* key : {"cross_entropy", "perplexity", "bits_per_token", "accuracy", "top5_accuracy"}) {

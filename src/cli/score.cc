@@ -60,40 +60,106 @@ void check_config(const io::Config& config) {
   }
 }
 
-bool takes_part(const TokenStats& stats, size_t row) { return stats.rank[row] > 0 || std::isnan(stats.logp[row]); }
+bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
+bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
-ScoreSummary summarise(const TokenStats& stats, const Targets& targets, bool shift) {
+/// Whether the target of each row is its most likely word; false where a row takes no part.
+std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, bool shift) {
+  std::vector<bool> greedy(stats.logp.size());
+  for (size_t row = 0; row < greedy.size(); ++row) {
+    greedy[row] = stats.argmax[row] >= 0 && stats.argmax[row] == targets[static_cast<int64_t>(row) + shift];
+  }
+  return greedy;
+}
+
+SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>& greedy, const HiddenStates& hidden) {
+  SequenceScores out;
+  const auto add = [&](int64_t begin, int64_t end) {
+    double logp = 0;
+    int64_t tokens = 0;
+    bool all = true;
+    for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+      if (!takes_part(stats, row)) continue;
+      ++tokens;
+      logp += stats.logp[row];
+      all = all && greedy[row];
+    }
+    out.logp.push_back(logp);
+    out.tokens.push_back(tokens);
+    out.greedy.push_back(all);
+  };
+  for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) add(hidden.offsets[s], hidden.offsets[s + 1]);
+  if (!hidden.offsets.empty()) return out;
+  const int64_t length = hidden.tokens() / std::max<int64_t>(1, hidden.sequences);
+  for (int64_t s = 0; s < hidden.sequences; ++s) add(s * length, (s + 1) * length);
+  return out;
+}
+
+ScoreSummary summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences) {
   ScoreSummary sum;
   for (size_t row = 0; row < stats.logp.size(); ++row) {
     if (!takes_part(stats, row)) continue;
     ++sum.tokens;
-    sum.nan_tokens += stats.rank[row] == 0;
+    sum.nan_tokens += is_nan_row(stats, row);
     sum.cross_entropy -= stats.logp[row];
-    sum.accuracy += stats.argmax[row] == targets[static_cast<int64_t>(row) + shift];
-    sum.top5_accuracy += stats.rank[row] > 0 && stats.rank[row] <= 5;
-    sum.mean_entropy += stats.entropy[row];
+    sum.accuracy += greedy[row];
+    if (!stats.rank.empty()) sum.top5_accuracy += stats.rank[row] > 0 && stats.rank[row] <= 5;
+    if (!stats.entropy.empty()) sum.mean_entropy += stats.entropy[row];
   }
   const double tokens = sum.tokens > 0 ? static_cast<double>(sum.tokens) : kNaN;
   for (double* mean : {&sum.cross_entropy, &sum.accuracy, &sum.top5_accuracy, &sum.mean_entropy}) *mean /= tokens;
+  if (stats.rank.empty()) sum.top5_accuracy = kNaN;
+  if (stats.entropy.empty()) sum.mean_entropy = kNaN;
   sum.perplexity = std::exp(sum.cross_entropy);
   sum.bits_per_token = sum.cross_entropy / std::numbers::ln2;
+  for (size_t s = 0; s < sequences.tokens.size(); ++s) {
+    sum.sequences += sequences.tokens[s] > 0;
+    sum.greedy += sequences.tokens[s] > 0 && sequences.greedy[s];
+  }
   return sum;
+}
+
+/// The log-probability of the most likely word: its logit is the maximum, so what is left is log_sum.
+std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& options) {
+  std::vector<double> logps(stats.logp.size(), kNaN);
+  for (size_t row = 0; row < logps.size(); ++row) {
+    if (stats.argmax[row] < 0) continue;
+    double temperature = 1;
+    if (options.temperature_meaning == TemperatureMeaning::kScaleLogp) {
+      temperature = options.temperatures.empty() ? options.temperature : options.temperatures[row];
+    }
+    logps[row] = (0 - stats.log_sum[row]) / temperature;
+  }
+  return logps;
 }
 
 // The library's 0 of a row that takes no part would be a probability of 1 to whoever reads the file.
 void mark_rows_without_part(TokenStats& stats) {
   for (size_t row = 0; row < stats.logp.size(); ++row) {
-    if (!takes_part(stats, row)) stats.logp[row] = stats.entropy[row] = kNaN;
+    if (takes_part(stats, row)) continue;
+    stats.logp[row] = kNaN;
+    if (!stats.entropy.empty()) stats.entropy[row] = kNaN;
   }
 }
 
-void write_scores(const std::string& path, const TokenStats& stats) {
-  const std::vector<int64_t> shape = {static_cast<int64_t>(stats.logp.size())};
-  const std::vector<io::TensorToWrite> tensors = {{"logp", "F64", shape, stats.logp.data()},
-                                                  {"entropy", "F64", shape, stats.entropy.data()},
-                                                  {"rank", "I64", shape, stats.rank.data()},
-                                                  {"argmax", "I64", shape, stats.argmax.data()}};
+/// Returns what has been written, for people.
+std::string write_scores(const std::string& path, const TokenStats& stats, const std::vector<double>& argmax_logp,
+                         const SequenceScores& sequences, const StatsRequest& request) {
+  const std::vector<int64_t> rows = {static_cast<int64_t>(stats.logp.size())};
+  const std::vector<int64_t> count = {static_cast<int64_t>(sequences.logp.size())};
+  std::vector<io::TensorToWrite> tensors = {{"logp", "F64", rows, stats.logp.data()},
+                                            {"argmax", "I64", rows, stats.argmax.data()},
+                                            {"argmax_logp", "F64", rows, argmax_logp.data()}};
+  if (request.rank) tensors.push_back({"rank", "I64", rows, stats.rank.data()});
+  if (request.entropy) tensors.push_back({"entropy", "F64", rows, stats.entropy.data()});
+  std::string written;
+  for (const io::TensorToWrite& tensor : tensors) written += (written.empty() ? "" : ", ") + tensor.name;
+  tensors.insert(tensors.end(), {{"sequence_logp", "F64", count, sequences.logp.data()},
+                                 {"sequence_tokens", "I64", count, sequences.tokens.data()},
+                                 {"sequence_is_greedy", "BOOL", count, sequences.greedy.data()}});
   io::write_safetensors(path, tensors);
+  return written + " [" + std::to_string(rows[0]) + "]; sequence_logp, sequence_tokens, sequence_is_greedy [" +
+         std::to_string(count[0]) + "]";
 }
 
 }  // namespace
@@ -131,14 +197,20 @@ int run_score(const ScoreOptions& options) {
   tensors.touch();
 
   progress.phase("scoring");
+  const TokenOptions token_options = call.token_options();
+  const StatsRequest request = {.entropy = options.entropy, .argmax = true, .rank = options.rank};
   TokenStats stats;
   report.time_s = measure([&] {
-                    stats = compute_token_stats(context, call.hidden, call.head, call.targets, call.token_options(),
-                                                {.entropy = true, .argmax = true, .rank = true}, &report.plan);
+                    stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request,
+                                                &report.plan);
                   }).time_s;
-  report.summary = summarise(stats, call.targets, report.config.shift);
+  const std::vector<bool> greedy = is_greedy(stats, call.targets, report.config.shift);
+  const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
+  report.rank = options.rank;
+  report.entropy = options.entropy;
+  report.summary = summarise(stats, greedy, sequences);
   mark_rows_without_part(stats);
-  write_scores(options.output_path, stats);
+  report.written = write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.stop();
 
   if (!options.json_path.empty()) write_output("--json", options.json_path, dump(json_of(report)));

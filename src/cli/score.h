@@ -21,11 +21,13 @@ struct ScoreOptions {
   std::string output_path;
   std::string json_path;     ///< empty: none; "-": standard output
   std::string profile_path;  ///< of --profile
+  bool rank = false;         ///< costs a second GEMM over the head
+  bool entropy = false;
   bool quiet = false;
 };
 
-/// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes cross-entropy and
-/// entropy NaN and counts as a wrong answer.
+/// Means over the tokens that take part; NaN when none does, and where the statistic was not asked for. A token whose
+/// statistics are NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
 struct ScoreSummary {
   int64_t tokens = 0;         ///< that take part
   int64_t nan_tokens = 0;     ///< of these, how many have NaN statistics
@@ -35,13 +37,25 @@ struct ScoreSummary {
   double accuracy = 0;        ///< share of tokens whose argmax is the target
   double top5_accuracy = 0;   ///< share of tokens whose rank is at most 5
   double mean_entropy = 0;    ///< in nats
+  int64_t sequences = 0;      ///< of which at least one token takes part
+  int64_t greedy = 0;         ///< of these, how many are greedy
+};
+
+/// Sums over the tokens of each sequence that take part.
+struct SequenceScores {
+  std::vector<double> logp;     ///< of all its targets together, in nats; 0 without a token, NaN with a NaN token
+  std::vector<int64_t> tokens;  ///< that take part
+  std::vector<uint8_t> greedy;  ///< 1 where every target is the argmax of its row
 };
 
 struct ScoreReport {
   io::Config config;
   Job job;  ///< shape and types
   Environment environment;
+  bool rank = false;     ///< asked for
+  bool entropy = false;  ///< asked for
   ScoreSummary summary;
+  std::string written;  ///< the tensors of the file
   double time_s = 0;
   Plan plan;
   std::string output_path;

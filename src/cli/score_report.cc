@@ -17,12 +17,14 @@ std::string table_of(const ScoreReport& report) {
   line("perplexity", format("%.9g", s.perplexity));
   line("bits per token", format("%.9g", s.bits_per_token));
   line("accuracy", format("%.6f", s.accuracy));
-  line("top-5 accuracy", format("%.6f", s.top5_accuracy));
-  line("mean entropy", format("%.9g nats", s.mean_entropy));
+  if (report.rank) line("top-5 accuracy", format("%.6f", s.top5_accuracy));
+  if (report.entropy) line("mean entropy", format("%.9g nats", s.mean_entropy));
+  line("sequences",
+       format("%lld, of which %lld greedy", static_cast<long long>(s.sequences), static_cast<long long>(s.greedy)));
   line("time", format("%.3f s", report.time_s));
   line("workspace", human_bytes(static_cast<int64_t>(report.plan.workspace_bytes)));
   line("plan", report.plan.describe());
-  line("written", report.output_path + ": logp, entropy, rank, argmax [" + std::to_string(report.job.tokens) + "]");
+  line("written", report.output_path + ": " + report.written);
   std::string unused;
   for (const std::string& key : keys_not_applied(report.config)) unused += (unused.empty() ? "" : ", ") + key;
   if (!unused.empty()) line("keys not used", unused);
@@ -31,22 +33,22 @@ std::string table_of(const ScoreReport& report) {
 
 nlohmann::ordered_json json_of(const ScoreReport& report) {
   const ScoreSummary& s = report.summary;
-  return {{"shape", shape_json(report.job)},
-          {"tokens", s.tokens},
-          {"nan_tokens", s.nan_tokens},
-          {"cross_entropy", number(s.cross_entropy)},
-          {"perplexity", number(s.perplexity)},
-          {"bits_per_token", number(s.bits_per_token)},
-          {"accuracy", number(s.accuracy)},
-          {"top5_accuracy", number(s.top5_accuracy)},
-          {"mean_entropy", number(s.mean_entropy)},
-          {"time_s", number(report.time_s)},
-          {"workspace_bytes", report.plan.workspace_bytes},
-          {"plan", name_of(report.plan.kind)},
-          {"output", report.output_path},
-          {"keys_not_applied", keys_not_applied(report.config)},
-          {"details", {{"plan", report.plan.describe()}}},
-          {"environment", json_of(report.environment)}};
+  nlohmann::ordered_json json = {{"shape", shape_json(report.job)},    {"tokens", s.tokens},
+                                 {"nan_tokens", s.nan_tokens},         {"cross_entropy", number(s.cross_entropy)},
+                                 {"perplexity", number(s.perplexity)}, {"bits_per_token", number(s.bits_per_token)},
+                                 {"accuracy", number(s.accuracy)}};
+  if (report.rank) json["top5_accuracy"] = number(s.top5_accuracy);
+  if (report.entropy) json["mean_entropy"] = number(s.mean_entropy);
+  json["sequences"] = s.sequences;
+  json["greedy_sequences"] = s.greedy;
+  json["time_s"] = number(report.time_s);
+  json["workspace_bytes"] = report.plan.workspace_bytes;
+  json["plan"] = name_of(report.plan.kind);
+  json["output"] = report.output_path;
+  json["keys_not_applied"] = keys_not_applied(report.config);
+  json["details"] = {{"plan", report.plan.describe()}};
+  json["environment"] = json_of(report.environment);
+  return json;
 }
 
 }  // namespace logitless::cli
