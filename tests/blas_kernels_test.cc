@@ -189,9 +189,7 @@ TEST_F(BlasCores, TheWarningSaysWhatToDo) {
             "obeyed; unset it and call logitless::use_best_blas_kernels(), as the command does, or set SkylakeX");
 }
 
-TEST_F(BlasCores, TrialProductsOfThisMachineAreRight) {
-  EXPECT_TRUE(gemm::openblas_core_switch().multiplies_right());
-}
+TEST_F(BlasCores, TrialProductsOfThisMachineAreRight) { EXPECT_TRUE(gemm::openblas_core_switch().multiplies_right()); }
 
 // What the probe prints, by name.
 using Report = std::map<std::string, std::string>;
