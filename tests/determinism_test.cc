@@ -221,6 +221,8 @@ TEST_F(Determinism, ThreadsOfTheEnvironment) {
     EXPECT_EQ(run_helper("OMP_NUM_THREADS=" + std::to_string(threads)), std::to_string(threads) + expected);
   }
   EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_DYNAMIC=true"), std::string("3") + expected);
+  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_THREAD_LIMIT=2"), std::string("2") + expected);
+  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_MAX_ACTIVE_LEVELS=0"), std::string("1") + expected);
   EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OPENBLAS_NUM_THREADS=2"), std::string("3") + expected);
   EXPECT_EQ(run_helper("OMP_NUM_THREADS=2 OMP_MAX_ACTIVE_LEVELS=3 OMP_PROC_BIND=true"), std::string("2") + expected);
 }

@@ -183,13 +183,15 @@ TEST(GuardPages, Kto) {
 // bytes a token. The resolved problem: rows that take part, their targets, sequence offsets and the loss's own
 // numbers, another 8 of the kind.
 int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
-// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB.
+// Blocks that hidden is cut into for d_weight.
+constexpr int64_t kMostHiddenBlocks = 4;
+// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB. The tasks of 16 tiles
+// a thread wait at most, whatever the shape: a tile is made, and each block of hidden is added to two gradients; one
+// task more for d_bias and for a finished tile of d_weight.
 int64_t task_bytes(const Plan& plan) {
-  const auto blocks = [](int64_t all, int64_t of) { return of > 0 ? (all + of - 1) / of : 0; };
-  const int64_t rows = blocks(plan.active_rows, plan.row_tile);
-  const int64_t words = blocks(plan.vocab_size, plan.vocab_tile);
-  const int64_t hidden = blocks(plan.hidden_size, plan.hidden_block);
-  return 1024 * (rows * words * (1 + 2 * hidden) + words * (1 + hidden) + 64);
+  const int64_t hidden_blocks =
+      plan.hidden_block > 0 ? (plan.hidden_size + plan.hidden_block - 1) / plan.hidden_block : 0;
+  return 1024 * (16 * plan.threads * (3 + hidden_blocks + kMostHiddenBlocks) + 64);
 }
 
 // A parallel GEMM of plan dense: OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of
@@ -296,6 +298,14 @@ TEST(Allocations, OfPlanDenseAreThoseOfThePlan) {
     expect_within_plan(shape, DType::kFloat32, PlanKind::kDense, threads, false);
     expect_within_plan(shape, DType::kBFloat16, PlanKind::kDense, threads, false);
     expect_within_plan(shape, DType::kBFloat16, PlanKind::kDense, threads, true);
+  }
+}
+
+// Ten thousand tiles: the tasks of all of them at once would take some ten MB.
+TEST(Allocations, WaitingTasksAreFew) {
+  const Shape shape = {1600, 16, 1600, 16, 16, size_t{64} << 20};
+  for (const PlanKind kind : kPlans) {
+    for (const int threads : {1, 3}) expect_within_plan(shape, DType::kFloat32, kind, threads, false);
   }
 }
 

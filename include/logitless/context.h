@@ -49,7 +49,9 @@ class LOGITLESS_API Context {
 
   /// What it was made of.
   const ContextOptions& options() const;
-  /// The team's size for the next call, after the limits of the BLAS.
+  /// The most threads that the next call from here works on: what was asked for, after the limits of the BLAS and of
+  /// OpenMP (OMP_THREAD_LIMIT; 1 inside as many parallel regions as OMP_MAX_ACTIVE_LEVELS allows). A team that is
+  /// smaller still, as under OMP_DYNAMIC, gives the same bits.
   int threads() const;
   /// The kernels that run, e.g. "AVX3_DL".
   const std::string& simd_target() const;

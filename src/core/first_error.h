@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <exception>
-#include <mutex>
 
 namespace logitless::core {
 
@@ -11,26 +10,23 @@ namespace logitless::core {
 /// has nothing to do.
 class FirstError {
  public:
-  /// Runs `work`, unless other work has thrown.
+  /// Runs `work`, unless other work has thrown. Allocates nothing, because what is kept may be a std::bad_alloc.
   template <class Work>
   void guard(const Work& work) noexcept {
-    if (failed_.load(std::memory_order_acquire)) return;
+    if (failed_.load(std::memory_order_relaxed)) return;
     try {
       work();
     } catch (...) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_.store(true, std::memory_order_release);
+      if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
     }
   }
-  /// After the region.
+  /// After the region, whose end orders this read behind the one write.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
   std::atomic<bool> failed_{false};
-  std::mutex mutex_;
   std::exception_ptr error_;
 };
 

@@ -1,9 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -20,21 +21,22 @@ class InOrder {
   explicit InOrder(int64_t blocks) : begun_(static_cast<size_t>(blocks)) {}
 
   /// Called once by every thread of the team; returns when this thread has nothing left to do. What throws is left in
-  /// `error`; the remaining work is skipped then.
+  /// `error`; the remaining work is skipped then. Outside of that it allocates nothing: a thread that left this early
+  /// would leave the others waiting for its turn.
   template <class Begin, class Middle, class End>
-  void run(FirstError& error, const Begin& begin, const Middle& middle, const End& end) {
-    std::deque<int64_t> mine;  // begun by this thread, not ended
+  void run(FirstError& error, const Begin& begin, const Middle& middle, const End& end) noexcept {
+    Begun mine;
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       if (!mine.empty() && mine.front() < ready_) {
         const int64_t block = mine.front();
-        mine.pop_front();
+        mine.pop();
         lock.unlock();
         error.guard([&] { end(block); });
         lock.lock();
-      } else if (mine.size() < kAhead && next_ < blocks()) {
+      } else if (!mine.full() && next_ < blocks()) {
         const int64_t block = next_++;
-        mine.push_back(block);
+        mine.push(block);
         lock.unlock();
         error.guard([&] { begin(block); });
         lock.lock();
@@ -50,7 +52,21 @@ class InOrder {
 
  private:
   // A thread whose block's turn has not come begins one more instead of waiting: another thread may be descheduled.
-  static constexpr size_t kAhead = 2;
+  static constexpr int kAhead = 2;
+
+  // The blocks that a thread has begun and not ended, in order.
+  class Begun {
+   public:
+    bool empty() const { return count_ == 0; }
+    bool full() const { return count_ == kAhead; }
+    int64_t front() const { return blocks_[0]; }
+    void push(int64_t block) { blocks_[static_cast<size_t>(count_++)] = block; }
+    void pop() { std::shift_left(blocks_.begin(), blocks_.begin() + count_--, 1); }
+
+   private:
+    std::array<int64_t, kAhead> blocks_ = {};
+    int count_ = 0;
+  };
 
   int64_t blocks() const { return static_cast<int64_t>(begun_.size()); }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/checks.h"
+#include "core/parallel.h"
 #include "core/views.h"
 #include "core/workspace.h"
 #include "engine/context_state.h"
@@ -63,17 +64,15 @@ class Dense {
               logits_, v_, false});
     TokenStats stats = engine::empty_stats(problem_);
     const auto count = static_cast<int64_t>(problem_.active.size());
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
-    for (int64_t a = 0; a < count; ++a) {
+    core::parallel_for(threads_, count, [&](int64_t a) {
       const int64_t row = problem_.active[static_cast<size_t>(a)];
       walker().statistics(row, logits_ + row * v_, DTypeOf<T>::value, scratch(), stats);
-    }
+    });
     return stats;
   }
 
   void backward(const TokenStats& stats, const TokenGrads& grads) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
-    for (int64_t row = 0; row < problem_.tokens; ++row) make_gradient(row, stats, grads);
+    core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     if (outputs_.wants_d_hidden()) d_hidden();
     if (outputs_.d_weight.data) d_weight();
     if (outputs_.d_bias.data) d_bias();

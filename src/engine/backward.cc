@@ -3,13 +3,18 @@
 
 #include <omp.h>
 
-#include "core/first_error.h"
+#include "core/parallel.h"
 #include "core/views.h"
 #include "engine/row_gradients.h"
 #include "engine/rows_of_hidden.h"
 
 namespace logitless::engine {
 namespace {
+
+// Tiles a thread whose tasks are submitted before they are done. OpenMP keeps a record of each task that waits: this
+// many keep the team busy while the submitting thread works on a task itself, and bound the records whatever the shape.
+// (libgomp's own bound, 64 tasks a thread, does not count tasks that wait for others.)
+constexpr int64_t kTilesAhead = 16;
 
 /// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in run().
 template <class T>
@@ -34,13 +39,9 @@ class BackwardTasks {
         gather_rows(pass_.problem, active_.blocks.rows(rows), chunk_gathered(rows));
       }
     }
-    Tokens tokens(*this);  // Allocated here: no exception may leave the parallel region.
+    Tokens tokens(*this);
     const auto alone = pass_.context.gemm->single_threaded_region();
-#pragma omp parallel num_threads(pass_.run.plan.threads)
-// Not `single`: libgomp 12 never frees the dependence table of a worker that submits tasks, only that of thread 0.
-#pragma omp master
-    submit(tokens);
-    error_.rethrow();
+    core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(tokens, &error); });
     if (narrow_hidden_) round_d_hidden();
   }
 
@@ -52,6 +53,7 @@ class BackwardTasks {
     std::vector<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
     std::vector<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
     std::vector<char> words;   // [vocabulary tiles]: the head's part is read no more
+    std::vector<char> ahead;   // [tiles that are submitted before they are done]: all tasks of a tile are done
     char finished = 0;         // weight tiles are handed on one at a time, in order
 
     explicit Tokens(const BackwardTasks& tasks) {
@@ -62,49 +64,56 @@ class BackwardTasks {
       hidden.resize(static_cast<size_t>(row_blocks * grid.hidden_blocks()));
       weight.resize(static_cast<size_t>(grid.vocab_tiles() * grid.weight_blocks()));
       words.resize(static_cast<size_t>(grid.vocab_tiles()));
+      ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
     }
   };
 
   // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part
   // of d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the
-  // threads.
-  void submit([[maybe_unused]] Tokens& tokens) {
+  // threads. Each task has its own copy of what it names.
+  void submit([[maybe_unused]] Tokens& tokens, core::FirstError* error) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
     const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
     const int weight_blocks = static_cast<int>(grid_.weight_blocks());
     int64_t slot = 0;
+    size_t ahead = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
       [[maybe_unused]] char* weight_token =
           &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
       [[maybe_unused]] char* word_token = &tokens.words[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
+        [[maybe_unused]] char* done = &tokens.ahead[ahead];
+        ahead = (ahead + 1) % tokens.ahead.size();
+// Waits for the tile that was submitted this many tiles ago, and runs tasks meanwhile.
+#pragma omp task if (false) depend(inout : done[0])
+        {}
         [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
         [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
-#pragma omp task firstprivate(j, b, slot) depend(inout : tile_token[0]) depend(in : word_token[0])
-        error_.guard([&] { make_tile(j, b, slot); });
+#pragma omp task depend(inout : tile_token[0]) depend(in : word_token[0], done[0])
+        error->guard([&] { make_tile(j, b, slot); });
         for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
-#pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0], word_token[0]) depend(inout : hidden_token[h])
-          error_.guard([&] { add_d_hidden(j, b, slot, h); });
+#pragma omp task depend(in : tile_token[0], word_token[0], done[0]) depend(inout : hidden_token[h])
+          error->guard([&] { add_d_hidden(j, b, slot, h); });
         }
         for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
-#pragma omp task firstprivate(j, b, slot, h) depend(in : tile_token[0]) depend(inout : weight_token[h])
-          error_.guard([&] { add_d_weight(j, b, slot, h); });
+#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[h])
+          error->guard([&] { add_d_weight(j, b, slot, h); });
         }
         if (outputs_.d_bias.data) {
           // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
-#pragma omp task firstprivate(j, b, slot) depend(in : tile_token[0]) depend(inout : weight_token[0])
-          error_.guard([&] { add_d_bias(j, b, slot); });
+#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[0])
+          error->guard([&] { add_d_bias(j, b, slot); });
         }
       }
       if (weight_tiles_) {
-#pragma omp task firstprivate(j) depend(iterator(h = 0                  \
-                                                 : weight_blocks),      \
-                                        inout                           \
-                                        : weight_token[h]) depend(inout \
-                                                                  : tokens.finished, word_token[0])
-        error_.guard([&] { finish_weight_tile(j); });
+#pragma omp task depend(iterator(h = 0                  \
+                                 : weight_blocks),      \
+                        inout                           \
+                        : weight_token[h]) depend(inout \
+                                                  : tokens.finished, word_token[0])
+        error->guard([&] { finish_weight_tile(j); });
       }
     }
 #pragma omp taskwait
@@ -269,7 +278,6 @@ class BackwardTasks {
   bool wants_weight_ = false;
   bool entropy_ = false;
   bool prior_ = false;
-  core::FirstError error_;
 };
 
 template <class T>

@@ -48,8 +48,10 @@ Context::Context(ContextOptions options) {
 const ContextOptions& Context::options() const { return state_->options; }
 
 int Context::threads() const {
+  // A region inside as many active ones as are allowed is one thread.
+  if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
   const int wanted = state_->options.threads > 0 ? state_->options.threads : omp_get_max_threads();
-  return std::clamp(wanted, 1, state_->gemm->max_threads());
+  return std::max(1, std::min({wanted, omp_get_thread_limit(), state_->gemm->max_threads()}));
 }
 
 const std::string& Context::simd_target() const { return state_->simd_target; }

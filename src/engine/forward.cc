@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/parallel.h"
 #include "engine/rows_of_hidden.h"
 
 namespace logitless::engine {
@@ -169,13 +170,12 @@ void run_forward(const Pass<T>& pass, ForwardBuffers<T>& buffers, size_t begin, 
   const auto alone = pass.context.gemm->single_threaded_region();
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
   const auto for_each_segment = [&](const auto& work) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(pass.run.plan.threads)
-    for (int64_t task = 0; task < grid.segments * row_blocks; ++task) {
+    core::parallel_for(pass.run.plan.threads, grid.segments * row_blocks, [&](int64_t task) {
       const int64_t segment = task / row_blocks;
       const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
       typename ForwardBuffers<T>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
       work(SegmentTask<T>(pass, scratch, block, segment, chunk_begin), block, segment);
-    }
+    });
   };
   for_each_segment(
       [&](SegmentTask<T> task, const RowBlock& block, int64_t segment) { task.fold(partials(block, segment)); });

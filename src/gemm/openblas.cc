@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/parallel.h"
 #include "core/views.h"
 #include "rows/row_kernels.h"
 
@@ -38,6 +39,22 @@ class OmpThreads {
   bool changed_;
 };
 
+// Teams of the size that was asked for, or of what the limits leave of it, and the same one each time.
+class FixedTeams {
+ public:
+  FixedTeams() : before_(omp_get_dynamic()) {
+    if (before_) omp_set_dynamic(0);
+  }
+  ~FixedTeams() {
+    if (before_) omp_set_dynamic(before_);
+  }
+  FixedTeams(const FixedTeams&) = delete;
+  FixedTeams& operator=(const FixedTeams&) = delete;
+
+ private:
+  int before_;
+};
+
 // The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one restores
 // it.
 class ProcessThreads {
@@ -66,13 +83,17 @@ class ProcessThreads {
       call();
       return;
     }
-    const int before = openblas_get_num_threads();
+    const Restored restored;
     openblas_set_num_threads(threads);
     call();
-    openblas_set_num_threads(before);
   }
 
  private:
+  struct Restored {
+    const int before = openblas_get_num_threads();
+    ~Restored() { openblas_set_num_threads(before); }
+  };
+
   std::mutex mutex_;
   int users_ = 0;
   int before_ = 1;
@@ -109,9 +130,16 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
   if (!core::is_half(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
   const int64_t stored_rows = m.transposed ? cols : rows;
   const int64_t stored_cols = m.transposed ? rows : cols;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-  for (int64_t r = 0; r < stored_rows; ++r) {
+  const auto widen_row = [&](int64_t r) {
     kernels.widen(core::element(first, m.dtype, r * m.stride), m.dtype, stored_cols, scratch + r * stored_cols);
+  };
+  if (threads > 1) {
+    const int64_t parts = std::min<int64_t>(threads, stored_rows);
+    core::parallel_for(threads, parts, [&](int64_t part) {
+      for (int64_t r = part * stored_rows / parts; r < (part + 1) * stored_rows / parts; ++r) widen_row(r);
+    });
+  } else {
+    for (int64_t r = 0; r < stored_rows; ++r) widen_row(r);
   }
   return {scratch, DType::kFloat32, stored_cols, m.transposed};
 }
@@ -194,14 +222,25 @@ class OpenBlas final : public Backend {
   }
 
  private:
+  // The threads of OpenBLAS's OpenMP build wait for each other inside a product, for as many of them as it thinks that
+  // its region has: in a smaller team they wait for ever. So it is told of the team that a region gets here, and only
+  // one product at a time may tell it: it keeps the number in one variable of the process.
   template <class Call>
   static void run_parallel(int threads, const Call& call) {
-    const OmpThreads team(threads);
     if (threading() == Threading::kPthreads) {
+      const OmpThreads team(threads);
       ProcessThreads::instance().run_with(threads, call);
-    } else {
-      call();
+      return;
     }
+    const FixedTeams fixed;
+    const OmpThreads team(core::team_size(threads));
+    if (omp_get_max_threads() == 1 || omp_in_parallel()) {  // OpenBLAS starts no team
+      call();
+      return;
+    }
+    static std::mutex one_at_a_time;
+    const std::lock_guard<std::mutex> lock(one_at_a_time);
+    call();
   }
 };
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "core/checks.h"
-#include "core/first_error.h"
 #include "core/in_order.h"
+#include "core/parallel.h"
 #include "core/workspace.h"
 #include "engine/context_state.h"
 #include "engine/forward.h"
@@ -68,20 +68,18 @@ class Sweep {
 
   template <class Work>
   void for_each_block(const Work& work) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
-    for (int64_t b = 0; b < blocks(); ++b) work(b * row_tile_, block_end(b * row_tile_));
+    core::parallel_for(threads_, blocks(), [&](int64_t b) { work(b * row_tile_, block_end(b * row_tile_)); });
   }
 
   // The loss sees the blocks in row order, and each block's gradient is made by the thread that has just read it.
   void run_block_by_block() {
-    core::FirstError error;
     core::InOrder order(blocks());
     const auto on_rows = [this](void (Sweep::*step)(int64_t, int64_t)) {
       return [this, step](int64_t b) { (this->*step)(b * row_tile_, block_end(b * row_tile_)); };
     };
-#pragma omp parallel num_threads(threads_)
-    order.run(error, on_rows(&Sweep::fold), on_rows(&Sweep::evaluate), on_rows(&Sweep::write_gradient));
-    error.rethrow();
+    core::parallel_team(threads_, [&](core::FirstError& error) {
+      order.run(error, on_rows(&Sweep::fold), on_rows(&Sweep::evaluate), on_rows(&Sweep::write_gradient));
+    });
   }
 
   std::span<const int64_t> active(int64_t begin, int64_t end) const {
