@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "logitless/export.h"
+
 namespace logitless {
 
 /// The upper half of an IEEE float32. Only storage: arithmetic happens in float32.

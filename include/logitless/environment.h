@@ -34,7 +34,7 @@ struct Environment {
 /// Asks the machine, the BLAS and the context. `logitless info` prints it.
 LOGITLESS_API Environment describe_environment(const Context& context);
 
-/// "0.1.0"
+/// Of the library that runs, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is that of the headers.
 LOGITLESS_API const char* version();
 
 }  // namespace logitless

@@ -16,3 +16,4 @@
 #include "logitless/preference.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
+#include "logitless/version.h"

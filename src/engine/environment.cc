@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gemm/openblas.h"
+#include "logitless/version.h"
 
 namespace logitless {
 namespace {
@@ -68,6 +69,6 @@ Environment describe_environment(const Context& context) {
   return e;
 }
 
-const char* version() { return LOGITLESS_VERSION; }
+const char* version() { return LOGITLESS_VERSION_STRING; }
 
 }  // namespace logitless

@@ -1,22 +1,41 @@
 # find_package(logitless) from an installed tree.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
-file(REMOVE_RECURSE ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run_consumer(${WORK_DIR}/consumer -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
-  "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}")
+# A shared library has found its own dependencies: its users need none of their development files.
+set(settings -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_BUILD_TYPE=${BUILD_TYPE} "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}")
+if(SHARED)
+  foreach(package OpenMP PkgConfig yaml-cpp hwy OpenBLAS)
+    list(APPEND settings -DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON)
+  endforeach()
+endif()
+run_consumer(${WORK_DIR}/consumer ${settings})
+
+# The version promises an API: 0.1 for 0.1, and nothing for 0.0 or 0.2.
+foreach(version 0.0 0.2 1.0)
+  expect_configure_error(${WORK_DIR}/version_${version} "compatible with requested version \"${version}\""
+    -DCMAKE_PREFIX_PATH=${PREFIX} -DLOGITLESS_WANTED_VERSION=${version})
+endforeach()
 
 # Nothing of the build or source tree is named in what was installed.
-file(GLOB_RECURSE configs ${WORK_DIR}/prefix/*.cmake)
-if(NOT configs)
-  message(FATAL_ERROR "no package configuration was installed")
+file(GLOB_RECURSE packages ${PREFIX}/*.cmake ${PREFIX}/*.pc)
+list(LENGTH packages count)
+if(count LESS 6)
+  message(FATAL_ERROR "these files are all of the installed packages: ${packages}")
 endif()
-foreach(config ${configs})
-  file(READ ${config} text)
+foreach(package ${packages})
+  file(READ ${package} text)
   foreach(path ${BUILD_DIR} ${SOURCE_DIR})
     string(FIND "${text}" "${path}/" at)
     if(NOT at EQUAL -1)
-      message(FATAL_ERROR "${config} names ${path}")
+      message(FATAL_ERROR "${package} names ${path}")
     endif()
   endforeach()
 endforeach()
+foreach(file share/doc/logitless/LICENSE include/logitless/version.h include/logitless/profile.h)
+  if(NOT EXISTS ${PREFIX}/${file})
+    message(FATAL_ERROR "${file} was not installed")
+  endif()
+endforeach()
+
+# The installed command finds the installed library.
+run(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH ${PREFIX}/bin/logitless --version)

@@ -9,16 +9,37 @@ function(run)
   endif()
 endfunction()
 
-# Configures, builds and runs the consumer; further arguments go to its configuration. It must say nothing.
-function(run_consumer build_dir)
-  file(REMOVE_RECURSE ${build_dir})
-  run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${build_dir} -G ${GENERATOR}
-    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_LAUNCHER}" ${ARGN})
-  run(${CMAKE_COMMAND} --build ${build_dir} --parallel 2)
+# The two programs of the consumer must say nothing and end with 0.
+function(run_programs folder)
   foreach(program consumer profile_consumer)
-    execute_process(COMMAND ${build_dir}/${program} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    execute_process(COMMAND ${folder}/${program} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
     if(NOT status EQUAL 0 OR NOT output STREQUAL "")
       message(FATAL_ERROR "the ${program} ended with ${status} and said: ${output}")
     endif()
   endforeach()
+endfunction()
+
+# The command that configures the consumer in `build_dir`; further arguments go to it.
+function(configure_command result build_dir)
+  file(REMOVE_RECURSE ${build_dir})
+  set(${result} ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/consumer -B ${build_dir} -G ${GENERATOR}
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_LAUNCHER}" ${ARGN} PARENT_SCOPE)
+endfunction()
+
+# Configures, builds and runs the consumer.
+function(run_consumer build_dir)
+  configure_command(command ${build_dir} ${ARGN})
+  run(${command})
+  run(${CMAKE_COMMAND} --build ${build_dir} --parallel 2)
+  run_programs(${build_dir})
+endfunction()
+
+# The consumer's configuration must fail and say `message` (a regular expression, over lines that CMake has wrapped).
+function(expect_configure_error build_dir message)
+  configure_command(command ${build_dir} ${ARGN})
+  execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE errors)
+  string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
+  if(status EQUAL 0 OR NOT errors MATCHES "${message}")
+    message(FATAL_ERROR "the configuration ended with ${status}, without saying '${message}':\n${errors}")
+  endif()
 endfunction()

@@ -1,34 +1,25 @@
-# add_subdirectory(logitless) as a shared library, and what that library exports.
+# add_subdirectory(logitless) as a shared library, what that library exports, and what the parent installs.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/exports.cmake)
 
 run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON -DLOGITLESS_BUILD_PROFILE=ON
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1)  # what it exports does not depend on how fast it is
 
-file(GLOB_RECURSE libraries ${WORK_DIR}/consumer/liblogitless.so)
-list(GET libraries 0 library)
-execute_process(COMMAND ${NM} -D -C --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
-string(REPLACE ";" "," symbols "${symbols}")
-string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
-set(exported 0)
-foreach(symbol ${symbols})
-  string(REGEX REPLACE "^[0-9a-f ]+([A-Za-z]) (.*)$" "\\1;\\2" parts "${symbol}")
-  list(GET parts 0 kind)
-  list(GET parts 1 name)
-  if(name MATCHES "^(vtable for |typeinfo for |typeinfo name for |VTT for )?logitless::" AND
-     NOT name MATCHES "logitless::(core|dense|engine|gemm|loss|rows)::|anonymous namespace")
-    math(EXPR exported "${exported} + 1")
-  elseif(kind MATCHES "^[WVu]$" AND name MATCHES "std::|__gnu_cxx::")
-    # libstdc++ gives the templates of namespace std default visibility, whatever the flags say.
-  else()
-    list(APPEND strangers "${name}")
-  endif()
-endforeach()
-if(strangers)
-  list(JOIN strangers "\n  " strangers)
-  message(FATAL_ERROR "the shared library also exports\n  ${strangers}")
+file(GLOB headers ${SOURCE_DIR}/include/logitless/*.h)
+list(FILTER headers EXCLUDE REGEX "/(profile|export)[.]h$")
+check_exports(${WORK_DIR}/consumer/logitless/src/liblogitless.so ${headers})
+
+# A subproject installs nothing into its parent's prefix, unless it is asked to.
+run(${CMAKE_COMMAND} --install ${WORK_DIR}/consumer --prefix ${WORK_DIR}/nothing)
+file(GLOB_RECURSE installed ${WORK_DIR}/nothing/*)
+if(installed)
+  message(FATAL_ERROR "a subproject has installed ${installed}")
 endif()
-if(exported LESS 10)
-  message(FATAL_ERROR "the shared library exports only ${exported} symbols of logitless")
+run(${CMAKE_COMMAND} -DLOGITLESS_INSTALL=ON ${WORK_DIR}/consumer)
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer)
+run(${CMAKE_COMMAND} --install ${WORK_DIR}/consumer --prefix ${WORK_DIR}/asked)
+if(NOT EXISTS ${WORK_DIR}/asked/include/logitless/logitless.h)
+  message(FATAL_ERROR "LOGITLESS_INSTALL=ON has not installed the headers")
 endif()
 
 # A project without a build type is told that the library will be slow.

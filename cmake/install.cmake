@@ -1,0 +1,74 @@
+# What `cmake --install` copies: library, headers, licence, packages for CMake and pkg-config, the command and its pages.
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/logitless)
+
+install(TARGETS logitless EXPORT logitlessTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT logitlessTargets NAMESPACE logitless:: DESTINATION ${package_folder})
+install(DIRECTORY include/logitless DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN profile.h EXCLUDE)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# A static library carries its dependencies along, so its packages name them; a shared one has found its own.
+set(LOGITLESS_IS_STATIC ON)
+if(BUILD_SHARED_LIBS)
+  set(LOGITLESS_IS_STATIC OFF)
+endif()
+configure_package_config_file(cmake/logitlessConfig.cmake.in logitlessConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVersion.cmake
+  COMPATIBILITY ${LOGITLESS_COMPATIBILITY})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVersion.cmake
+  DESTINATION ${package_folder})
+
+# pkg-config. A static library's dependencies are not private: what is installed is linked by `pkg-config --libs` alone, and
+# --static would ask for the private ones of a static OpenBLAS too (-lgfortran, which few machines have).
+set(PC_REQUIRES)
+set(PC_LIBS)
+set(PC_PROFILE_REQUIRES)
+if(LOGITLESS_IS_STATIC)
+  set(PC_REQUIRES "openblas libhwy")
+  set(PC_PROFILE_REQUIRES "yaml-cpp")
+  # What a C++ compiler adds by itself, for those who link with another one.
+  set(standard_libraries ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+  list(FILTER standard_libraries INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
+  list(REMOVE_DUPLICATES standard_libraries)
+  list(TRANSFORM standard_libraries PREPEND "-l")
+  list(JOIN standard_libraries " " standard_libraries)
+  set(PC_LIBS "${OpenMP_CXX_FLAGS} ${standard_libraries}")
+endif()
+foreach(folder LIBDIR INCLUDEDIR)
+  set(PC_${folder} ${CMAKE_INSTALL_${folder}})
+  if(NOT IS_ABSOLUTE ${PC_${folder}})
+    set(PC_${folder} "\${prefix}/${PC_${folder}}")
+  endif()
+endforeach()
+# The file finds the prefix from its own place, because `cmake --install --prefix` may choose another one.
+set(PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" up ${up})
+  set(PC_PREFIX "\${pcfiledir}/${up}")
+endif()
+function(install_pkg_config_file name)
+  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+install_pkg_config_file(logitless)
+
+if(LOGITLESS_BUILD_PROFILE)
+  install(TARGETS logitless_profile EXPORT logitlessProfileTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT logitlessProfileTargets NAMESPACE logitless:: DESTINATION ${package_folder})
+  install(FILES include/logitless/profile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/logitless)
+  install_pkg_config_file(logitless-profile)
+endif()
+
+if(LOGITLESS_BUILD_CLI)
+  install(TARGETS logitless_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(BUILD_SHARED_LIBS)
+    file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+    set_target_properties(logitless_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
+  endif()
+  if(TARGET logitless_man)
+    get_target_property(roff_pages logitless_man ROFF_PAGES)
+    install(FILES ${roff_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  endif()
+endif()

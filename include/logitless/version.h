@@ -1,0 +1,13 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The version of these headers; version() of environment.h is that of the library that runs. CMake reads it from here.
+#pragma once
+
+/// While this is 0, a minor version may change API and ABI.
+#define LOGITLESS_VERSION_MAJOR 0
+/// Rises with new functions, and while the major version is 0 with every change that breaks callers.
+#define LOGITLESS_VERSION_MINOR 1
+/// Rises when API and ABI stay as they are.
+#define LOGITLESS_VERSION_PATCH 0
+/// The three of them.
+#define LOGITLESS_VERSION_STRING "0.1.0"
