@@ -313,6 +313,7 @@ TEST(Docs, TroubleshootingQuotesTheLibrary) {
       of_cross_entropy([](auto& c) { c.ids[2] = 5; }),
       of_cross_entropy([](auto& c) { c.targets.size = 5; }),
       of_cross_entropy([](auto& c) { c.hidden.states.stride = 3; }),
+      of_cross_entropy([](auto& c) { c.gradients.d_hidden_batch_stride = 11; }),
       of_cross_entropy([](auto& c) { c.gradients.d_hidden.data = c.x.data(); }),
       of_cross_entropy([](auto& c) { c.gradients.d_weight.data = c.w.data(); }),
       of_cross_entropy([](auto& c) { c.gradients.d_hidden.dtype = DType::kBFloat16; }),

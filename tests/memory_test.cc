@@ -232,7 +232,8 @@ AllocationCount settled_count(const AllocationCount& wanted) {
   return count;
 }
 
-void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int threads, bool narrow) {
+void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int threads, bool narrow,
+                        Rows rows = Rows::kFollowing) {
   SCOPED_TRACE(::testing::Message() << shape.tokens << " x " << shape.hidden << " x " << shape.vocab << " "
                                     << name_of(dtype) << " " << name_of(kind) << ", " << threads << " threads");
   InputSpec spec;
@@ -241,8 +242,11 @@ void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int thre
   spec.vocab = shape.vocab;
   spec.dtype = dtype;
   spec.ignored = 0.2;
+  spec.hidden_rows = rows;
+  if (rows != Rows::kFollowing) spec.sequences = 4;
   Inputs inputs(spec);
   RunSpec run;
+  run.d_hidden_rows = rows;
   if (narrow) run.gradient_dtype = dtype;
   GradientOutputs outputs(inputs, run);
   const Gradients gradients = outputs.gradients();
@@ -306,6 +310,17 @@ TEST(Allocations, WaitingTasksAreFew) {
   const Shape shape = {1600, 16, 1600, 16, 16, size_t{64} << 20};
   for (const PlanKind kind : kPlans) {
     for (const int threads : {1, 3}) expect_within_plan(shape, DType::kFloat32, kind, threads, false);
+  }
+}
+
+// Sequences that stand apart are gathered, and their gradients scattered.
+TEST(Allocations, OfSequencesApartStayWithinThePlan) {
+  const Shape shape = {900, 512, 5000, 0, 0, size_t{64} << 20};
+  for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    for (const Rows rows : {Rows::kSlice, Rows::kTransposed}) {
+      expect_within_plan(shape, DType::kFloat32, kind, 2, false, rows);
+      expect_within_plan(shape, DType::kBFloat16, kind, 2, true, rows);
+    }
   }
 }
 

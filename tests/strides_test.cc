@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "guard_pages.h"
+#include "logits_tester.h"
 #include "policy_tester.h"
 #include "preference_tester.h"
 #include "testers.h"
@@ -102,7 +103,7 @@ TEST(Strides, TheSizesThatTheLibraryChooses) {
 }
 
 TEST(Strides, OutputsInEveryForm) {
-  with_all_rows(small().ignored(0.2).padding(2), [](CrossEntropyTester tester) {
+  with_all_rows(small().ignored(0.05).padding(2), [](CrossEntropyTester tester) {
     for (const PlanKind plan : kPlans) {
       tester.dtype(DType::kFloat32).gradient_dtype({}).plan(plan);
       tester.accumulate().matches_oracle();
@@ -118,7 +119,7 @@ TEST(Strides, OutputsInEveryForm) {
 }
 
 TEST(Strides, ManyChunks) {
-  CrossEntropyTester tester = small().tokens(160).batch(5).vocab(400);
+  CrossEntropyTester tester = small().tokens(155).batch(5).vocab(400);
   with_all_rows(tester, [](CrossEntropyTester one) {
     const Plan plan = one.plan(PlanKind::kOnePass).tightest_workspace().planned();
     EXPECT_LE(plan.chunk_rows * 2, plan.active_rows);
@@ -167,6 +168,7 @@ TEST(Strides, PolicyLosses) {
     PolicyTester tester = PolicyTester().padded(4, 9).variant(variant).tiles(16, 64).strided_targets();
     with_all_rows(tester, [](PolicyTester one) {
       for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
+      one.finite_everywhere().plan(PlanKind::kDense).matches_oracle();
     });
   }
 }
@@ -175,10 +177,21 @@ TEST(Strides, PreferenceLosses) {
   PreferenceTester pairs = PreferenceTester().tiles(16, 64).strided_targets().reference(ReferenceForm::kModel);
   with_all_rows(pairs, [](PreferenceTester one) {
     for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
+    one.finite_everywhere().plan(PlanKind::kDense).matches_oracle();
   });
   with_all_rows(KtoTester().tiles(16, 64).strided_targets(), [](KtoTester one) {
     for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
   });
+}
+
+// Logits have had strides of their own; targets beside them may have them too.
+TEST(Strides, TargetsOfFinishedLogits) {
+  for (const bool time_first : {false, true}) {
+    LogitsTester tester = LogitsTester().tokens(36).batch(3).tiles(16, 64).ignored(0.2).strided_targets();
+    tester.later(1).time_first(time_first).matches_oracle();
+    tester.shift().targets32().matches_oracle();
+  }
+  PolicyTester().padded(4, 9).from_logits().strided_targets().matches_oracle();
 }
 
 TEST(Strides, GuardPages) {
