@@ -336,7 +336,7 @@ TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
   std::vector<int64_t> groups(static_cast<size_t>(spec.tokens));
   for (size_t i = 0; i < groups.size(); ++i) groups[i] = i < 90 ? 0 : static_cast<int64_t>(i % 7);
   for (const PlanKind kind : kPlans) {
-    for (const size_t kib : {950, 1500, 2500, 9000}) {
+    for (const size_t kib : {1000, 1500, 2500, 9000}) {
       SCOPED_TRACE(::testing::Message() << name_of(kind) << " in " << kib << " KiB");
       ContextOptions options;
       options.plan = kind;

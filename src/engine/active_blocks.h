@@ -15,16 +15,16 @@ namespace logitless::engine {
 /// The rows of one chunk that have a gradient.
 struct ActiveBlocks {
   RowBlocks blocks;
-  /// One pass: where the logits stand. Block b's are in the tiles of run block tile_block[b], row order[i]'s in row
-  /// tile_row[i] of these.
+  /// One pass: block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks` names.
   std::vector<RowBlock> tile_block;
-  std::vector<int32_t> tile_row;
-  int64_t chunk_begin = 0;
+  int64_t chunk_begin = 0;  // tile rows of the run before the chunk
 
   bool empty() const { return blocks.blocks.empty(); }
 };
 
-/// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps its tile.
+/// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps its tile. In
+/// two pass, which computes the logits again, the rows that are left move into new tiles at places where their logits
+/// have the same bits: those that the statistics came from.
 ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
 
 }  // namespace logitless::engine

@@ -23,7 +23,8 @@ class BackwardTasks {
   BackwardTasks(const Pass<T>& pass, BackwardBuffers<T>& buffers, const ActiveBlocks& active, bool begin,
                 const TokenGrads& grads, const Gradients& outputs)
       : pass_(pass), grid_(pass.run.grid), buffers_(buffers), active_(active), outputs_(outputs), begin_(begin) {
-    narrow_hidden_ = buffers.d_hidden != nullptr;
+    hidden_apart_ = buffers.d_hidden != nullptr;
+    if (outputs.wants_d_hidden()) d_hidden_breaks_ = d_hidden_breaks(pass.problem, outputs);
     weight_tiles_ = needs_weight_tiles<T>(outputs);
     wants_weight_ = outputs.d_weight.data || outputs.weight_sink;
     const auto any = [](const std::vector<double>& g) {
@@ -42,7 +43,7 @@ class BackwardTasks {
     Tokens tokens(*this);
     const auto alone = pass_.context.gemm->single_threaded_region();
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(tokens, &error); });
-    if (narrow_hidden_) round_d_hidden();
+    if (hidden_apart_) hand_on_d_hidden();
   }
 
  private:
@@ -148,20 +149,22 @@ class BackwardTasks {
     T* logits = tile(j, b, slot);
     if (!pass_.chunk) {
       std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
-      if (!rows.contiguous) gather_rows(pass_.problem, active_.blocks.rows(rows), gathered);
-      compute_logits(pass_, rows, hidden(b, slot), j, mine.gemm, logits);
+      if (!rows.contiguous) gather_tile(pass_.problem, active_.blocks, rows, gathered);
+      const gemm::Operand operand = tile_operand(pass_.problem, active_.blocks, rows, gathered);
+      compute_logits(pass_, rows, operand, j, mine.gemm, logits);
+      // The gradients stand without holes, and so must the states that they are multiplied with.
+      if (active_.blocks.has_holes(rows)) close_holes(pass_.problem, active_.blocks, rows, gathered);
     }
     const int64_t first = grid_.first_word(j);
     for (int64_t r = 0; r < rows.count; ++r) {
       mine.gradients[r] = buffers_.gradients[rows.begin + r];
       const int64_t column = mine.gradients[r].target - first;
       mine.gradients[r].target = column >= 0 && column < grid_.words(j) ? static_cast<int32_t>(column) : -1;
-      mine.gradients[r].source_row =
-          static_cast<int32_t>(pass_.chunk ? active_.tile_row[static_cast<size_t>(rows.begin + r)] : r);
+      mine.gradients[r].source_row = active_.blocks.places(rows)[static_cast<size_t>(r)];
     }
     const Problem& problem = pass_.problem;
     rows::GradientArgs<T> args;
-    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].count : rows.count,
+    args.shape = {pass_.chunk ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows,
                   grid_.words(j),
                   grid_.tile_stride,
                   pass_.bias ? pass_.bias + first : nullptr,
@@ -184,15 +187,17 @@ class BackwardTasks {
     auto& mine = scratch();
     const int64_t component = h * grid_.hidden_block;
     const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
-    const bool scattered = !narrow_hidden_ && !rows.contiguous;
+    const auto order = active_.blocks.rows(rows);
+    const bool stands_together = rows.contiguous && d_hidden_breaks_.same_piece(order.front(), order.back());
+    const bool scattered = !hidden_apart_ && !stands_together;
     gemm::Product<T> product;
     product.m = rows.count;
     product.n = columns;
     product.k = grid_.words(j);
     product.a = {tile(j, b, slot), DTypeOf<T>::value, grid_.tile_stride, false};
     product.b = head_operand(pass_.problem.head, grid_.first_word(j), component, /*hidden_first=*/false);
-    const bool adds = j > 0 || (!narrow_hidden_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
-    if (narrow_hidden_) {
+    const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
+    if (hidden_apart_) {
       product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
       product.ldc = grid_.hidden_size;
     } else if (scattered) {
@@ -265,7 +270,7 @@ class BackwardTasks {
   }
 
   void finish_weight_tile(int64_t j);
-  void round_d_hidden();
+  void hand_on_d_hidden();
 
   const Pass<T>& pass_;
   const TileGrid& grid_;
@@ -273,7 +278,8 @@ class BackwardTasks {
   const ActiveBlocks& active_;
   const Gradients& outputs_;
   bool begin_;
-  bool narrow_hidden_ = false;
+  bool hidden_apart_ = false;
+  RowBreaks d_hidden_breaks_;
   bool weight_tiles_ = false;
   bool wants_weight_ = false;
   bool entropy_ = false;
@@ -306,12 +312,21 @@ void BackwardTasks<T>::finish_weight_tile(int64_t j) {
 }
 
 template <class T>
-void BackwardTasks<T>::round_d_hidden() {
+void BackwardTasks<T>::hand_on_d_hidden() {
   const auto& order = active_.blocks.order;
+  const rows::RowKernels& kernels = *pass_.context.kernels;
+  const bool accumulate = outputs_.d_hidden_mode == WriteMode::kAccumulate;
+  const DType dtype = d_hidden_dtype(outputs_);
   for (size_t i = 0; i < order.size(); ++i) {
-    pass_.context.kernels->round(buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
-                                 outputs_.d_hidden_mode == WriteMode::kAccumulate,
-                                 d_hidden_row(pass_.problem, outputs_, order[i]).data, d_hidden_dtype(outputs_));
+    const T* sums = buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size;
+    void* out = d_hidden_row(pass_.problem, outputs_, order[i]).data;
+    if (dtype != DTypeOf<T>::value) {
+      kernels.round(sums, grid_.hidden_size, accumulate, out, dtype);
+    } else if (accumulate) {
+      kernels.template typed<T>().add(sums, grid_.hidden_size, static_cast<T*>(out));
+    } else {
+      std::copy_n(sums, grid_.hidden_size, static_cast<T*>(out));
+    }
   }
 }
 

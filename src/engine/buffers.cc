@@ -8,7 +8,7 @@
 namespace logitless::engine {
 namespace {
 
-int64_t tile_elements(const RunPlan& run) { return run.grid.row_tile * run.grid.tile_stride; }
+int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
 std::byte* take_hidden_rows(core::Workspace& workspace, const Problem& problem, int64_t rows) {
   return workspace.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
@@ -21,12 +21,12 @@ ForwardBuffers<T>::ForwardBuffers(core::Workspace& workspace, const gemm::Backen
                                   const RunPlan& run) {
   const TileGrid& grid = run.grid;
   const bool logits_stay = run.plan.kind == PlanKind::kOnePass;
-  const size_t gemm_bytes = gemm.scratch_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
+  const size_t gemm_bytes = gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
                                                problem.head.weight.dtype);
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     if (!logits_stay) thread.tile = workspace.take<T>(tile_elements(run));
-    if (run.gather) thread.gathered = take_hidden_rows(workspace, problem, grid.row_tile);
+    if (run.gather) thread.gathered = take_hidden_rows(workspace, problem, grid.tile_rows);
     thread.gemm = workspace.take_bytes(gemm_bytes);
     thread.row = workspace.take<T>(grid.vocab_tile);
     thread.target = workspace.take<int32_t>(grid.row_tile);
@@ -54,15 +54,14 @@ BackwardBuffers<T>::BackwardBuffers(core::Workspace& workspace, const gemm::Back
                                : gemm.scratch_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, sums, hidden));
   if (!logits_stay) {
     gemm_bytes =
-        std::max(gemm_bytes, gemm.scratch_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden, weight));
+        std::max(gemm_bytes, gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, hidden, weight));
   }
-  const bool narrow_hidden = outputs.wants_d_hidden() && d_hidden_dtype(outputs) != DTypeOf<T>::value;
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     thread.gemm = workspace.take_bytes(gemm_bytes);
     thread.row = workspace.take<T>(grid.vocab_tile);
     thread.gradients = workspace.take<rows::RowGradient<T>>(grid.row_tile);
-    if (run.gather && outputs.wants_d_hidden() && !narrow_hidden) {
+    if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
       thread.scatter = workspace.take<T>(grid.row_tile * grid.hidden_block);
     }
   }
@@ -70,13 +69,13 @@ BackwardBuffers<T>::BackwardBuffers(core::Workspace& workspace, const gemm::Back
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
       slot.tile = workspace.take<T>(tile_elements(run));
-      if (run.gather) slot.gathered = take_hidden_rows(workspace, problem, grid.row_tile);
+      if (run.gather) slot.gathered = take_hidden_rows(workspace, problem, grid.tile_rows);
     }
   } else if (run.gather) {
     gathered = take_hidden_rows(workspace, problem, run.plan.chunk_rows);
   }
   gradients = workspace.take<rows::RowGradient<T>>(run.plan.chunk_rows);
-  if (narrow_hidden) d_hidden = workspace.take<T>(run.plan.chunk_rows * grid.hidden_size);
+  if (run.hidden_apart) d_hidden = workspace.take<T>(run.plan.chunk_rows * grid.hidden_size);
   if (needs_weight_tiles<T>(outputs)) {
     for (T*& tile : d_weight) tile = workspace.take<T>(grid.vocab_tile * grid.hidden_size);
   }
@@ -101,7 +100,7 @@ T* take_bias_sums(core::Workspace& workspace, const Problem& problem, const Grad
 
 template <class T>
 T* take_chunk(core::Workspace& workspace, const RunPlan& run) {
-  return workspace.take<T>(run.plan.chunk_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
+  return workspace.take<T>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
 }
 
 namespace {

@@ -32,8 +32,8 @@ inline constexpr int64_t kWeightTiles = 2;
 template <class T>
 struct ForwardBuffers {
   struct PerThread {
-    T* tile = nullptr;              // [row_tile, tile_stride]; null when the logits stay (one pass)
-    std::byte* gathered = nullptr;  // [row_tile, H] of hidden's type
+    T* tile = nullptr;              // [tile_rows, tile_stride]; null when the logits stay (one pass)
+    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
     void* gemm = nullptr;
     T* row = nullptr;                  // [vocab_tile]
     int32_t* target = nullptr;         // [row_tile]
@@ -56,14 +56,14 @@ struct BackwardBuffers {
     rows::RowGradient<T>* gradients = nullptr;  // [row_tile]: those of one tile
   };
   struct Slot {
-    T* tile = nullptr;              // [row_tile, tile_stride]
-    std::byte* gathered = nullptr;  // [row_tile, H] of hidden's type
+    T* tile = nullptr;              // [tile_rows, tile_stride]
+    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
   std::vector<PerThread> threads;
   std::vector<Slot> slots;                    // two pass: tiles that are alive
   std::byte* gathered = nullptr;              // one pass: [chunk_rows, H]
   rows::RowGradient<T>* gradients = nullptr;  // [chunk_rows], target = word
-  T* d_hidden = nullptr;                      // [chunk_rows, H] sums of a narrow d_hidden
+  T* d_hidden = nullptr;                      // [chunk_rows, H] sums of a d_hidden that are apart
   T* d_weight[kWeightTiles] = {};             // [vocab_tile, H] or [H, vocab_tile] each
 
   BackwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const Problem& problem, const RunPlan& run,
@@ -78,7 +78,7 @@ const T* widened_bias(core::Workspace& workspace, const rows::RowKernels* kernel
 template <class T>
 T* take_bias_sums(core::Workspace& workspace, const Problem& problem, const Gradients& outputs);
 
-/// The logits of one chunk (one pass): [chunk_rows, V], tile by tile.
+/// The logits of one chunk (one pass): [chunk_tile_rows, V], tile by tile.
 template <class T>
 T* take_chunk(core::Workspace& workspace, const RunPlan& run);
 

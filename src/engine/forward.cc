@@ -26,8 +26,10 @@ class SegmentTask {
         first_tile_(pass.run.grid.segment_begin(segment)),
         end_tile_(pass.run.grid.segment_begin(segment + 1)) {
     const RowBlocks& blocks = pass.run.blocks;
-    if (!block.contiguous) gather_rows(pass.problem, blocks.rows(block), scratch.gathered);
-    hidden_ = hidden_operand(pass.problem, blocks, block, scratch.gathered);
+    if (!block.contiguous) gather_tile(pass.problem, blocks, block, scratch.gathered);
+    hidden_ = tile_operand(pass.problem, blocks, block, scratch.gathered);
+    // Rows that have been in no tile before stand one after the other.
+    first_row_ = blocks.first_place(block) * pass.run.grid.tile_stride;
   }
 
   void fold(rows::RowStats* stats) {
@@ -53,7 +55,7 @@ class SegmentTask {
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
       if (!pass_.chunk) compute_logits(pass_, block_, hidden_, j, scratch_.gemm, tile(j));
       pass_.context.kernels->template typed<T>().count_above(
-          {shape(j), tile(j), scratch_.chosen, scratch_.row, scratch_.above});
+          {shape(j), tile(j) + first_row_, scratch_.chosen, scratch_.row, scratch_.above});
     }
     for (int64_t r = 0; r < block_.count; ++r) {
       int64_t& rank = ranks[static_cast<size_t>(pass_.run.blocks.order[static_cast<size_t>(block_.begin + r)])];
@@ -86,7 +88,7 @@ class SegmentTask {
     }
     rows::FoldArgs<T> args;
     args.shape = shape(j);
-    args.logits = tile(j);
+    args.logits = tile(j) + first_row_;
     args.inverse_temperature = scratch_.inverse_temperature;
     args.target = scratch_.target;
     args.first_column = first;
@@ -104,6 +106,7 @@ class SegmentTask {
   typename ForwardBuffers<T>::PerThread& scratch_;
   const RowBlock& block_;
   int64_t chunk_begin_;
+  int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
   int64_t first_tile_;
   int64_t end_tile_;
   gemm::Operand hidden_;
@@ -116,7 +119,7 @@ void compute_logits(const Pass<T>& pass, const RowBlock& block, const gemm::Oper
                     void* gemm_scratch, T* tile) {
   const TileGrid& grid = pass.run.grid;
   gemm::Product<T> product;
-  product.m = block.count;
+  product.m = block.tile_rows;
   product.n = grid.words(vocab_tile);
   product.k = grid.hidden_size;
   product.a = hidden;
@@ -174,7 +177,7 @@ void run_forward(const Pass<T>& pass, ForwardBuffers<T>& buffers, size_t begin, 
       const int64_t segment = task / row_blocks;
       const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
       typename ForwardBuffers<T>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
-      work(SegmentTask<T>(pass, scratch, block, segment, chunk_begin), block, segment);
+      work(SegmentTask<T>(pass, scratch, block, segment, blocks.front().tile_begin), block, segment);
     });
   };
   for_each_segment(

@@ -22,14 +22,15 @@ struct Pass {
   T* bias_sums = nullptr;   // of a narrow d_bias
   T* chunk = nullptr;       // one pass: where the logits stay
 
-  /// One pass: tile (block, vocabulary tile) of the chunk that begins at row `chunk_begin` of the order.
+  /// One pass: tile (block, vocabulary tile) of the chunk whose first block has `chunk_begin` tile rows before it.
   T* chunk_tile(const RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
     const TileGrid& grid = run.grid;
-    return chunk + ((block.begin - chunk_begin) * grid.vocab_tiles() + vocab_tile * block.count) * grid.tile_stride;
+    const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
+    return chunk + (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }
 };
 
-/// logits [block.count, words] = hidden · head, raw, into `tile`. Overwrites.
+/// logits [block.tile_rows, words] = hidden · head, raw, into `tile`. Overwrites. `hidden`: tile_operand().
 template <class T>
 void compute_logits(const Pass<T>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
                     void* gemm_scratch, T* tile);

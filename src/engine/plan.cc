@@ -65,16 +65,37 @@ int64_t padded_stride(int64_t cols) {
   return stride % 256 == 0 ? stride + 16 : stride;
 }
 
-void set_grid(const ContextOptions& options, const Problem& problem, int64_t rows, TileGrid& grid) {
+gemm::RowFamily logit_products(const Problem& problem, int64_t words) {
+  const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
+  return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
+}
+
+// For its row_step, which does not depend on the tiles.
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Problem& problem) {
+  return gemm.row_rule(logit_products(problem, 1), 1);
+}
+
+void set_grid(const detail::ContextState& context, const Problem& problem, int64_t rows, TileGrid& grid) {
+  const ContextOptions& options = context.options;
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
-  const int64_t most_rows = options.row_tile > 0 ? options.row_tile : kRowTile;
+  const int64_t most_rows =
+      options.row_tile > 0 ? options.row_tile : round_up(kRowTile, any_row_rule(*context.gemm, problem).row_step);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
   const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
   grid.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, grid.vocab_size);
   grid.tile_stride = padded_stride(grid.vocab_tile);
+}
+
+// The rule that holds for all tiles of the vocabulary, the last and narrower one too.
+void set_row_rule(const gemm::Backend& gemm, const Problem& problem, TileGrid& grid) {
+  const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
+  grid.row_rule = rule_of(grid.vocab_tile);
+  const gemm::RowRule last = rule_of(grid.words(grid.vocab_tiles() - 1));
+  grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, last.least_rows);
+  grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 
 // What depends on how many blocks there are.
@@ -109,7 +130,7 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
   run.blocks.breaks = breaks;
   run.blocks.order.reserve(chunks.order.size());
   for (int64_t c = 0; c < chunks.count(); ++c) {
-    append_row_blocks(chunks.rows(c), run.grid.row_tile, run.blocks);
+    append_row_blocks(chunks.rows(c), run.grid.row_tile, run.grid.row_rule, run.blocks);
     run.chunks.push_back(run.blocks.blocks.size());
   }
 }
@@ -125,6 +146,9 @@ struct Planner {
 
   int64_t count() const { return static_cast<int64_t>(rows.size()); }
   size_t budget() const { return context.options.workspace_bytes; }
+  bool narrow_hidden() const {
+    return work.backward && outputs.wants_d_hidden() && core::is_half(d_hidden_dtype(outputs));
+  }
 
   // Everything of a plan but how many tiles are alive. Chunks of whole groups hold at most `chunk_rows` rows, other
   // ones that many in full tiles.
@@ -136,24 +160,32 @@ struct Planner {
       chunks = pack_groups(rows, groups, chunk_rows);
       chunk_rows = chunks.largest;
     }
-    set_grid(context.options, problem, std::min(count(), chunk_rows), run.grid);
+    set_grid(context, problem, std::min(count(), chunk_rows), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
-      run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), 16));
+      const int64_t step = block_step(any_row_rule(*context.gemm, problem));
+      run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
       if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
     }
+    set_row_rule(*context.gemm, problem, run.grid);
     if (whole_groups) {
-      cut_chunks(chunks, row_breaks(problem, outputs), run);
+      cut_chunks(chunks, row_breaks(problem), run);
     } else {
-      run.blocks = make_row_blocks(rows, run.grid.row_tile, row_breaks(problem, outputs));
+      run.blocks = make_row_blocks(rows, run.grid.row_tile, run.grid.row_rule, row_breaks(problem));
       cut_chunks(chunk_rows, run);
     }
     int64_t row_blocks = 0;
     for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
-      row_blocks = std::max(row_blocks, static_cast<int64_t>(run.chunks[c + 1] - run.chunks[c]));
+      const auto chunk = std::span(run.blocks.blocks).subspan(run.chunks[c], run.chunks[c + 1] - run.chunks[c]);
+      if (chunk.empty()) continue;
+      row_blocks = std::max(row_blocks, static_cast<int64_t>(chunk.size()));
+      const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
+      run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
     }
     set_splits(row_blocks, run.grid);
     run.gather = work.may_drop_rows || !run.blocks.all_contiguous();
+    run.hidden_apart = narrow_hidden();
+    run.scatter = run.gather || !stands_in_blocks(run.blocks);
     Plan& plan = run.plan;
     plan.kind = kind;
     plan.tokens = problem.tokens;
@@ -177,6 +209,21 @@ struct Planner {
     plan.blas_bytes = static_cast<size_t>(plan.threads) *
                       std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size),
                                context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile));
+  }
+
+  // Whether the rows of every block follow one another in d_hidden.
+  bool stands_in_blocks(const RowBlocks& blocks) const {
+    if (!work.backward || !outputs.wants_d_hidden()) return true;
+    const RowBreaks breaks = d_hidden_breaks(problem, outputs);
+    return std::all_of(blocks.blocks.begin(), blocks.blocks.end(), [&](const RowBlock& block) {
+      return breaks.same_piece(blocks.rows(block).front(), blocks.rows(block).back());
+    });
+  }
+
+  // Every tile that is added to what the caller's d_hidden holds rounds that once more; sums apart are added once.
+  bool wants_sums_apart() const {
+    return work.backward && outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kAccumulate &&
+           !narrow_hidden();
   }
 
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget(); }
@@ -203,6 +250,12 @@ struct Planner {
 
   RunPlan tiled(PlanKind kind) const {
     RunPlan run = cut(kind, count());
+    // Sums apart decide about bits, so they are taken where a team of a fixed size finds room beside them.
+    if (wants_sums_apart()) {
+      run.hidden_apart = true;
+      set_team(kPlannedTeam, kSlotsPerThread * kPlannedTeam, run);
+      run.hidden_apart = fits(run);
+    }
     fit_tiles(kind == PlanKind::kTwoPass ? kSlotsPerThread * threads : threads, run);
     if (!fits(run)) too_small(run);
     return run;
@@ -210,9 +263,10 @@ struct Planner {
 
   // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of `team`
   // threads; a plan that does not fit when there are none.
-  RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team) const {
+  RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team, bool sums_apart) const {
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
+      run.hidden_apart |= sums_apart;
       set_team(team, team, run);
       return run;
     };
@@ -238,8 +292,8 @@ struct Planner {
   // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
   RunPlan one_pass(int64_t least_rows, bool one_chunk) const {
     least_rows = std::max(least_rows, groups.largest);
-    RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam);
-    if (!fits(run)) run = chunked(least_rows, one_chunk, 1);
+    RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam, wants_sums_apart());
+    if (!fits(run)) run = chunked(least_rows, one_chunk, 1, false);
     fit_tiles(threads, run);
     const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();
     run.plan.tiles_alive = static_cast<int>(std::clamp<int64_t>(tiles, 1, std::numeric_limits<int>::max()));

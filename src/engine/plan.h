@@ -28,12 +28,14 @@ struct Work {
 struct TileGrid {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t row_tile = 0;      // most rows of a tile
+  int64_t row_tile = 0;      // most rows of hidden that a tile is made for
+  int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it
   int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
   int64_t tile_stride = 0;   // elements from one row of a tile to the next
   int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
   int64_t weight_block = 0;  // components of d_weight that one GEMM writes
   int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
+  gemm::RowRule row_rule;    // of the products that are logits
 
   int64_t vocab_tiles() const { return (vocab_size + vocab_tile - 1) / vocab_tile; }
   int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
@@ -50,8 +52,14 @@ struct RunPlan {
   RowBlocks blocks;
   /// Block index at which each chunk begins, and the end; one chunk but for one pass.
   std::vector<size_t> chunks;
+  int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
   /// Rows are copied together where they do not follow one another; room for that is planned.
   bool gather = false;
+  /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
+  bool scatter = false;
+  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so where the
+  /// output is narrower than its sums.
+  bool hidden_apart = false;
 };
 
 /// Plans `work` on `rows` (those that take part, increasing). Throws InvalidInput when the budget is too small for one

@@ -38,17 +38,19 @@ inline RowPlace<void*> d_hidden_row(const Problem& problem, const Gradients& out
   return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
 }
 
-/// Where rows that follow one another do not do so in memory, in hidden or in d_hidden.
-inline RowBreaks row_breaks(const Problem& problem, const Gradients& outputs) {
-  const auto time = [](const core::BatchedRows& in, bool wanted, const core::BatchedRows& out) {
-    return !in.is_matrix() ? in.time : wanted && !out.is_matrix() ? out.time : 0;
+/// Where rows of hidden that follow one another do not do so in memory.
+inline RowBreaks row_breaks(const Problem& problem) {
+  const auto time = [](const core::BatchedRows& places) { return places.is_matrix() ? 0 : places.time; };
+  return {problem.hidden.rows, time(problem.hidden_places), time(problem.second_places)};
+}
+
+/// The same of d_hidden.
+inline RowBreaks d_hidden_breaks(const Problem& problem, const Gradients& outputs) {
+  const auto time = [](bool wanted, const core::BatchedRows& places) {
+    return wanted && !places.is_matrix() ? places.time : 0;
   };
-  RowBreaks breaks;
-  breaks.border = problem.hidden.rows;
-  breaks.first_time = time(problem.hidden_places, outputs.d_hidden.data, d_hidden_places(problem, outputs));
-  breaks.second_time =
-      time(problem.second_places, outputs.d_hidden_second.data, d_hidden_second_places(problem, outputs));
-  return breaks;
+  return {problem.hidden.rows, time(outputs.d_hidden.data, d_hidden_places(problem, outputs)),
+          time(outputs.d_hidden_second.data, d_hidden_second_places(problem, outputs))};
 }
 
 /// The type of d_hidden, of which there may be one half alone.
@@ -65,6 +67,30 @@ inline void gather_rows(const Problem& problem, std::span<const int64_t> rows, s
   }
 }
 
+/// The same into the block's places of `to` [tile_rows, H]; the other places become zeros.
+inline void gather_tile(const Problem& problem, const RowBlocks& blocks, const RowBlock& block, std::byte* to) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
+  const auto rows = blocks.rows(block);
+  size_t r = 0;
+  for (int64_t place = 0; place < block.tile_rows; ++place, to += bytes) {
+    if (r < rows.size() && blocks.places(block)[r] == place) {
+      std::memcpy(to, hidden_row(problem, rows[r++]).data, bytes);
+    } else {
+      std::memset(to, 0, bytes);
+    }
+  }
+}
+
+/// Moves the rows that gather_tile() has put at their places together, so that they are as gather_rows() puts them.
+inline void close_holes(const Problem& problem, const RowBlocks& blocks, const RowBlock& block, std::byte* gathered) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
+  std::byte* to = gathered;
+  for (const int32_t place : blocks.places(block)) {
+    std::memmove(to, gathered + static_cast<size_t>(place) * bytes, bytes);
+    to += bytes;
+  }
+}
+
 /// The block's hidden states [count, H] as an operand: in place when its rows follow one another, else from `gathered`,
 /// where gather_rows() has put them.
 inline gemm::Operand hidden_operand(const Problem& problem, const RowBlocks& blocks, const RowBlock& block,
@@ -72,6 +98,16 @@ inline gemm::Operand hidden_operand(const Problem& problem, const RowBlocks& blo
   const DType dtype = problem.hidden.dtype;
   if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
   const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)]);
+  return {first.data, dtype, first.stride, false};
+}
+
+/// The hidden states of all rows of the block's tiles [tile_rows, H] as an operand, `gathered` by gather_tile().
+inline gemm::Operand tile_operand(const Problem& problem, const RowBlocks& blocks, const RowBlock& block,
+                                  const std::byte* gathered) {
+  const DType dtype = problem.hidden.dtype;
+  if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
+  const int64_t before = blocks.first_place(block);
+  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)] - before);
   return {first.data, dtype, first.stride, false};
 }
 

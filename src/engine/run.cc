@@ -186,14 +186,17 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
     if (!values->empty()) check_entries(name, *values, problem);
   }
   if (is_dense(context)) return dense::run_gradients(context, problem, stats, grads, outputs, plan);
-  std::vector<int64_t> rows;
-  for (const int64_t row : problem.active) {
-    if (has_gradient(grads, row)) rows.push_back(row);
-  }
+  const auto kept = std::count_if(problem.active.begin(), problem.active.end(),
+                                  [&](int64_t row) { return has_gradient(grads, row); });
   Work work;
   work.forward = false;
   work.backward = true;
-  const RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, rows);
+  work.may_drop_rows = kept < static_cast<int64_t>(problem.active.size());
+  // All rows that the forward pass had are cut as it cut them, so that those that are left find their places.
+  const std::span<const int64_t> rows =
+      kept > 0 ? std::span<const int64_t>(problem.active) : std::span<const int64_t>();
+  RunPlan run = choose_plan(context.state(), context.threads(), problem, work, outputs, rows);
+  run.plan.active_rows = kept;
   if (plan) *plan = run.plan;
   with_pass(context, problem, run, outputs, [&](const auto& pass, core::Workspace& workspace) {
     backward_only(pass, workspace, stats, grads, outputs);

@@ -3,6 +3,7 @@
 // gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,12 +41,40 @@ struct Product {
   bool accumulate = false;
 };
 
+/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n, k and the row's
+/// class alone: neither on how many rows are multiplied with it nor on what they hold. It holds for products whose m is
+/// at least `least_rows` and a multiple of `row_step`, and at most what was asked about.
+struct RowRule {
+  int64_t row_step = 1;
+  int64_t least_rows = 1;  // a multiple of row_step
+  /// Where it is not 0, the rows of a product are of two classes that take turns: row r is of class
+  /// (r / class_rows) % 2. A multiple of 2 * class_rows divides row_step then.
+  int64_t class_rows = 0;
+
+  /// The rows to multiply where `rows` are wanted.
+  int64_t padded(int64_t rows) const { return std::max((rows + row_step - 1) / row_step * row_step, least_rows); }
+  int64_t class_of(int64_t row) const { return class_rows == 0 ? 0 : row / class_rows % 2; }
+};
+
+/// A family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
+struct RowFamily {
+  int64_t n = 0;
+  int64_t k = 0;
+  DType a = DType::kFloat32;
+  DType b = DType::kFloat32;
+  bool b_transposed = false;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
   /// Most threads that may call the backend at once.
   virtual int max_threads() const = 0;
+
+  /// The rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two rules of one family
+  /// agree only where `most_rows` is the same; row_step and class_rows do not depend on n, k and `most_rows`.
+  virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
 
   /// Bytes of scratch that a product whose sizes are at most m, n, k needs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;

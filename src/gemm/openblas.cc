@@ -10,6 +10,7 @@
 
 #include "core/parallel.h"
 #include "core/views.h"
+#include "gemm/openblas_row_rule.h"
 #include "rows/row_kernels.h"
 
 namespace logitless::gemm {
@@ -118,7 +119,7 @@ void call_blas(const Product<double>& p) {
 // 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough
 // that reading and writing C once a panel costs little (256 multiply-adds an element).
 constexpr int64_t kWidenDepth = 256;
-constexpr int64_t kWidenBreadth = 2048;  // 2 MiB of float32 a panel at the most
+constexpr int64_t kWidenBreadth = 2016;  // 2 MiB of float32 a panel at the most, and a multiple of every row step
 
 // op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand, widened to a dense float matrix of the same
 // orientation. A float32 operand is left where it is.
@@ -179,6 +180,26 @@ class OpenBlas final : public Backend {
  public:
   const char* name() const override { return "openblas"; }
   int max_threads() const override { return std::max(1, openblas_info().max_threads); }
+
+  RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
+    const std::string core = openblas_get_corename();
+    const bool in_double = core::sums_in_double(family.a);
+    const auto rule_of = [&](int64_t n, int64_t k) {
+      return openblas_row_rule(core, in_double, n, k, family.b_transposed, most_rows);
+    };
+    if (!core::is_half(family.a) && !core::is_half(family.b)) return rule_of(family.n, family.k);
+    // Such a product is the sum of products of panels, and the rule has to hold for each of them.
+    RowRule rule;
+    for (const int64_t n : {std::min(family.n, kWidenBreadth), family.n % kWidenBreadth}) {
+      for (const int64_t k : {std::min(family.k, kWidenDepth), family.k % kWidenDepth}) {
+        const RowRule panel = rule_of(n, k);
+        rule = {panel.row_step, std::max(rule.least_rows, panel.least_rows), panel.class_rows};
+      }
+    }
+    // No row may stand in a panel of another height than its neighbours'.
+    if (rule.padded(most_rows) > kWidenBreadth) rule.row_step = rule.least_rows = kWidenBreadth;
+    return rule;
+  }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t, DType a, DType b) const override {
     const int64_t rows =
