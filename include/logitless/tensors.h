@@ -208,8 +208,13 @@ struct Targets {
 
 /// What a call does with what an output holds.
 enum class WriteMode {
-  kOverwrite,   ///< what was there does not matter, not even a NaN
-  kAccumulate,  ///< the gradient is added to what is there
+  kOverwrite,  ///< what was there does not matter, not even a NaN
+  /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums [N, H] (one
+  /// pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64 output g is added to
+  /// part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u = 2^-24 or 2^-53: d_hidden has a
+  /// part a tile of words and at most one every 64 words, d_weight and d_bias a part a tile of rows and at most one
+  /// every 64 rows.
+  kAccumulate,
 };
 
 /// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order,
