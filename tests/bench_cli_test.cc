@@ -231,7 +231,7 @@ TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
       {{"-o", small_, "--overwrite"}, "is the config"},
       {{"--metrics", "-"}, "--metrics -"},
       {{"--metrics", path("new.jsonl"), "-o", path("new.jsonl")}, "is the file that -o names"},
-      {{"--against", path("absent.jsonl")}, "absent.jsonl: cannot be read"},
+      {{"--against", path("absent.jsonl")}, "absent.jsonl: cannot be opened: No such file"},
       {{"--against", path("text")}, "text:1: is not JSON"},
   };
   for (const Case& c : cases) {

@@ -1,5 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Configs: what they mean, and the exact line that a wrong one earns.
+#include <sys/resource.h>
+
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -291,7 +293,7 @@ TEST_F(ConfigTest, FilesThatAreNoConfigsAreOneClearLine) {
   EXPECT_EQ(error("- a\n- b\n"), "c.yaml:1: a config is a list of `key: value` lines, and this is not");
   EXPECT_EQ(error("just words\n"), "c.yaml:1: a config is a list of `key: value` lines, and this is not");
   EXPECT_TRUE(error("seed: 1\nmodel: {name: x\n").starts_with("c.yaml:3: is not YAML: "));
-  EXPECT_EQ(error("seed: 1\n---\nseed: 2\n"), "c.yaml: holds 2 YAML documents, not one");
+  EXPECT_EQ(error("seed: 1\n---\nseed: 2\n"), "c.yaml:2: holds 2 YAML documents, not one");
   try {
     load_config(folder_.string(), {});
     FAIL() << "a directory was read as a config";
@@ -299,6 +301,45 @@ TEST_F(ConfigTest, FilesThatAreNoConfigsAreOneClearLine) {
     EXPECT_EQ(e.what(), folder_.string() + ": is a directory, not a file");
   }
   EXPECT_THROW(load_config((folder_ / "absent.yaml").string(), {}), Error);
+}
+
+// yaml-cpp reads some of these without end, and hands out others that fill all memory once they are walked.
+TEST_F(ConfigTest, YamlThatNoConfigCouldBeIsRefused) {
+  const rlimit cpu{120, 120};  // what would never end ends this process
+  ASSERT_EQ(setrlimit(RLIMIT_CPU, &cpu), 0);
+  EXPECT_EQ(error(","), "c.yaml:1: is not YAML: no value can begin here");
+  EXPECT_EQ(error("seed: 1\n---\n,"), "c.yaml:3: is not YAML: no value can begin here");
+  EXPECT_EQ(error("'a' ,"), "c.yaml:1: is not YAML: no value can begin here");
+  EXPECT_EQ(set_error("seed=,"), "--set seed: the value is not YAML: no value can begin here");
+  EXPECT_EQ(set_error("seed=1\n---\n2"), "--set seed: the value holds 2 YAML documents, not one");
+  EXPECT_EQ(error("seed: 1\n...\n---\nseed: 2\n--- 3\n"), "c.yaml:3: holds 3 YAML documents, not one");
+  for (const std::string one : {"[", "{", "{a: ", "- ", "? ", ": "}) {
+    for (const size_t levels : {70, 600, 10000}) {
+      std::string text = "seed:\n  ";
+      for (size_t i = 0; i < levels; ++i) text += one;
+      EXPECT_EQ(error(text), "c.yaml:2: is nested deeper than 64 levels") << one << " " << levels;
+    }
+  }
+  EXPECT_EQ(error("seed: &a [*a]"), "c.yaml:1: holds an alias inside of what it stands for");
+  std::string bomb = "a0: &a0 [1, 1]\n", chain = "a0: &a0 [1]\n";
+  for (int i = 1; i < 70; ++i) {
+    const std::string here = std::to_string(i), before = "*a" + std::to_string(i - 1);
+    bomb += "a" + here + ": &a" + here + " [" + before + ", " + before + "]\n";
+    chain += "a" + here + ": &a" + here + " [" + before + "]\n";
+  }
+  EXPECT_EQ(error(bomb), "c.yaml:15: holds more than 100000 values, aliases written out");
+  EXPECT_EQ(error(chain), "c.yaml:63: is nested deeper than 64 levels");
+  std::string list = "seed: [";
+  for (int i = 0; i < 100'001; ++i) list += ",";
+  EXPECT_EQ(error(list), "c.yaml:1: holds more than 100000 values, aliases written out");
+  EXPECT_EQ(error("#" + std::string(1 << 20, ' ')), "c.yaml: holds more than 1 MiB");
+  EXPECT_EQ(error("\"a\\nb\": 1"), "c.yaml:1: a b is not a known key");
+}
+
+TEST_F(ConfigTest, AliasesStandForTheirValues) {
+  const Config config = load("model: {hidden_size: &size 8, vocab_size: *size}\nseq_len: *size\n");
+  EXPECT_EQ(config.model.vocab_size, 8);
+  EXPECT_EQ(load_config(std::nullopt, config.settings).seq_len, 8);
 }
 
 TEST_F(ConfigTest, TheShippedConfigsLoad) {

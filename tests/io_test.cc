@@ -98,6 +98,55 @@ TEST_F(SafetensorsTest, EveryDtypeSurvivesARoundTrip) {
   EXPECT_EQ(file.find("absent"), nullptr);
 }
 
+std::string nested(const std::string& open, const std::string& close, int levels) {
+  std::string text, end;
+  for (int i = 0; i < levels; ++i) {
+    text += open;
+    end += close;
+  }
+  return text + "1" + end;
+}
+
+// A parser or a destructor that calls itself would overflow the stack.
+TEST_F(SafetensorsTest, AHeaderThatIsNestedDeepIsRefused) {
+  for (const int levels : {40, 100'000}) {
+    for (const std::string& value : {nested("[", "]", levels), nested("{\"a\":", "}", levels)}) {
+      for (const char* form : {R"({"__metadata__":@})", R"({"a":@})", R"({"a":{"dtype":"F32","shape":@}})",
+                               R"({"a":{"dtype":"F32","shape":[1],"data_offsets":@}})",
+                               R"({"a":{"dtype":"F32","shape":[@],"data_offsets":[0,0]}})", "@"}) {
+        std::string header = form;
+        header.replace(header.find('@'), 1, value);
+        EXPECT_TRUE(has(error_of(write_file(header, 0)), "the header is nested deeper than 32 levels")) << form;
+      }
+    }
+  }
+  const std::string brackets_in_a_text = R"({"__metadata__":{"note":"\")" + std::string(100, '[') + R"("}})";
+  EXPECT_EQ(error_of(write_file(brackets_in_a_text, 0)), "no error");
+}
+
+// In quadratic time this takes ten minutes and more.
+TEST_F(SafetensorsTest, AHeaderMayHoldAQuarterOfAMillionTensors) {
+  constexpr int kTensors = 250'000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string number = std::to_string(i);
+    header += (i ? ",\"t" : "\"t") + number + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + number + "," +
+              std::to_string(i + 1) + "]}";
+  }
+  const SafetensorsFile file(write_file(header + "}", kTensors));
+  ASSERT_EQ(file.tensors().size(), size_t{kTensors});
+  EXPECT_EQ(file.find("t249999")->file_offset - file.find("t0")->file_offset, 249'999u);
+}
+
+TEST_F(SafetensorsTest, ANameOfAFileStaysOneLineOfAMessage) {
+  const std::string header = R"({"a\nb":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string file = write_file(header, 4);
+  EXPECT_TRUE(has(find_error(file + ":x", kHidden), "it has a b F32[1]"));
+  EXPECT_TRUE(has(find_error(file + ":a\nb", kTargets), "tensor a b: dtype is F32"));
+  const std::string long_name = R"({")" + std::string(100'000, 'x') + R"(":{"dtype":"F32"}})";
+  EXPECT_LT(error_of(write_file(long_name, 0)).size(), 500u);
+}
+
 TEST_F(SafetensorsTest, EveryHalfWidensToItsExactFloat) {
   std::vector<uint16_t> halves(0x10000);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);

@@ -52,8 +52,8 @@ TEST_F(CliTest, ReportRefusesBadFilesAndWritesNothing) {
     EXPECT_FALSE(std::filesystem::exists(output));
     EXPECT_FALSE(std::filesystem::exists(path("picture.svg")));
   };
-  refused(path("none.jsonl"), "none.jsonl: cannot be read");
-  refused(folder_.string(), "is a folder");
+  refused(path("none.jsonl"), "none.jsonl: cannot be opened: No such file");
+  refused(folder_.string(), "is a directory");
   refused(write("empty.jsonl", ""), "empty.jsonl:1: the file is empty");
   refused(write("text.jsonl", "hello\n"), "text.jsonl:1: is not JSON");
   refused(write("binary.jsonl", std::string("\0\x80\n\xff\n", 5)), "binary.jsonl:1: is not JSON");

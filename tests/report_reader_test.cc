@@ -180,6 +180,19 @@ TEST(Reader, ValuesOutOfRangeAreNamed) {
                   .ends_with("plan must be a text, not [7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,..."));
 }
 
+TEST(Reader, LinesThatAreNestedDeepAreRefused) {
+  for (const size_t levels : {40, 100'000}) {
+    const std::string lists = std::string(levels, '[') + std::string(levels, ']');
+    EXPECT_EQ(refusal(lists + "\n"), "run.jsonl:1: is nested deeper than 32 levels");
+    BenchFile file = small();
+    file.header["environment"]["cpu"] = "@";
+    std::string text = file.text();
+    EXPECT_EQ(refusal(text.replace(text.find("\"@\""), 3, lists)), "run.jsonl:1: is nested deeper than 32 levels");
+    file.header["environment"]["cpu"] = std::string(levels, '[');
+    EXPECT_EQ(refusal(file.text()), "it was read");
+  }
+}
+
 TEST(Reader, APointLiesInTheSweep) {
   const auto at = [](const Json& place) { return refusal_of([&](Json&, Json& point) { point["at"] = place; }); };
   EXPECT_EQ(at({{"seq_len", "512"}}), "run.jsonl:2: at.seq_len must be a value of the header's sweep, not \"512\"");
@@ -197,8 +210,8 @@ TEST(Reader, AFileThatCannotBeReadIsNamed) {
     }
     return "it was read";
   };
-  EXPECT_EQ(refusal_of_file("/no/such/run.jsonl"), "/no/such/run.jsonl: cannot be read");
-  EXPECT_EQ(refusal_of_file("/"), "/: is a folder, not a file of `logitless bench`");
+  EXPECT_EQ(refusal_of_file("/no/such/run.jsonl"), "/no/such/run.jsonl: cannot be opened: No such file or directory");
+  EXPECT_EQ(refusal_of_file("/"), "/: is a directory, not a file");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "io/config_schema.h"
 #include "io/config_value.h"
+#include "io/one_line.h"
 #include "io/yaml_file.h"
 
 namespace logitless::io {
@@ -54,9 +55,9 @@ void ConfigReader::read_assignment(const std::string& flag, const std::string& a
   set_place_ = flag + " " + key;
   YAML::Node node;
   try {
-    node = YAML::Load(assignment.substr(equals + 1));
-  } catch (const YAML::Exception& e) {
-    throw Error(set_place_ + ": the value is not YAML: " + e.msg);
+    node = parse_yaml(assignment.substr(equals + 1));
+  } catch (const YamlProblem& e) {
+    throw Error(set_place_ + ": the value " + e.what());
   }
   apply(key, set_place_, node);
 }
@@ -67,7 +68,7 @@ void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& sec
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
-    if (!seen.insert(key).second) throw Error(place + ": " + key + " stands here a second time");
+    if (!seen.insert(key).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
     apply(key, place, entry.second);
   }
 }
@@ -84,7 +85,7 @@ void ConfigReader::apply(const std::string& key, const std::string& place, const
   const auto& schema = config_schema();
   const auto it = std::find_if(schema.begin(), schema.end(), [&](const KeyRule& r) { return r.key == key; });
   if (it == schema.end()) {
-    const std::string where = place.ends_with(" " + key) ? place : place + ": " + key;
+    const std::string where = place.ends_with(" " + key) ? place : place + ": " + one_line(key);
     throw Error(where + " is not a known key" + suggestion_for(key));
   }
   it->apply(config_, {key, place, node});

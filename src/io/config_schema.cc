@@ -209,6 +209,8 @@ bool is_section(const std::string& name) {
 }
 
 std::string suggestion_for(const std::string& key) {
+  constexpr size_t kLongestSlip = 100;
+  if (key.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
   std::string best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   const auto consider = [&](const std::string& known) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "io/error.h"
+#include "io/one_line.h"
 
 namespace logitless::io {
 namespace {
@@ -29,10 +30,7 @@ std::string shown(const YAML::Node& node) {
   if (node.IsMap()) return "a section of keys";
   if (node.IsSequence()) return "a list";
   if (!node.IsScalar()) return "nothing";
-  std::string text = node.Scalar();
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  const std::string text = one_line(node.Scalar(), 60);
   return node.Tag() == "!" ? "the text \"" + text + "\"" : text.empty() ? "an empty text" : text;
 }
 

@@ -6,7 +6,8 @@
 
 namespace logitless::io {
 
-/// A regular file, mapped read-only as long as the object lives. Moving keeps the address.
+/// A regular file, mapped read-only as long as the object lives. Where somebody cuts it short meanwhile, a read beyond
+/// its new end raises SIGBUS. Moving keeps the address.
 class MappedFile {
  public:
   /// Throws Error that names the path: absent, unreadable, a directory, or not mappable.
@@ -20,6 +21,8 @@ class MappedFile {
   size_t size() const { return size_; }
   /// Stays open, so that a child process can map the same pages.
   int descriptor() const { return descriptor_; }
+  /// Throws Error where the file has been cut short since it was mapped: what was read of it is not to be trusted.
+  void check_size() const;
 
  private:
   std::string path_;

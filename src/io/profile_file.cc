@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "io/config_value.h"
+#include "io/one_line.h"
 #include "io/yaml_file.h"
 #include "logitless/environment.h"
 
@@ -33,6 +34,13 @@ std::string name_in(const std::vector<std::pair<std::string, T>>& names, T value
   return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == value; })->first;
 }
 
+// A text, written as in a profile and read again.
+std::string rewritten(const std::string& text) {
+  YAML::Emitter out;
+  out << YAML::Flow << YAML::BeginSeq << text << YAML::EndSeq;
+  return YAML::Load(out.c_str())[0].Scalar();
+}
+
 // The keys of a map, all of them known.
 class Section {
  public:
@@ -45,9 +53,9 @@ class Section {
       if (!entry.first.IsScalar()) throw Error(place + "a key must be a plain word");
       const std::string key = entry.first.Scalar();
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        throw Error(place + full(key) + " is not a known key of a profile");
+        throw Error(place + one_line(full(key)) + " is not a known key of a profile");
       }
-      if (!seen.insert(key).second) throw Error(place + full(key) + " stands here a second time");
+      if (!seen.insert(key).second) throw Error(place + one_line(full(key)) + " stands here a second time");
     }
   }
 
@@ -59,7 +67,12 @@ class Section {
   Section section(const char* key, std::initializer_list<const char*> known) const {
     return {path_, full(key), value(key).node, known};
   }
-  std::string text(const char* key) const { return read_text(value(key)); }
+  // Bytes that are not UTF-8 would be others once profile_text() has written them.
+  std::string text(const char* key) const {
+    const std::string text = read_text(value(key));
+    if (rewritten(text) != text) value(key).reject("a text in UTF-8");
+    return text;
+  }
   SizeRange range(const char* key) const {
     const ConfigValue list = value(key);
     if (!list.node.IsSequence() || list.node.size() != 2) list.reject("two sizes: [low, high]");

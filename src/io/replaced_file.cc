@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 constexpr int kMostLinks = 40;  // as Linux follows
 
 fs::path name_to_write(const fs::path& target) {
-  if (fs::exists(target) && !fs::is_regular_file(target)) return target;
+  std::error_code not_there;
+  const fs::file_status status = fs::status(target, not_there);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return target;
   if (access(target.parent_path().c_str(), W_OK) != 0) return target;
   return target.string() + "." + std::to_string(getpid()) + ".tmp";
 }

@@ -47,10 +47,14 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   int descriptor() const { return file_.descriptor(); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// Throws Error where the file has been cut short since it was opened.
+  void check_size() const { file_.check_size(); }
   /// nullptr where the file has no such tensor.
   const Tensor* find(std::string_view name) const;
 
  private:
+  void read_header();
+
   MappedFile file_;
   std::vector<Tensor> tensors_;
 };

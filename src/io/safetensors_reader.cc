@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
+#include "io/json_depth.h"
+#include "io/one_line.h"
 #include "io/safetensors.h"
 
 namespace logitless::io {
@@ -25,32 +28,78 @@ std::string tidy(std::string message) {
   if (const size_t end = message.find("] "); message.starts_with("[json.") && end != std::string::npos) {
     message.erase(0, end + 2);
   }
-  std::replace_if(
-      message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return message;
+  return one_line(std::move(message));
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& tensor, const std::string& reason) {
-  throw Error(path + ": tensor " + tidy(tensor) + ": " + reason);
+  throw Error(path + ": tensor " + one_line(tensor) + ": " + reason);
 }
 
-json parse_header(const std::string& path, std::string_view text) {
-  std::set<std::string> names;
-  const auto reject_twins = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth == 1 && event == json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second) {
-      fail(path, parsed.get<std::string>(), "is in the header twice");
-    }
+// Hands each member of the header to `take` as soon as it is complete, so that time is linear in the header and memory
+// is that of one member: a checkpoint has tens of thousands.
+class HeaderReader : public json::json_sax_t {
+ public:
+  using Take = std::function<void(const std::string& name, const json& entry)>;
+
+  HeaderReader(const std::string& path, Take take) : path_(path), take_(std::move(take)) {}
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(json::number_integer_t value) override { return add(value); }
+  bool number_unsigned(json::number_unsigned_t value) override { return add(value); }
+  bool number_float(json::number_float_t value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(json::binary_t& value) override { return add(std::move(value)); }
+  bool key(std::string& key) override {
+    if (open_.empty() && !names_.insert(key).second) fail(path_, key, "is in the header twice");
+    (open_.empty() ? name_ : key_) = std::move(key);
     return true;
-  };
-  json header;
-  try {
-    header = json::parse(text.begin(), text.end(), reject_twins);
-  } catch (const json::exception& e) {
-    fail(path, "the header is not JSON: " + tidy(e.what()));
   }
-  if (!header.is_object()) fail(path, "the header must be a JSON object");
-  return header;
-}
+  bool start_object(size_t) override {
+    if (in_header_) return open(json::object());
+    return in_header_ = true;
+  }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    fail(path_, "the header is not JSON: " + tidy(e.what()));
+  }
+
+ private:
+  // Puts a value where it belongs: it is a member of the header, or of the container that was opened last.
+  json& place(json value) {
+    if (!in_header_) fail(path_, "the header must be a JSON object");
+    if (open_.empty()) return entry_ = std::move(value);
+    json& around = *open_.back();
+    if (around.is_object()) return around[key_] = std::move(value);
+    around.push_back(std::move(value));
+    return around.back();
+  }
+  bool add(json value) {
+    place(std::move(value));
+    if (open_.empty()) take_(name_, entry_);
+    return true;
+  }
+  bool open(json container) {
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    if (open_.empty()) return true;  // the header itself
+    open_.pop_back();
+    if (open_.empty()) take_(name_, entry_);
+    return true;
+  }
+
+  const std::string& path_;
+  Take take_;
+  bool in_header_ = false;
+  std::unordered_set<std::string> names_;
+  std::string name_, key_;  // of the member, and inside of it
+  json entry_;
+  std::vector<json*> open_;  // the containers around the next value, inside of the member
+};
 
 // An integer that JSON may spell as signed, unsigned or (wrongly) as something else.
 bool read_count(const json& value, int64_t& out) {
@@ -76,7 +125,7 @@ Tensor read_entry(const std::string& path, const std::string& name, const json& 
   int64_t elements = 1;
   for (const json& size : shape) {
     int64_t value = 0;
-    if (!read_count(size, value)) fail(path, name, "shape holds " + tidy(size.dump()) + ", not an integer >= 0");
+    if (!read_count(size, value)) fail(path, name, "shape holds " + one_line(size.dump()) + ", not an integer >= 0");
     if (__builtin_mul_overflow(elements, value, &elements)) fail(path, name, "shape has more than 2^63 elements");
     tensor.shape.push_back(value);
   }
@@ -84,7 +133,7 @@ Tensor read_entry(const std::string& path, const std::string& name, const json& 
   const json& offsets = entry["data_offsets"];
   int64_t begin = 0, end = 0;
   if (!offsets.is_array() || offsets.size() != 2 || !read_count(offsets[0], begin) || !read_count(offsets[1], end)) {
-    fail(path, name, "data_offsets must be two integers >= 0, not " + tidy(offsets.dump()));
+    fail(path, name, "data_offsets must be two integers >= 0, not " + one_line(offsets.dump()));
   }
   const std::string range = "data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
   if (begin > end) fail(path, name, range + " end before they begin");
@@ -128,6 +177,15 @@ void check_coverage(const std::string& path, std::vector<Tensor>& tensors, size_
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::string file_path) : file_(std::move(file_path)) {
+  try {
+    read_header();
+  } catch (const Error&) {
+    check_size();  // What is left of a header is no JSON, but that is not the news.
+    throw;
+  }
+}
+
+void SafetensorsFile::read_header() {
   const size_t size = file_.size();
   if (size < kLengthBytes) {
     fail(path(),
@@ -144,14 +202,17 @@ SafetensorsFile::SafetensorsFile(std::string file_path) : file_(std::move(file_p
   }
   const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, header_bytes);
   const size_t data_start = kLengthBytes + header_bytes;
-  const json header = parse_header(path(), text);
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      if (!entry.is_object()) fail(path(), "__metadata__ must be an object");
-      continue;
-    }
-    tensors_.push_back(read_entry(path(), name, entry, file_.data(), data_start, size - data_start));
+  if (json_depth(text) > kMostJsonDepth) {
+    fail(path(), "the header is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
   }
+  HeaderReader reader(path(), [&](const std::string& name, const json& entry) {
+    if (name != "__metadata__") {
+      tensors_.push_back(read_entry(path(), name, entry, file_.data(), data_start, size - data_start));
+    } else if (!entry.is_object()) {
+      fail(path(), "__metadata__ must be an object");
+    }
+  });
+  json::sax_parse(text, &reader);
   check_coverage(path(), tensors_, data_start, size);
 }
 

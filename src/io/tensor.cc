@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "io/one_line.h"
 #include "io/safetensors.h"
 
 namespace logitless::io {
@@ -33,7 +34,8 @@ std::string names_in(const SafetensorsFile& file) {
   const size_t named = std::min(tensors.size(), kMostNames);
   std::string text;
   for (size_t i = 0; i < named; ++i) {
-    text += (i ? ", " : "") + tensors[i].name + " " + tensors[i].dtype + tensors[i].shape_text();
+    text += (i ? ", " : "") + one_line(tensors[i].name, 60) + " " + one_line(tensors[i].dtype, 20) +
+            tensors[i].shape_text();
   }
   if (named < tensors.size()) text += " and " + std::to_string(tensors.size() - named) + " smaller ones";
   return text;
@@ -51,9 +53,9 @@ std::string dimensions_of(const TensorWish& wish) {
 }
 
 void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorWish& wish) {
-  const std::string place = file.path() + ": tensor " + tensor.name + ": ";
+  const std::string place = file.path() + ": tensor " + one_line(tensor.name) + ": ";
   if (!belongs_to(tensor, wish.tensor_class)) {
-    throw Error(place + "dtype is " + tensor.dtype + "; " + wish.conventional_name + " must be " +
+    throw Error(place + "dtype is " + one_line(tensor.dtype, 20) + "; " + wish.conventional_name + " must be " +
                 description_of(wish.tensor_class));
   }
   if (!has_wished_rank(tensor, wish)) {
@@ -145,12 +147,13 @@ std::string Tensor::shape_text() const {
   return text + "]";
 }
 
-std::string TensorHandle::place() const { return file->path() + ": tensor " + tensor->name; }
+std::string TensorHandle::place() const { return file->path() + ": tensor " + one_line(tensor->name); }
 
 TensorSpec split_spec(const std::string& spec) {
   const size_t colon = spec.rfind(':');
   // A path may hold a colon itself, so a file of the whole name comes first.
-  if (colon == std::string::npos || std::filesystem::exists(spec)) return {spec, ""};
+  std::error_code not_there;
+  if (colon == std::string::npos || std::filesystem::exists(spec, not_there)) return {spec, ""};
   if (colon + 1 == spec.size()) throw Error(spec + ": there is no tensor name after the colon");
   return {spec.substr(0, colon), spec.substr(colon + 1)};
 }

@@ -3,12 +3,26 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace logitless::io {
 
-/// The one document of a YAML file, which must be a map. `what` the file is ("config") serves the messages. Throws
-/// Error that names file and line.
+/// A text is not one YAML document, or one that no config or profile could be. what() goes on after "config.yaml:7: ".
+class YamlProblem : public std::runtime_error {
+ public:
+  YamlProblem(const YAML::Mark& mark, const std::string& reason)
+      : std::runtime_error(reason), line(std::max(mark.line, 0) + 1) {}
+
+  const int line;
+};
+
+/// The one document of a text; a null node where there is none. Throws YamlProblem.
+YAML::Node parse_yaml(const std::string& text);
+
+/// The one document of a YAML file or pipe, which must be a map. `what` the file is ("config") serves the messages.
+/// Throws Error that names file and line.
 YAML::Node read_yaml_file(const std::string& path, const std::string& what);
 
 /// "qwen.yaml:7"

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "io/error.h"
+#include "io/json_depth.h"
+#include "io/text_file.h"
 #include "report/units.h"
 
 namespace logitless::report {
@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
 
 constexpr int64_t kSchema = 1;
+constexpr size_t kMostBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
 
 // One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
 class Fields {
@@ -198,6 +199,9 @@ Point read_point(const Fields& fields, const BenchRun& run) {
 }
 
 Json parse_json(std::string_view line, const std::string& place) {
+  if (io::json_depth(line) > io::kMostJsonDepth) {
+    throw io::Error(place + ": is nested deeper than " + std::to_string(io::kMostJsonDepth) + " levels");
+  }
   try {
     return Json::parse(line);
   } catch (const nlohmann::json::parse_error& e) {
@@ -253,13 +257,6 @@ BenchRun parse_run(const std::string& path, std::string_view text) {
   return run;
 }
 
-BenchRun read_run(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw io::Error(path + ": is a folder, not a file of `logitless bench`");
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw io::Error(path + ": cannot be read");
-  return parse_run(path, text.view());
-}
+BenchRun read_run(const std::string& path) { return parse_run(path, io::read_text_file(path, kMostBytes)); }
 
 }  // namespace logitless::report
