@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/bus_error.h"
 #include "cli/shared_memory.h"
 
 extern char** environ;
@@ -95,6 +96,11 @@ pid_t spawn(std::vector<std::string> arguments, std::span<const int> descriptors
   pid_t child = -1;
   const int status = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
+  if (status != 0 && access("/proc/self/exe", X_OK) != 0) {
+    throw ChildFailure(
+        "no process can be started: /proc is not mounted, and this command needs it to start itself "
+        "again and to measure memory");
+  }
   if (status != 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(status));
   return child;
 }
@@ -151,6 +157,7 @@ std::string how_it_died(int status) {
 std::string begin_child(const ChildEnds& ends) {
   // The parent may be killed without a chance to stop this process.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  leave_bus_errors();
   if (getppid() != ends.parent) throw ChildFailure("this command is started by others");
   struct stat file {};
   std::string request;

@@ -26,12 +26,17 @@ struct Outputs {
   std::vector<SharedMemory> memory;
 };
 
-void run_once(const Outputs& outputs, bool dense, Progress& progress, const std::string& phase,
+void run_once(const Inputs& inputs, const Outputs& outputs, bool dense, Progress& progress, const std::string& phase,
               ContenderReport& report) {
   Job job = outputs.job;
   job.dense = dense;
   progress.phase(phase);
-  report.last = run_in_child(job);
+  try {
+    report.last = run_in_child(job);
+  } catch (const ChildFailure&) {
+    inputs.check_files();  // A file that was cut short kills the child that reads it.
+    throw;
+  }
   report.times_s.push_back(report.last.measured.time_s);
   report.extra_peaks.push_back(report.last.measured.extra_peak_bytes);
   report.time_s = timing::median(report.times_s);
@@ -90,15 +95,16 @@ int run_compare(const CompareOptions& options) {
 
   // Both contenders alternate, so that what else the machine does meets both.
   for (int i = 0; i < options.repeat; ++i) {
-    run_once(dense, true, progress, phase_name("dense", i, options.repeat), report.dense);
-    run_once(fused, false, progress, phase_name("fused", i, options.repeat), report.fused);
+    run_once(inputs, dense, true, progress, phase_name("dense", i, options.repeat), report.dense);
+    run_once(inputs, fused, false, progress, phase_name("fused", i, options.repeat), report.fused);
   }
+  inputs.check_files();
   progress.phase("comparing");
   measure_differences(dense.job, fused.job, report);
   progress.stop();
 
   if (!options.json_path.empty()) write_json(report, options.json_path);
-  if (!options.quiet && options.json_path != "-") std::fputs(table_of(report).c_str(), stdout);
+  if (!options.quiet && options.json_path != "-") print(table_of(report));
   return report.agrees() ? 0 : 1;
 }
 

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/completion_script.h"
+#include "cli/output_file.h"
 
 namespace logitless::cli {
 namespace {
@@ -31,7 +31,7 @@ void add_completion(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(std::vector<std::string>{"bash", "fish", "zsh"}).description(""));
   completion->callback([=, &app, &action] {
     action = [=, &app] {
-      std::fputs(scripts.at(*shell)(command_tree(app)).c_str(), stdout);
+      print(scripts.at(*shell)(command_tree(app)));
       return 0;
     };
   });

@@ -189,6 +189,7 @@ void run_check(const GradcheckOptions& options, const Profile& profile, Progress
                                if (truth.of_logits) check.compare_logit_gradients();
                                if (truth.fused) check.compare_parameter_gradients();
                              }).time_s;
+  inputs.check_files();
   report.metrics.insert(
       report.metrics.end(),
       {{"time/forward_s", forward_s}, {"time/ref_grad_s", reference_s}, {"time/kernel_grad_s", kernel_s}});
@@ -231,7 +232,7 @@ int run_gradcheck(const GradcheckOptions& options) {
       std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
     }
     const bool has_output = options.json_path == "-" || options.metrics_path == "-";  // standard output is its alone
-    if (!options.quiet && !has_output) std::fputs(table_of(report).c_str(), stdout);
+    if (!options.quiet && !has_output) print(table_of(report));
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
   if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;

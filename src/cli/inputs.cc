@@ -18,6 +18,16 @@ Mapping Inputs::add(TensorId id, const std::string& name, uint64_t bytes) {
   return memory.back().map_writable();
 }
 
+io::TensorHandle Inputs::open(const std::string& spec, const io::TensorWish& wish) {
+  io::TensorHandle handle = io::find_tensor(spec, wish);
+  files.push_back(handle.file);
+  return handle;
+}
+
+void Inputs::check_files() const {
+  for (const auto& file : files) file->check_size();
+}
+
 void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
   job.wide_targets = wide;
   if (wide) return add_values(TensorId::kTargets, "targets", targets);

@@ -35,8 +35,12 @@ struct TensorPaths {
 struct Inputs {
   Job job;
   std::vector<SharedMemory> memory;
-  std::vector<std::shared_ptr<const io::SafetensorsFile>> files;
+  std::vector<std::shared_ptr<const io::SafetensorsFile>> files;  ///< all that were read, used in place or copied
 
+  /// A tensor of a file that stays open. Throws io::Error.
+  io::TensorHandle open(const std::string& spec, const io::TensorWish& wish);
+  /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means nothing.
+  void check_files() const;
   /// New shared memory under an id of the job.
   Mapping add(TensorId id, const std::string& name, uint64_t bytes);
   template <class T>

@@ -1,16 +1,21 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The `logitless` command: parses the arguments and turns what is thrown into one line and an exit status.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "cli/bench_point.h"
+#include "cli/bus_error.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/contender.h"
+#include "cli/output_file.h"
 #include "io/error.h"
 #include "logitless/blas.h"
 #include "logitless/environment.h"
@@ -78,12 +83,25 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
-    return app.exit(e);
+    std::ostringstream text;
+    const int status = app.exit(e, text, text);
+    print(text.str());
+    return status;
   } catch (const CLI::ParseError& e) {
     std::fprintf(stderr, "logitless: %s; see logitless --help\n", e.what());
     return kBadInput;
   }
-  return action();
+  const int status = action();
+  print("");  // Fails where anything could not be printed before.
+  return status;
+}
+
+// A file that is opened while a standard stream is closed would get its number, and what is meant for the stream would
+// be written into the file. Writing to what stands there now fails, as it does to a closed stream.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 int run_and_report(int argc, char** argv) {
@@ -111,4 +129,8 @@ int run_and_report(int argc, char** argv) {
 }  // namespace
 }  // namespace logitless::cli
 
-int main(int argc, char** argv) { return logitless::cli::run_and_report(argc, argv); }
+int main(int argc, char** argv) {
+  logitless::cli::open_standard_streams();
+  logitless::cli::explain_bus_errors();
+  return logitless::cli::run_and_report(argc, argv);
+}

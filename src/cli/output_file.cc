@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "io/error.h"
 #include "io/replaced_file.h"
@@ -20,8 +20,11 @@ void check_writable(const OutputFile& output) {
   if (output.path.empty() || output.path == "-") return;
   const std::string name = output.option + " " + output.path;
   const fs::path file = io::resolved(output.path);
-  if (fs::is_directory(file)) throw io::Error(name + ": is a directory, not a file");
-  const fs::path touched = fs::exists(file) ? file : file.parent_path();
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::status_known(status)) throw io::Error(name + ": cannot be written: " + error.message());
+  if (fs::is_directory(status)) throw io::Error(name + ": is a directory, not a file");
+  const fs::path touched = fs::exists(status) ? file : file.parent_path();
   if (access(touched.c_str(), W_OK) != 0) throw io::Error(name + ": cannot be written: " + std::strerror(errno));
 }
 
@@ -48,11 +51,21 @@ void check_output_files(const std::vector<OutputFile>& outputs, const std::vecto
   }
 }
 
+void print(const std::string& text) {
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  const std::string reason = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  throw io::Error("standard output cannot be written" + reason);
+}
+
 void write_output(const std::string& option, const std::string& path, const std::string& text) {
   if (path == "-") {
-    std::cout << text << std::flush;
-    if (!std::cout) throw io::Error(option + " -: standard output cannot be written");
-    return;
+    try {
+      return print(text);
+    } catch (const io::Error& e) {
+      throw io::Error(option + " -: " + e.what());
+    }
   }
   try {
     io::ReplacedFile file(path);

@@ -21,6 +21,9 @@ struct InputFile {
 /// an output would replace an input or two outputs share a file.
 void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs);
 
+/// Writes `text` to standard output, at once. Throws io::Error where that fails, now or at an earlier attempt.
+void print(const std::string& text);
+
 /// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was then.
 void write_output(const std::string& option, const std::string& path, const std::string& text);
 

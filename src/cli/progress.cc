@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/output_file.h"
 #include "cli/report_text.h"
 
 namespace logitless::cli {
@@ -65,8 +66,7 @@ void Progress::note(const std::string& line) {
 void Progress::print(const std::string& text) {
   const std::lock_guard lock(mutex_);
   erase();
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  cli::print(text);
 }
 
 void Progress::stop() {

@@ -25,7 +25,7 @@ class Progress {
   void log(const std::string& line);
   /// A line that stays on standard error in any case; none where it is empty.
   void note(const std::string& line);
-  /// `text` to standard output, apart from the drawn line.
+  /// `text` to standard output, apart from the drawn line. Throws io::Error where it cannot be written.
   void print(const std::string& text);
   /// Takes the line away for good.
   void stop();

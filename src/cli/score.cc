@@ -204,6 +204,7 @@ int run_score(const ScoreOptions& options) {
                     stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request,
                                                 &report.plan);
                   }).time_s;
+  inputs.check_files();
   const std::vector<bool> greedy = is_greedy(stats, call.targets, report.config.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
   report.rank = options.rank;

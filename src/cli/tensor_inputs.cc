@@ -17,7 +17,6 @@ constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
 void add_floats(const io::TensorHandle& handle, DType dtype, TensorId id, Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
   if (io::usable_in_place(tensor, dtype)) {
-    inputs.files.push_back(handle.file);
     inputs.job[id] = {handle.file->descriptor(), tensor.file_offset, tensor.bytes};
     return;
   }
@@ -87,7 +86,7 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
 void add_sequences(const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   if (paths.lengths.empty()) return;
-  const io::TensorHandle handle = io::find_tensor(paths.lengths, {"lengths", io::TensorClass::kInteger, 1});
+  const io::TensorHandle handle = inputs.open(paths.lengths, {"lengths", io::TensorClass::kInteger, 1});
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : io::read_integers(*handle.tensor)) {
     if (length < 0 || length > job.tokens - offsets.back()) {
@@ -113,7 +112,7 @@ void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   if (config.is_set("model.bias") && !config.model.bias) {
     throw Error(config.place_of("model.bias") + " is false, but --bias was given");
   }
-  const io::TensorHandle handle = io::find_tensor(paths.bias, {"bias", io::TensorClass::kFloat, 1});
+  const io::TensorHandle handle = inputs.open(paths.bias, {"bias", io::TensorClass::kFloat, 1});
   if (handle.tensor->elements() != inputs.job.vocab_size) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " + std::to_string(inputs.job.vocab_size) +
                 " words of the head");
@@ -154,7 +153,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     }
     const bool flags = f.id == TensorId::kMask || f.id == TensorId::kLabels;
     const io::TensorClass tensor_class = flags ? io::TensorClass::kFlag : io::TensorClass::kFloat;
-    const io::TensorHandle handle = io::find_tensor(path, {f.conventional_name, tensor_class, 1, f.per_token});
+    const io::TensorHandle handle = inputs.open(path, {f.conventional_name, tensor_class, 1, f.per_token});
     if (flags) {
       inputs.add_values(f.id, f.conventional_name, io::read_flags(*handle.tensor));
     } else {
@@ -166,7 +165,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
 void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
   Job& job = inputs.job;
   if (config.level == io::Level::kLogits) {
-    const io::TensorHandle logits = io::find_tensor(paths.logits, {"logits", io::TensorClass::kFloat, 2, kBatched});
+    const io::TensorHandle logits = inputs.open(paths.logits, {"logits", io::TensorClass::kFloat, 2, kBatched});
     check_targets(targets, logits, "logits");
     job.tokens = logits.tensor->rows();
     job.vocab_size = logits.tensor->shape.back();
@@ -177,8 +176,8 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     return;
   }
   const bool packed = !paths.lengths.empty();
-  const io::TensorHandle hidden = io::find_tensor(paths.hidden, {"hidden", io::TensorClass::kFloat, 2, !packed});
-  const io::TensorHandle weight = io::find_tensor(paths.lm_head, {"lm_head", io::TensorClass::kFloat, 2});
+  const io::TensorHandle hidden = inputs.open(paths.hidden, {"hidden", io::TensorClass::kFloat, 2, !packed});
+  const io::TensorHandle weight = inputs.open(paths.lm_head, {"lm_head", io::TensorClass::kFloat, 2});
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
@@ -232,13 +231,14 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
   }
   check_level(config, paths);
-  const io::TensorHandle targets = io::find_tensor(paths.targets, {"targets", io::TensorClass::kInteger, 1, kBatched});
   Inputs inputs;
+  const io::TensorHandle targets = inputs.open(paths.targets, {"targets", io::TensorClass::kInteger, 1, kBatched});
   read_model(config, paths, targets, inputs);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(paths, inputs);
   read_batch(config, paths, inputs);
   inputs.add_what_the_config_draws(config);
+  inputs.check_files();
   return inputs;
 }
 

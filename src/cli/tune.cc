@@ -187,7 +187,8 @@ io::Config read_config(const TuneOptions& options) {
 
 // A device or a pipe takes a profile and has none.
 std::vector<io::ProfileEntry> entries_in(const std::string& path) {
-  if (path == "-" || !std::filesystem::is_regular_file(path)) return {};
+  std::error_code not_there;
+  if (path == "-" || !std::filesystem::is_regular_file(path, not_there)) return {};
   return io::read_profile(path, "-o");
 }
 

@@ -1,0 +1,156 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end, files
+// that shrink while they are read.
+#include "cli_fixture.h"
+#include "processes.h"
+
+namespace logitless::testing {
+namespace {
+
+class BadFilesTest : public CliTest {
+ protected:
+  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124.
+  Finished shell(const std::string& line) const {
+    const std::string script =
+        "cd '" + folder_.string() + "' && L='timeout 120 " LOGITLESS_CLI_PATH "' && { " + line + "; } >out 2>err";
+    Finished run{};
+    run.status = std::system(script.c_str());
+    run.out = read("out");
+    run.err = read("err");
+    return run;
+  }
+  void expect_refusal(const std::string& line, const std::string& message) const {
+    const Finished result = shell(line);
+    EXPECT_EQ(result.exit_code(), 2) << line << "\n" << result.err;
+    EXPECT_TRUE(is_one_line(result.err)) << line << "\n" << result.err;
+    EXPECT_TRUE(has(result.err, message)) << line;
+  }
+  // A file of tensors for some seconds of work; its header ends long before its pages do.
+  std::string write_large_tensors() const {
+    const int64_t tokens = 600, hidden = 256, vocab = 30000;
+    const std::vector<float> states(static_cast<size_t>(tokens * hidden), 0.5f);
+    const std::vector<float> head(static_cast<size_t>(vocab * hidden), 0.25f);
+    const std::vector<int64_t> targets(static_cast<size_t>(tokens), 1);
+    io::write_safetensors(path("all"), std::vector<TensorToWrite>{{"hidden", "F32", {tokens, hidden}, states.data()},
+                                                                  {"targets", "I64", {tokens}, targets.data()},
+                                                                  {"lm_head", "F32", {vocab, hidden}, head.data()}});
+    return path("all");
+  }
+  // Cuts the file as soon as the command has mapped it.
+  Finished run_and_cut(const std::string& command, const std::string& file) const {
+    const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", file});
+    const auto is_mapped = [&] {
+      std::ostringstream maps;
+      maps << std::ifstream("/proc/" + std::to_string(process) + "/maps").rdbuf();
+      return maps.str().find(file) != std::string::npos;
+    };
+    while (!is_mapped() && !has_ended(process)) std::this_thread::yield();
+    std::filesystem::resize_file(file, 100);
+    return finish(process);
+  }
+
+  const std::string config_ = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
+};
+
+const std::string kDiskIsFull = "standard output cannot be written: No space left on device\n";
+
+TEST_F(BadFilesTest, WhateverPrintsFailsOnAFullDisk) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "/dev/full is not there";
+  for (const char* words : {"--help", "--version", "compare --help", "info", "info --json", "completion bash",
+                            "completion zsh", "compare c.yaml", "compare c.yaml --json -", "gradcheck c.yaml",
+                            "gradcheck c.yaml --json -", "score c.yaml -o scores", "score c.yaml -o scores --json -"}) {
+    expect_refusal(std::string("$L ") + words + " >/dev/full", kDiskIsFull);
+  }
+  // These say on standard error what they do.
+  write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
+  for (const std::string& words : {std::string("bench small.yaml --iters 1"), "tune '" + kTiny + "'"}) {
+    const Finished result = shell("$L " + words + " >/dev/full");
+    EXPECT_EQ(result.exit_code(), 2) << words;
+    EXPECT_TRUE(result.err.ends_with("logitless: " + kDiskIsFull)) << result.err;
+  }
+  EXPECT_EQ(shell("$L compare c.yaml --quiet >/dev/full").exit_code(), 0) << "it prints nothing";
+}
+
+TEST_F(BadFilesTest, AClosedStandardOutputIsAnErrorAndLendsItsNumberToNoFile) {
+  expect_refusal("$L info >&-", "standard output cannot be written: Bad file descriptor");
+  expect_refusal("$L score c.yaml -o scores >&-", "standard output cannot be written: Bad file descriptor");
+  EXPECT_NE(io::SafetensorsFile(path("scores")).find("logp"), nullptr) << "the summary is not in it";
+  for (const char* command : {"compare", "gradcheck"}) {
+    const Finished silent = shell(std::string("$L ") + command + " c.yaml --quiet >&-");
+    EXPECT_EQ(silent.exit_code(), 0) << silent.err;
+  }
+}
+
+TEST_F(BadFilesTest, TextMayComeThroughAPipe) {
+  for (const char* line :
+       {"cat c.yaml | $L compare /dev/stdin --quiet", "mkfifo f; cat c.yaml >f & $L compare f --quiet",
+        "(sleep 0.2; cat c.yaml) | $L compare --config /dev/stdin --quiet",
+        "mkfifo g; (sleep 0.2; cat c.yaml >g) & $L gradcheck g --quiet"}) {
+    const Finished result = shell(line);
+    EXPECT_EQ(result.exit_code(), 0) << line << "\n" << result.err;
+  }
+  const std::string data = (std::filesystem::path(SOURCE_FOLDER) / "tests/data/tokens.jsonl").string();
+  EXPECT_EQ(shell("cat '" + data + "' | $L report /dev/stdin -o page.html").exit_code(), 0);
+  expect_refusal(": | $L compare /dev/stdin", "/dev/stdin: is empty; a config needs keys");
+}
+
+TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
+  std::filesystem::create_directory(path("d"));
+  ASSERT_EQ(shell("mkfifo f").exit_code(), 0);
+  for (const char* words : {"compare f", "gradcheck f", "compare c.yaml --profile f", "report f -o page.html",
+                            "bench c.yaml --against f", "tune f", "info f"}) {
+    expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to");
+  }
+  expect_refusal("$L compare --hidden f --lm-head f --targets f",
+                 "f: is not a regular file: tensors are read in place");
+  expect_refusal("$L compare /dev/null", "/dev/null: is neither a regular file nor a pipe");
+  expect_refusal("$L report /dev/null -o page.html", "/dev/null: is neither a regular file nor a pipe");
+  expect_refusal("$L report d -o page.html", "d: is a directory, not a file");
+}
+
+TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
+  expect_refusal("yes | $L compare /dev/stdin", "/dev/stdin: holds more than 1 MiB");
+  // The limit of processor time ends what the file system cannot.
+  write("comma", ",");
+  expect_refusal("(ulimit -t 60; $L compare comma)", "comma:1: is not YAML: no value can begin here");
+  expect_refusal("(ulimit -t 60; $L compare c.yaml --profile comma)", "comma:1: is not YAML: no value can begin here");
+}
+
+TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
+  std::filesystem::create_symlink("loop", path("loop"));
+  const std::string reason = "Too many levels of symbolic links";
+  for (const char* words : {"compare loop", "compare --hidden loop --lm-head loop --targets loop", "report loop -o -",
+                            "compare c.yaml --profile loop"}) {
+    expect_refusal(std::string("$L ") + words, "loop: cannot be opened: " + reason);
+  }
+  for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "tune c.yaml -o loop",
+                            "bench c.yaml -o loop", "gradcheck c.yaml --metrics loop", "report c.yaml -o loop"}) {
+    expect_refusal(std::string("$L ") + words, " loop: cannot be written: " + reason);
+  }
+}
+
+TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsNamed) {
+  for (const char* command : {"compare", "gradcheck"}) {
+    const std::string file = write_large_tensors();
+    const Finished result = run_and_cut(command, file);
+    EXPECT_EQ(result.exit_code(), 2) << command << "\n" << result.err;
+    EXPECT_EQ(result.err, "logitless: " + file + ": was cut short while it was read\n") << command;
+  }
+}
+
+TEST_F(BadFilesTest, WithoutProcTheReasonIsTold) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer needs /proc itself";
+#endif
+  const std::string hide = "unshare -rm sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' ";
+  if (shell(hide + "true").exit_code() != 0) GTEST_SKIP() << "no mount namespace can be made here";
+  const Finished result = shell(hide + "$L compare c.yaml");
+  EXPECT_EQ(result.exit_code(), 3);
+  EXPECT_EQ(
+      result.err,
+      "logitless: no process can be started: /proc is not mounted, and this command needs it to start itself again "
+      "and to measure memory\n");
+}
+
+}  // namespace
+}  // namespace logitless::testing
