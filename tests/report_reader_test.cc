@@ -173,6 +173,14 @@ TEST(Reader, ValuesOutOfRangeAreNamed) {
             "run.jsonl:2: contenders[0].extra_peak_bytes must be an integer of at least 0, not 0.5");
   EXPECT_EQ(with("extra_peak_bytes", std::numeric_limits<uint64_t>::max()),
             "run.jsonl:2: contenders[0].extra_peak_bytes must be an integer of at least 0, not 18446744073709551615");
+  // Sizes whose quotients, logarithms and ticks no drawing could hold.
+  const std::string of_a_size = "must be 0 or a number from 1e-12 to 1e24, not ";
+  EXPECT_EQ(with("median_s", 1e308), "run.jsonl:2: contenders[0].median_s " + of_a_size + "1e+308");
+  EXPECT_EQ(with("first_s", 5e-324), "run.jsonl:2: contenders[0].first_s " + of_a_size + "5e-324");
+  EXPECT_EQ(with("spread_s", 1e25), "run.jsonl:2: contenders[0].spread_s " + of_a_size + "1e+25");
+  EXPECT_EQ(with("spread_s", 1e-19), "it was read") << "the difference of two times may be anything";
+  EXPECT_EQ(with("extra_peak_bytes", std::numeric_limits<int64_t>::max()),
+            "run.jsonl:2: contenders[0].extra_peak_bytes must be an integer of at most 2^60, not 9223372036854775807");
   EXPECT_EQ(with("status", "maybe"), "run.jsonl:2: contenders[0].status must be \"ok\" or \"error\", not \"maybe\"");
   EXPECT_EQ(with("loss", "big"), "run.jsonl:2: contenders[0].loss must be a number, not \"big\"");
   EXPECT_EQ(with("name", "one_pass"), "run.jsonl:2: contender one_pass stands there twice");

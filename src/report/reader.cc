@@ -9,6 +9,7 @@
 #include "io/error.h"
 #include "io/json_depth.h"
 #include "io/text_file.h"
+#include "report/scale.h"
 #include "report/units.h"
 
 namespace logitless::report {
@@ -17,7 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
 
 constexpr int64_t kSchema = 1;
-constexpr size_t kMostBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr size_t kMostTextBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
 
 // One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
 class Fields {
@@ -53,8 +55,19 @@ class Fields {
     }
     return object_[key].get<double>();
   }
-  std::optional<double> number_if_there(const std::string& key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
+  /// What is drawn: 0, or from `least` to kMostSize.
+  double size(const std::string& key, double least = kLeastSize) const {
+    const double value = number(key);
+    if (value > kMostSize || (value > 0 && value < least)) reject(key, "0 or a number from 1e-12 to 1e24");
+    return value;
+  }
+  std::optional<double> size_if_there(const std::string& key) const {
+    return has(key) ? std::optional(size(key)) : std::nullopt;
+  }
+  int64_t bytes(const std::string& key) const {
+    const int64_t bytes = count(key);
+    if (bytes > kMostBytes) reject(key, "an integer of at most 2^60");
+    return bytes;
   }
   std::vector<std::string> texts(const std::string& key) const {
     std::vector<std::string> list;
@@ -149,15 +162,15 @@ Measurement read_measurement(const Fields& fields) {
   if (status != "ok") fields.reject("status", "\"ok\" or \"error\"");
   // A loss that is not finite is null: JSON has no NaN.
   if (fields.has("loss")) measurement.loss = fields.number("loss", -std::numeric_limits<double>::infinity());
-  measurement.first_s = fields.number("first_s");
-  measurement.median_s = fields.number("median_s");
-  measurement.spread_s = fields.number("spread_s");
-  measurement.gemm_efficiency = fields.number_if_there("gemm_efficiency");
-  measurement.extra_peak_bytes = fields.count("extra_peak_bytes");
+  measurement.first_s = fields.size("first_s");
+  measurement.median_s = fields.size("median_s");
+  measurement.spread_s = fields.size("spread_s", 0);
+  measurement.gemm_efficiency = fields.size_if_there("gemm_efficiency");
+  measurement.extra_peak_bytes = fields.bytes("extra_peak_bytes");
   if (fields.has("extra_peak_spread_bytes")) {
-    measurement.extra_peak_spread_bytes = fields.count("extra_peak_spread_bytes");
+    measurement.extra_peak_spread_bytes = fields.bytes("extra_peak_spread_bytes");
   }
-  measurement.workspace_bytes = fields.count("workspace_bytes");
+  measurement.workspace_bytes = fields.bytes("workspace_bytes");
   measurement.plan = fields.text("plan");
   return measurement;
 }
@@ -189,7 +202,7 @@ Point read_point(const Fields& fields, const BenchRun& run) {
   const Fields shape = fields.object("shape");
   point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
                  shape.text("layout")};
-  point.gemm_rate_flops = fields.number_if_there("gemm_rate_flops");
+  point.gemm_rate_flops = fields.size_if_there("gemm_rate_flops");
   for (const Fields& contender : fields.objects("contenders")) {
     Measurement measurement = read_measurement(contender);
     if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");
@@ -257,6 +270,6 @@ BenchRun parse_run(const std::string& path, std::string_view text) {
   return run;
 }
 
-BenchRun read_run(const std::string& path) { return parse_run(path, io::read_text_file(path, kMostBytes)); }
+BenchRun read_run(const std::string& path) { return parse_run(path, io::read_text_file(path, kMostTextBytes)); }
 
 }  // namespace logitless::report

@@ -8,6 +8,9 @@
 
 namespace logitless::report {
 
+/// Sizes that are drawn lie between these or are 0, so that quotients, logarithms and ticks of any two are finite.
+inline constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
+
 /// Maps [low, high] to [from, to]; values outside land on the nearer end. A domain of one value maps to the middle.
 class Scale {
  public:
@@ -25,7 +28,7 @@ class Scale {
 std::vector<double> linear_ticks(double high, int most, Unit unit);
 
 /// From the last tick not above `low` to the first not below `high`, at most `most`: 1, 2, 5 within each power of ten
-/// where they fit, else whole powers; for bytes powers of two, equally far apart. 0 < low < high.
+/// where they fit, else whole powers; for bytes powers of two, equally far apart. kLeastSize <= low < high.
 std::vector<double> log_ticks(double low, double high, int most, Unit unit);
 
 }  // namespace logitless::report

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
+
+#include "report/scale.h"
 
 namespace logitless::report {
 namespace {
@@ -28,7 +31,9 @@ std::optional<double> number_in(const std::string& value) {
   double number = 0;
   const char* end = value.data() + value.size();
   const auto [rest, status] = std::from_chars(value.data(), end, number);
-  return status == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+  if (status != std::errc() || rest != end) return std::nullopt;
+  const double size = std::abs(number);
+  return number == 0 || (size >= kLeastSize && size <= kMostSize) ? std::optional(number) : std::nullopt;
 }
 
 std::string short_key(const BenchRun& run, size_t key) {

@@ -29,7 +29,7 @@ struct Slice {
 /// values.
 std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held = {});
 
-/// The value of a key as a number, where all of it is one.
+/// The value of a key as a number, where all of it is one and its size can be drawn.
 std::optional<double> number_in(const std::string& value);
 
 /// A swept key without its section, "dtype" for "model.dtype", unless two swept keys would then look alike.
