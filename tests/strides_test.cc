@@ -207,9 +207,10 @@ TEST(Strides, GuardPages) {
   }
 }
 
-// The bits are those of copies wherever the same rows make the same tiles.
+// The bits are those of copies wherever the same rows make the same tiles: here each sequence is one, of as many rows
+// as every BLAS takes at a time.
 TEST(Strides, BitsOfCopies) {
-  CrossEntropyTester tester = small().tokens(64).batch(4).strided_targets(false);
+  CrossEntropyTester tester = small().tokens(192).batch(4).tiles(48, 64).strided_targets(false);
   for (const PlanKind plan : kPlans) {
     const CrossEntropyResult copies = tester.plan(plan).hidden_rows(Rows::kFollowing).run_once().result;
     for (const Rows rows : {Rows::kSlice, Rows::kTransposed}) {

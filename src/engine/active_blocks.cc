@@ -78,7 +78,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   } else {
     make_tiles(run, begin, end, grads, out);
   }
-  if (!nothing_dropped && !out.empty() && !run.gather) {
+  if (!nothing_dropped && !out.empty() && !run.may_drop_rows) {
     throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");
   }
   return out;

@@ -183,6 +183,7 @@ struct Planner {
       run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
     }
     set_splits(row_blocks, run.grid);
+    run.may_drop_rows = work.may_drop_rows;
     run.gather = work.may_drop_rows || !run.blocks.all_contiguous();
     run.hidden_apart = narrow_hidden();
     run.scatter = run.gather || !stands_in_blocks(run.blocks);

@@ -55,6 +55,8 @@ struct RunPlan {
   int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
   /// Rows are copied together where they do not follow one another; room for that is planned.
   bool gather = false;
+  /// Rows may turn out to have no gradient: Work::may_drop_rows.
+  bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
   bool scatter = false;
   /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so where the
