@@ -48,7 +48,8 @@ constexpr int64_t kTileElements =
 constexpr int64_t kMostVocabTile = 4096;  // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
 constexpr int64_t kFewestTiles = 8;       // a small call gets narrower tiles, so that there is work for several threads
 constexpr int64_t kLeastVocabTile = 512;  // down to here; below, a GEMM packs too much for what it computes
-constexpr int64_t kHiddenBlock = 256;     // narrowest d_hidden and d_weight GEMM: below, packing costs too much
+constexpr int64_t kSmallestEdge = 16;  // a small budget gets smaller tiles down to 16 x 16, whose rows are a cache line
+constexpr int64_t kHiddenBlock = 256;  // narrowest d_hidden and d_weight GEMM: below, packing costs too much
 constexpr int64_t kGradientTasks =
     4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
 constexpr int64_t kForwardTasks = 128;  // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
@@ -65,6 +66,12 @@ int64_t padded_stride(int64_t cols) {
   return stride % 256 == 0 ? stride + 16 : stride;
 }
 
+// The largest tiles that a budget leaves room for, below those of the table.
+struct TileCap {
+  int64_t rows = kMostTileEdge;
+  int64_t words = kMostTileEdge;
+};
+
 gemm::RowFamily logit_products(const Problem& problem, int64_t words) {
   const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
   return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
@@ -75,17 +82,18 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Problem& problem) {
   return gemm.row_rule(logit_products(problem, 1), 1);
 }
 
-void set_grid(const detail::ContextState& context, const Problem& problem, int64_t rows, TileGrid& grid) {
+void set_grid(const detail::ContextState& context, const TileCap& cap, const Problem& problem, int64_t rows,
+              TileGrid& grid) {
   const ContextOptions& options = context.options;
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
   const int64_t most_rows =
       options.row_tile > 0 ? options.row_tile : round_up(kRowTile, any_row_rule(*context.gemm, problem).row_step);
-  grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
+  grid.row_tile = std::clamp<int64_t>(rows, 1, std::min(most_rows, cap.rows));
   const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
   const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
-  grid.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, grid.vocab_size);
+  grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.words, grid.vocab_size});
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
@@ -142,7 +150,10 @@ struct Planner {
   const Work& work;
   const Gradients& outputs;
   std::span<const int64_t> rows;
+  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
+  bool one_chunk;
   RowGroups groups = {};  // of a loss that one pass may run
+  TileCap cap = {};
 
   int64_t count() const { return static_cast<int64_t>(rows.size()); }
   size_t budget() const { return context.options.workspace_bytes; }
@@ -160,7 +171,7 @@ struct Planner {
       chunks = pack_groups(rows, groups, chunk_rows);
       chunk_rows = chunks.largest;
     }
-    set_grid(context, problem, std::min(count(), chunk_rows), run.grid);
+    set_grid(context, cap, problem, std::min(count(), chunk_rows), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
       const int64_t step = block_step(any_row_rule(*context.gemm, problem));
@@ -237,16 +248,51 @@ struct Planner {
     while (!fits(run) && alive > 1) set_team(threads, --alive, run);
   }
 
-  [[noreturn]] void too_small(const RunPlan& run, bool one_chunk = false) const {
+  [[noreturn]] void too_small(const RunPlan& run) const {
     std::string why;
-    if (one_chunk) {
+    if (run.plan.kind == PlanKind::kOnePass && one_chunk) {
       why = " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)";
-    } else if (groups.coupled()) {
+    } else if (run.plan.kind == PlanKind::kOnePass && groups.coupled()) {
       why = " (the loss couples " + std::to_string(groups.largest) + " rows, whose logits are kept together)";
     }
     core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
                run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
                why);
+  }
+
+  // Halves the longer edge that the caller has not fixed; false when both are as small as they get.
+  bool halve_tiles() {
+    TileGrid grid;
+    set_grid(context, cap, problem, count(), grid);
+    const bool rows = context.options.row_tile == 0 && grid.row_tile > kSmallestEdge;
+    const bool words = context.options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
+    const auto half = [](int64_t edge) { return round_up(edge / 2, kSmallestEdge); };
+    cap = {grid.row_tile, grid.vocab_tile};
+    if (words && (!rows || cap.words >= cap.rows)) {
+      cap.words = half(cap.words);
+    } else if (rows) {
+      cap.rows = half(cap.rows);
+    }
+    return rows || words;
+  }
+
+  // The first plan that fits, of those that `make` gives for the tiles of the table and then for smaller ones. A plan
+  // that does not fit is one for a single thread, so that the choice does not depend on the threads. Where none fits,
+  // the message names the least of all, which is the least budget that is accepted.
+  template <class Make>
+  RunPlan first_that_fits(const Make& make) {
+    RunPlan run = make();
+    RunPlan least = run;
+    while (!fits(run) && halve_tiles()) {
+      run = make();
+      least = smaller(run, least);
+    }
+    if (!fits(run)) too_small(least);
+    return run;
+  }
+
+  static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
+    return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
   }
 
   RunPlan tiled(PlanKind kind) const {
@@ -258,25 +304,31 @@ struct Planner {
       run.hidden_apart = fits(run);
     }
     fit_tiles(kind == PlanKind::kTwoPass ? kSlotsPerThread * threads : threads, run);
-    if (!fits(run)) too_small(run);
     return run;
   }
 
+  RunPlan one_pass_or_two() const {
+    RunPlan one = one_pass(std::min(count(), kMinChunkRows));
+    if (fits(one)) return one;
+    RunPlan two = tiled(PlanKind::kTwoPass);
+    return fits(two) ? two : smaller(one, two);
+  }
+
   // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of `team`
-  // threads; a plan that does not fit when there are none.
-  RunPlan chunked(int64_t least_rows, bool one_chunk, int64_t team, bool sums_apart) const {
+  // threads; where there are none, the plan that takes least.
+  RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart) const {
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
       run.hidden_apart |= sums_apart;
       set_team(team, team, run);
       return run;
     };
-    RunPlan best = in_chunks(1);
-    if (fits(best) || one_chunk) return best;
+    RunPlan whole = in_chunks(1);
+    if (fits(whole) || one_chunk) return whole;
     int64_t too_few = 1;
     int64_t enough = std::max<int64_t>(1, div_up(count(), least_rows));
-    best = in_chunks(enough);
-    if (!fits(best)) return best;
+    RunPlan best = in_chunks(enough);
+    if (!fits(best)) return smaller(best, whole);
     while (enough - too_few > 1) {
       const int64_t middle = too_few + (enough - too_few) / 2;
       RunPlan run = in_chunks(middle);
@@ -291,10 +343,10 @@ struct Planner {
   }
 
   // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
-  RunPlan one_pass(int64_t least_rows, bool one_chunk) const {
+  RunPlan one_pass(int64_t least_rows) const {
     least_rows = std::max(least_rows, groups.largest);
-    RunPlan run = chunked(least_rows, one_chunk, kPlannedTeam, wants_sums_apart());
-    if (!fits(run)) run = chunked(least_rows, one_chunk, 1, false);
+    RunPlan run = chunked(least_rows, kPlannedTeam, wants_sums_apart());
+    if (!fits(run)) run = chunked(least_rows, 1, false);
     fit_tiles(threads, run);
     const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();
     run.plan.tiles_alive = static_cast<int>(std::clamp<int64_t>(tiles, 1, std::numeric_limits<int>::max()));
@@ -306,28 +358,21 @@ struct Planner {
 
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows) {
-  Planner planner{context, threads, problem, work, outputs, rows};
-  if (!work.backward) return planner.tiled(PlanKind::kForwardOnly);
-  const PlanKind wanted = context.options.plan;
-  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
   const bool one_chunk = problem.in_double() ? needs_weight_tiles<double>(outputs) : needs_weight_tiles<float>(outputs);
+  Planner planner{context, threads, problem, work, outputs, rows, one_chunk};
+  const auto tiled = [&](PlanKind kind) { return planner.first_that_fits([&] { return planner.tiled(kind); }); };
+  if (!work.backward) return tiled(PlanKind::kForwardOnly);
+  const PlanKind wanted = context.options.plan;
   if (!work.forward) {
     if (wanted == PlanKind::kOnePass) {
       core::fail("plan = one_pass cannot run: gradients that come after the forward pass find no logits to work on");
     }
-    return planner.tiled(PlanKind::kTwoPass);
+    return tiled(PlanKind::kTwoPass);
   }
-  if (wanted != PlanKind::kTwoPass) planner.groups = make_row_groups(rows, work.groups);
-  if (wanted == PlanKind::kOnePass) {
-    RunPlan run = planner.one_pass(1, one_chunk);
-    if (!planner.fits(run)) planner.too_small(run, one_chunk);
-    return run;
-  }
-  if (wanted == PlanKind::kAuto) {
-    RunPlan run = planner.one_pass(std::min(planner.count(), kMinChunkRows), one_chunk);
-    if (planner.fits(run)) return run;
-  }
-  return planner.tiled(PlanKind::kTwoPass);
+  if (wanted == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass);
+  planner.groups = make_row_groups(rows, work.groups);
+  return planner.first_that_fits(
+      [&] { return wanted == PlanKind::kOnePass ? planner.one_pass(1) : planner.one_pass_or_two(); });
 }
 
 }  // namespace engine

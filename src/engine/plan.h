@@ -64,8 +64,9 @@ struct RunPlan {
   bool hidden_apart = false;
 };
 
-/// Plans `work` on `rows` (those that take part, increasing). Throws InvalidInput when the budget is too small for one
-/// tile, or when a plan that was asked for cannot run.
+/// Plans `work` on `rows` (those that take part, increasing). Tiles that the context does not fix become smaller where
+/// the budget holds none of the usual size. Throws InvalidInput when it does not hold the smallest either (the message
+/// names the least budget that is accepted), or when a plan that was asked for cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows);
 
