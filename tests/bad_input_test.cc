@@ -150,7 +150,8 @@ TEST(BadInput, Shapes) {
        },
        {"temperatures", "3", "6"}},
       {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
-      {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"sequences = 0", "positive"}},
+      {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"sequences = 0", "positive", "6 rows"}},
+      {"fewer than no sequence", [](Call& c) { c.hidden.sequences = -1; }, {"sequences = -1", "negative"}},
       {"first offset", offsets_of({1, 6}), {"offsets[0] = 1", "0"}},
       {"falling offset", offsets_of({0, 4, 3, 6}), {"offsets[2] = 3", "4"}},
       {"last offset", offsets_of({0, 4, 7}), {"offsets[2] = 7", "6"}},
@@ -353,6 +354,15 @@ TEST(BadInput, SplitCalls) {
   expect_refused(call, {"upstream", "0"}, backward(forward, {}));
   call.options.reduction = Reduction::kNone;
   expect_refused(call, {"upstream", "2", "6"}, backward(forward, {1, 2}));
+  // Finite wherever a row takes part, as every other number that a caller hands over.
+  std::vector<double> upstream(6, 1.0);
+  for (const double bad : {kNaN, kInfinity, -kInfinity}) {
+    upstream[4] = bad;
+    expect_refused(call, {"upstream[4] = ", "finite"}, backward(forward, upstream));
+    call.options.reduction = Reduction::kMean;
+    expect_refused(call, {"upstream = ", "finite"}, backward(forward, {bad}));
+    call.options.reduction = Reduction::kNone;
+  }
   call.options.z_loss = 0.1;  // whose gradient needs lse
   CrossEntropyForward other = forward;
   other.stats.lse.resize(3);

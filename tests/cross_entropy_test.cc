@@ -219,6 +219,29 @@ TEST(CrossEntropy, EmptyBatch) {
   matches_oracle_in_every_plan(small().packed({0, 0, 0}).shift());
 }
 
+// loss_scale, reduction and normaliser are in it, so that the rest of the loss is the difference.
+TEST(CrossEntropy, TheZLossOfTheMetricsIsPartOfTheLoss) {
+  InputSpec spec;
+  spec.ignored = 0.2;
+  const Inputs inputs(spec);
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
+    const auto result = [&](double z_loss, double loss_scale) {
+      CrossEntropyOptions options;
+      options.reduction = reduction;
+      options.z_loss = z_loss;
+      options.loss_scale = loss_scale;
+      return cross_entropy(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
+    };
+    for (const double scale : {1.0, 8.0}) {
+      const CrossEntropyResult with = result(0.01, scale), without = result(0, scale);
+      EXPECT_GT(with.metrics.z_loss, 0);
+      EXPECT_EQ(with.metrics.z_loss, scale * result(0.01, 1).metrics.z_loss);
+      EXPECT_NEAR(with.loss - with.metrics.z_loss, without.loss, 1e-12 * with.loss);
+      EXPECT_EQ(with.metrics.mean_nll, result(0.01, 1).metrics.mean_nll);
+    }
+  }
+}
+
 TEST(CrossEntropy, AllIgnored) {
   for (const auto reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
     CrossEntropyTester tester = small().ignored(1).reduction(reduction).metrics();

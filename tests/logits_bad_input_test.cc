@@ -180,6 +180,16 @@ TEST(LogitsBadInput, Entropy) {
   EXPECT_THROW(entropy_from_logits(context, c.logits, {}, {}, c.dlogits), InvalidInput);
   EXPECT_THROW(entropy_from_logits(context, c.logits, {}, few, c.dlogits), InvalidInput);
   EXPECT_THROW(entropy_from_logits(context, c.logits, {}, upstream, {}), InvalidInput);
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    std::vector<double> spoilt = upstream;
+    spoilt[2] = bad;
+    try {
+      entropy_from_logits(context, c.logits, {}, spoilt, c.dlogits);
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find("upstream[2] = "), std::string::npos) << error.what();
+    }
+  }
   EntropyOptions options;
   options.temperature = -1;
   EXPECT_THROW(entropy_from_logits(context, c.logits, options, upstream, c.dlogits), InvalidInput);

@@ -141,6 +141,17 @@ TEST(PolicyBadInput, Sizes) {
        {"chosen_ids", "null"}},
       {"no advantages", with(&Call::advantages, {}), {"advantages", "0", "2", "6"}},
       {"three advantages", with(&Call::advantages, {1, 2, 3}), {"advantages", "3", "2", "6"}},
+      {"advantages of tokens that are of sequences",
+       [](Call& c) { c.batch.advantages_per = EntriesPer::kToken; },
+       {"advantages has 2 entries", "one a token (6)", "advantages_per"}},
+      {"advantages of as many packed sequences as tokens",
+       [](Call& c) {
+         c.offsets = {0, 0, 3, 3, 4, 4, 6};
+         c.hidden.offsets = c.offsets;
+         c.advantages.assign(6, 1.0);
+         c.refresh();
+       },
+       {"advantages has 6 entries", "as many sequences as tokens", "advantages_per"}},
       {"advantages null", [](Call& c) { c.batch.advantages.data = nullptr; }, {"advantages", "null"}},
       {"old_logps", with(&Call::old_logps, {-1, -1}), {"old_logps", "2", "6"}},
       {"old_logps null", [](Call& c) { c.batch.old_logps.data = nullptr; }, {"old_logps", "null"}},

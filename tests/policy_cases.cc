@@ -131,6 +131,7 @@ PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
   PolicyBatch batch;
   batch.chosen_ids = Targets(std::span<const int64_t>(ids));
   batch.advantages = view(policy_case.advantages_per_token ? token_advantages : sequence_advantages);
+  batch.advantages_per = policy_case.advantages_per_token ? EntriesPer::kToken : EntriesPer::kSequence;
   if (!policy_case.on_policy) batch.old_logps = view(old_logps);
   if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
   if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);

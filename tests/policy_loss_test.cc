@@ -97,7 +97,7 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
   EXPECT_FALSE(std::isnan(got.grads.logp[4]));
 }
 
-// Two tokens in the second of two packed sequences: two advantages are one a sequence.
+// Two tokens in the second of two packed sequences: two advantages are what the caller says.
 TEST(PolicyLoss, AsManyTokensAsSequences) {
   const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
   for (const PolicyVariant variant : all_policy_variants()) matches_oracle(plain_case(variant), data);
@@ -105,13 +105,6 @@ TEST(PolicyLoss, AsManyTokensAsSequences) {
   of_tokens.advantages_per_token = true;
   PolicyData two = data;
   two.token_advantages = {1, -2};
-  EXPECT_EQ(evaluate(of_tokens, two).grads.logp, evaluate(plain_case(PolicyVariant::kGrpo), data).grads.logp);
-  // A masked row more, and they are one a token.
-  two.token_advantages.push_back(kNaN);
-  two.offsets.back() = 3;
-  for (std::vector<double>* column : {&two.at.logp, &two.at.entropy, &two.old_logps}) column->push_back(kNaN);
-  two.ids.push_back(-1);
-  two.mask.push_back(0);
   matches_oracle(of_tokens, two);
   EXPECT_LT(evaluate(of_tokens, two).result.per_token_loss[0], 0);
 }
@@ -137,6 +130,11 @@ TEST(PolicyLoss, NoTokens) {
     data.sequence_advantages.assign(data.sequence_advantages.size(), kNaN);
     matches_oracle(policy_case, data);
     EXPECT_EQ(evaluate(policy_case, data).result.loss, 0);
+    const PolicyMetrics metrics = evaluate(policy_case, data).result.metrics;
+    for (const double mean : {metrics.mean_ratio, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp,
+                              metrics.clip_fraction_low, metrics.clip_fraction_high, metrics.clip_fraction}) {
+      EXPECT_TRUE(std::isnan(mean)) << mean;
+    }
   }
 }
 

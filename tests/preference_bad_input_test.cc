@@ -359,8 +359,8 @@ TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
   EXPECT_EQ(loss_of({{L::kSigmoid, 0}}), 0);
 }
 
-// Packed sequences of 0, 2, 0 and 2 tokens: four numbers are one a sequence.
-TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
+// Packed sequences of 0, 2, 0 and 2 tokens: four numbers are what the caller says.
+TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
   const std::vector<int64_t> offsets = {0, 0, 2, 2, 4};
   const std::vector<double> sums = {kNaN, -3, kNaN, -6};
   Call call;
@@ -370,6 +370,12 @@ TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
   call.reference.logps = ConstVector(sums.data(), 4);
   KtoOptions options;
   options.beta = 1;
+  const std::vector<std::string> parts = {"reference.logps has 4 entries", "reference.logps_per"};
+  expect_refused(call, parts, [&] { kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options); });
+  expect_refused(call, parts, [&] {
+    preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
+  });
+  call.reference.logps_per = EntriesPer::kSequence;
   const KtoResult result = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
   EXPECT_EQ(result.metrics.undesirable, 2);
   EXPECT_NEAR(result.metrics.undesirable_reward, (result.sequence_logps[1] + 3 + result.sequence_logps[3] + 6) / 2,
@@ -379,6 +385,19 @@ TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequencesIsOneASequence) {
       preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
   EXPECT_EQ(pairs.metrics.pairs, 1);
   EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
+  // One a token: the two of each sequence are added.
+  const std::vector<double> logps = {-1, -2, -2.5, -3.5};
+  call.reference.logps = ConstVector(logps.data(), 4);
+  call.reference.logps_per = EntriesPer::kToken;
+  const KtoResult of_tokens = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
+  EXPECT_EQ(of_tokens.loss, result.loss);
+  // What is said must fit.
+  call.hidden.offsets = {};
+  call.hidden.sequences = 2;
+  call.reference.logps_per = EntriesPer::kSequence;
+  expect_refused(call, {"reference.logps has 4 entries", "one a sequence (2)"}, [&] {
+    preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
+  });
 }
 
 TEST(PreferenceBadInput, KtoBatches) {

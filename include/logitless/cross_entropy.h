@@ -57,7 +57,7 @@ struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
-  double z_loss = 0;      ///< the part of the loss that is z-loss, as it is in it
+  double z_loss = 0;      ///< the part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale
   double accuracy = std::numeric_limits<double>::quiet_NaN();      ///< share of tokens whose argmax is the target
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
@@ -88,7 +88,8 @@ LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, 
                                                         const CrossEntropyOptions& options = {});
 
 /// `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows with 0 cost no
-/// GEMM). Returns the plan that ran.
+/// GEMM, and entries of rows that take no part are not read). It is finite: a NaN or ∞ of a loss scale that overflowed
+/// is an InvalidInput, and the step one to skip. Returns the plan that ran.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, std::span<const double> upstream,

@@ -137,7 +137,8 @@ struct EntropyOptions {
   std::optional<DType> round_logits_to = {};  ///< as in TokenOptions
 };
 
-/// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N]; with it dlogits gets
+/// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N], finite; with it dlogits
+/// gets
 ///
 ///     dL/dr_v = -upstream · p_v (log p_v + entropy) / temperature
 ///

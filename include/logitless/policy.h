@@ -64,11 +64,12 @@ LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 /// Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
   Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
-  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token; where both fit, one a sequence
+  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token, as advantages_per says
   ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
   ConstVector ref_logps;          ///< [N], exactly when beta != 0
   ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
   std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
+  EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
 };
 
 /// Which loss, and its constants. An option that the variant or the others leave without a use is an error
@@ -116,14 +117,14 @@ struct PolicyOptions {
 
 /// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not asked for.
 struct PolicyMetrics {
-  int64_t tokens = 0;                                              ///< tokens that took part
-  double mean_ratio = std::numeric_limits<double>::quiet_NaN();    ///< of the importance ratio
-  double clip_fraction_low = 0;                                    ///< share that the lower bound stopped
-  double clip_fraction_high = 0;                                   ///< share that the upper bound stopped
-  double clip_fraction = 0;                                        ///< either
-  double mean_kl = std::numeric_limits<double>::quiet_NaN();       ///< with beta
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< in nats
-  double mean_logp = std::numeric_limits<double>::quiet_NaN();     ///< in nats
+  int64_t tokens = 0;                                                    ///< tokens that took part
+  double mean_ratio = std::numeric_limits<double>::quiet_NaN();          ///< of the importance ratio
+  double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();   ///< share that the lower bound stopped
+  double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();  ///< share that the upper bound stopped
+  double clip_fraction = std::numeric_limits<double>::quiet_NaN();       ///< either
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();             ///< with beta
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< in nats
+  double mean_logp = std::numeric_limits<double>::quiet_NaN();           ///< in nats
 };
 
 /// What policy_loss() returns.

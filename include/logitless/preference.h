@@ -55,14 +55,14 @@ struct PreferenceTerm {
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, by its size (where both
-  /// fit, a sequence). Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
-  /// read.
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, as logps_per says.
+  /// Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
   ConstVector logps;
   /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
   /// same call, with the same targets and options.
   HiddenStates hidden;
-  LmHead head;  ///< the reference's, of the same vocabulary
+  LmHead head;                                 ///< the reference's, of the same vocabulary
+  EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
 };
 
 /// What all preference losses share.

@@ -86,7 +86,8 @@ struct HiddenStates {
   /// [N2, H], of the same type and with a stride of its own; left as it is: none.
   ConstMatrix second;
   /// Number of sequences of equal length in each matrix, whose rows must be a multiple of it: with a second one there
-  /// are twice as many, [sequences, T1, H] and [sequences, T2, H]. Unused when offsets is not empty.
+  /// are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of none, [0, T, H], which has no rows.
+  /// Unused when offsets is not empty.
   int64_t sequences = 1;
   /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the
   /// rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the offsets.
@@ -204,6 +205,13 @@ struct Targets {
     stride = stride_;
     batch_stride = batch_stride_ == -1 ? time * stride : batch_stride_;
   }
+};
+
+/// What a vector that may have either has one entry for.
+enum class EntriesPer {
+  kBySize,    ///< its size tells; an InvalidInput where it fits both and they do not come to the same
+  kSequence,  ///< [B]
+  kToken,     ///< [N]
 };
 
 /// What a call does with what an output holds.

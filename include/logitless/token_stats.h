@@ -79,7 +79,8 @@ struct TokenStats {
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
-/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no GEMM.
+/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no GEMM. They
+/// are functions of the statistics, so a NaN among them is no error: it makes its row's gradients NaN.
 struct TokenGrads {
   std::vector<double> logp;     ///< g_logp
   std::vector<double> lse;      ///< g_lse

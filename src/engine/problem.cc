@@ -108,7 +108,8 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
     if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
       return std::vector<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
     }
-    if (hidden.sequences < 1) fail("sequences = ", hidden.sequences, " must be positive");
+    if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
+    if (hidden.sequences == 0) fail("sequences = 0 must be positive: hidden has ", tokens, " rows");
     std::vector<int64_t> offsets = {0};
     append_equal_sequences("hidden", hidden.states.rows, hidden.sequences, offsets);
     if (hidden.has_second()) {

@@ -2,6 +2,7 @@
 #include "engine/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "core/checks.h"
@@ -136,6 +137,13 @@ auto with_pass(const Context& context, const Problem& problem, const RunPlan& ru
 
 void check_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
   check_count(name, values.size(), problem);
+}
+
+void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
+  for (const int64_t row : problem.active) {
+    const double value = values[static_cast<size_t>(row)];
+    if (!std::isfinite(value)) core::fail(name, "[", row, "] = ", value, " must be finite");
+  }
 }
 
 TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss) {

@@ -31,6 +31,9 @@ Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& 
 /// Throws InvalidInput unless `values` has an entry a token.
 void check_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
 
+/// Throws InvalidInput unless the entry of every row that takes part is finite.
+void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
+
 /// Token gradients with an entry a row for each term that `loss` fills.
 TokenGrads empty_grads(const TokenProblem& problem, const TokenLoss& loss);
 

@@ -81,6 +81,7 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
     return logits::run(context, problem, nullptr).entropy;
   }
   engine::check_entries("upstream", upstream, problem);
+  engine::check_finite_entries("upstream", upstream, problem);
   GivenEntropyGradient loss(upstream);
   return logits::run(context, problem, &loss).entropy;
 }

@@ -29,6 +29,32 @@ inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets
   return sequence;
 }
 
+/// Whether `values`, of `size` entries, has one a token and not one a sequence. `sequence`: that of each row. Throws
+/// InvalidInput where the size is wrong, or fits both and they would be read differently.
+inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const std::vector<int64_t>& sequence,
+                         int64_t sequences) {
+  const auto tokens = static_cast<int64_t>(sequence.size());
+  if (per == EntriesPer::kToken && size != tokens) {
+    core::fail(name, " has ", size, " entries but must have one a token (", tokens, "), as ", name, "_per says");
+  }
+  if (per == EntriesPer::kSequence && size != sequences) {
+    core::fail(name, " has ", size, " entries but must have one a sequence (", sequences, "), as ", name, "_per says");
+  }
+  if (per != EntriesPer::kBySize) return per == EntriesPer::kToken;
+  if (size != tokens && size != sequences) {
+    core::fail(name, " has ", size, " entries but must have one a sequence (", sequences, ") or one a token (", tokens,
+               ")");
+  }
+  if (tokens != sequences) return size == tokens;
+  for (size_t row = 0; row < sequence.size(); ++row) {
+    if (sequence[row] != static_cast<int64_t>(row)) {
+      core::fail(name, " has ", size, " entries, and there are as many sequences as tokens: set ", name,
+                 "_per to say which of the two it has one for");
+    }
+  }
+  return false;
+}
+
 /// exp of x held within ±most; NaN for NaN.
 inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 

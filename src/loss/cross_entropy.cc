@@ -187,6 +187,11 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
         "upstream has ", upstream.size(), " entries but must have ", wanted,
         options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
   }
+  if (options.reduction == Reduction::kNone) {
+    engine::check_finite_entries("upstream", upstream, problem);
+  } else {
+    core::check_finite("upstream", upstream[0]);
+  }
   engine::check_entries("forward.stats.logp", forward.stats.logp, problem);
   if (options.z_loss > 0) engine::check_entries("forward.stats.lse", forward.stats.lse, problem);
   if (options.label_smoothing > 0) engine::check_entries("forward.stats.prior", forward.stats.prior, problem);

@@ -114,11 +114,8 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   }
   const ConstVector& advantages = batch.advantages;
   core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
-  if (advantages.size != n && advantages.size != batch_) {
-    fail("advantages has ", advantages.size, " entries but must have one a sequence (", batch_, ") or one a token (", n,
-         ")");
-  }
-  advantage_per_token_ = advantages.size != batch_;
+  sequence_ = sequence_of_rows(offsets);
+  advantage_per_token_ = is_per_token("advantages", batch.advantages_per, advantages.size, sequence_, batch_);
   const auto size = static_cast<size_t>(n);
   const auto take = [&](std::string_view name, const ConstVector& values, std::vector<double>& to) {
     if (values.size == 0) return;
@@ -131,7 +128,6 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
 
   targets_.assign(size, kNoTarget);
   advantage_.assign(size, 0);
-  sequence_ = sequence_of_rows(offsets);
   sequences_.resize(static_cast<size_t>(batch_));
   for (int64_t row = 0; row < n; ++row) {
     const auto i = static_cast<size_t>(row);

@@ -73,16 +73,13 @@ bool is_given(const Reference& reference) {
 
 void check_reference(const Reference& reference, const SequenceTokens& tokens, const LmHead& head) {
   const ConstVector& logps = reference.logps;
-  const int64_t n = tokens.tokens(), sequences = tokens.sequences();
+  const int64_t n = tokens.tokens();
   if (logps.size != 0) {
     for (const auto& [name, data] : parts_of_model(reference)) {
       if (data) fail("reference.logps and ", name, " are both set: one of the two is enough");
     }
     core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
-    if (logps.size != n && logps.size != sequences) {
-      fail("reference.logps has ", logps.size, " entries but must have one a sequence (", sequences,
-           ") or one a token (", n, ")");
-    }
+    is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
   } else if (is_given(reference)) {
     if (reference.hidden.tokens() != n) {
       fail("reference.hidden has ", reference.hidden.tokens(), " rows but hidden has ", n);
@@ -98,7 +95,8 @@ std::vector<double> reference_sums(const Context& context, const Reference& refe
   std::vector<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;
-  if (logps.size == tokens.sequences() && logps.size != 0) {
+  if (logps.size != 0 &&
+      !is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences())) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
       sums[static_cast<size_t>(s)] = finite_entry("reference.logps", logps, s);

@@ -248,6 +248,7 @@ class Evaluation {
   // 1.7
   void add_metrics(PolicyLoss& result) {
     result.mean_ratio = result.mean_kl = result.mean_logp = result.mean_entropy = kNaN;
+    result.clip_fraction_low = result.clip_fraction_high = result.clip_fraction = kNaN;
     if (active_.empty()) return;
     result.mean_logp = mean_over(active_, [this](int64_t i) { return logp(i); });
     if (options_.beta != 0) result.mean_kl = mean_over(active_, [this](int64_t i) { return kl(i); });
@@ -329,7 +330,9 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   result.old_logps = read_optional(batch.old_logps);
   result.ref_logps = read_optional(batch.ref_logps);
   result.sampling_logps = read_optional(batch.sampling_logps);
-  result.one_advantage_a_sequence = batch.advantages.size == result.sequences();
+  result.one_advantage_a_sequence =
+      batch.advantages_per == EntriesPer::kSequence ||
+      (batch.advantages_per == EntriesPer::kBySize && batch.advantages.size == result.sequences());
   const std::vector<double> advantages = read_vector(batch.advantages);
   result.advantages.assign(tokens, kNaN);
   for (int64_t s = 0; s < result.sequences(); ++s) {
