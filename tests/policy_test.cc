@@ -112,7 +112,7 @@ TEST(Policy, VectorsOfTheBatchInEveryType) {
 
 TEST(Policy, BatchesOfEveryShape) {
   for (PolicyTester tester : representatives()) {
-    tester.packed({0, 0, 1, 2, 2, 5}).matches_oracle();
+    tester.packed({0, 0, 1, 2, 2, 6}).matches_oracle();
     tester.padded(1, 1).ignored(0).matches_oracle();
     tester.padded(1, 24).ignored(0.3).matches_oracle();
     tester.padded(3, 8).matches_oracle();

@@ -82,14 +82,19 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Problem& problem) {
   return gemm.row_rule(logit_products(problem, 1), 1);
 }
 
+// For blocks of `rows` of the `all_rows` that take part.
 void set_grid(const detail::ContextState& context, const TileCap& cap, const Problem& problem, int64_t rows,
-              TileGrid& grid) {
+              int64_t all_rows, TileGrid& grid) {
   const ContextOptions& options = context.options;
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
-  const int64_t most_rows =
-      options.row_tile > 0 ? options.row_tile : round_up(kRowTile, any_row_rule(*context.gemm, problem).row_step);
-  grid.row_tile = std::clamp<int64_t>(rows, 1, std::min(most_rows, cap.rows));
+  const int64_t step = any_row_rule(*context.gemm, problem).row_step;
+  const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(kRowTile, step), cap.rows);
+  grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
+  if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
+    // Blocks that follow one another need no rows of padding when each has whole steps.
+    grid.row_tile = std::min(round_up(grid.row_tile, step), most_rows / step * step);
+  }
   const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
   const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
@@ -171,7 +176,7 @@ struct Planner {
       chunks = pack_groups(rows, groups, chunk_rows);
       chunk_rows = chunks.largest;
     }
-    set_grid(context, cap, problem, std::min(count(), chunk_rows), run.grid);
+    set_grid(context, cap, problem, std::min(count(), chunk_rows), count(), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
       const int64_t step = block_step(any_row_rule(*context.gemm, problem));
@@ -263,7 +268,7 @@ struct Planner {
   // Halves the longer edge that the caller has not fixed; false when both are as small as they get.
   bool halve_tiles() {
     TileGrid grid;
-    set_grid(context, cap, problem, count(), grid);
+    set_grid(context, cap, problem, count(), count(), grid);
     const bool rows = context.options.row_tile == 0 && grid.row_tile > kSmallestEdge;
     const bool words = context.options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
     const auto half = [](int64_t edge) { return round_up(edge / 2, kSmallestEdge); };
