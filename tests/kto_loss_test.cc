@@ -78,7 +78,7 @@ TEST(KtoLossFunction, ExtremeRewardsKeepTheirDigits) {
   KtoOptions options;
   options.beta = 1;
   for (const double reward : {0.0, 16.0, -16.0, 40.0, -40.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
-    for (const uint8_t label : {0, 1}) {
+    for (const uint8_t label : {uint8_t{0}, uint8_t{1}}) {
       oracle::KtoInput input;
       input.batch = one_token_batch({-20000 + reward}, {-20000});
       input.labels = {label};

@@ -87,9 +87,16 @@ class BackwardTasks {
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
         [[maybe_unused]] char* done = &tokens.ahead[ahead];
         ahead = (ahead + 1) % tokens.ahead.size();
+#ifdef LOGITLESS_ARCHER
+        // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and then.
+        if (ahead == 0) {
+#pragma omp taskwait
+        }
+#else
 // Waits for the tile that was submitted this many tiles ago, and runs tasks meanwhile.
 #pragma omp task if (false) depend(inout : done[0])
         {}
+#endif
         [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
         [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task depend(inout : tile_token[0]) depend(in : word_token[0], done[0])
