@@ -92,7 +92,7 @@ TokenStats one_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& 
 template <class T>
 TokenStats two_pass(const Pass<T>& pass, core::Workspace& workspace, TokenLoss& loss, const Gradients& outputs) {
   const size_t mark = workspace.mark();
-  const TokenStats stats = forward_only(pass, workspace);
+  TokenStats stats = forward_only(pass, workspace);
   TokenGrads grads = empty_grads(pass.problem, loss);
   loss.evaluate(pass.problem.active, stats, grads);
   workspace.rewind(mark);

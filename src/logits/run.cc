@@ -124,6 +124,7 @@ class Sweep {
   std::vector<typename engine::LogitRows<T>::Scratch> take(core::Workspace& workspace) const {
     const bool narrow = problem_.dtype != DTypeOf<T>::value;
     std::vector<typename engine::LogitRows<T>::Scratch> scratch;
+    scratch.reserve(static_cast<size_t>(threads_));
     for (int t = 0; t < threads_; ++t)
       scratch.push_back(engine::LogitRows<T>::take_scratch(workspace, vocab_tile_, narrow));
     return scratch;

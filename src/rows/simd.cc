@@ -149,7 +149,9 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
     m3 = hn::Max(m3, x3);
   }
   out.nan = !hn::AllFalse(d, nan);
-  out.max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+  const auto largest = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+  // Highway 1.0.3's emulated target begins MaxOfLanes at the lowest finite number, which is above -inf.
+  if (!hn::AllTrue(d, hn::Eq(largest, hn::Set(d, out.max)))) out.max = hn::GetLane(hn::MaxOfLanes(d, largest));
   for (; v < cols; ++v) {
     out.nan |= std::isnan(logits[v]);
     if (logits[v] > out.max) out.max = logits[v];
