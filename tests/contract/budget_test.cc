@@ -1,0 +1,181 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The least workspace: what the message of a refused call names is accepted, and one byte less is not.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+struct Call {
+  int64_t tokens, hidden, vocab;
+  DType dtype = DType::kFloat32;
+  PlanKind plan = PlanKind::kAuto;
+  bool d_hidden = true, d_weight = true, sink = false, narrow = false, ignored = false;
+};
+
+std::string describe(const Call& c) {
+  return std::to_string(c.tokens) + " x " + std::to_string(c.hidden) + " x " + std::to_string(c.vocab) + " " +
+         name_of(c.dtype) + " " + name_of(c.plan) + (c.d_hidden ? " d_hidden" : "") + (c.d_weight ? " d_weight" : "") +
+         (c.sink ? " sink" : "") + (c.narrow ? " narrow" : "") + (c.ignored ? " ignored" : "");
+}
+
+// Plans touch no tensor: one aligned byte stands for all of them.
+alignas(64) std::byte somewhere[64];
+
+struct Answer {
+  std::optional<Plan> plan;
+  size_t least = 0;  // that the message names
+};
+
+Answer plan_in(const Call& c, size_t workspace, int threads) {
+  std::vector<int32_t> targets(static_cast<size_t>(c.tokens), 1);
+  for (size_t i = 0; c.ignored && i < targets.size(); i += 3) targets[i] = -100;
+  const auto address = [](int64_t place) {  // apart, so that nothing overlaps
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(somewhere) + (static_cast<uintptr_t>(place) << 40));
+  };
+  const DType sums = c.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType out = c.narrow ? c.dtype : sums;
+  Gradients gradients;
+  if (c.d_hidden) gradients.d_hidden = Matrix(address(3), out, c.tokens, c.hidden);
+  if (c.d_weight && !c.sink) gradients.d_weight = Matrix(address(4), out, c.vocab, c.hidden);
+  if (c.sink) gradients.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
+  ContextOptions options;
+  options.workspace_bytes = workspace;
+  options.threads = threads;
+  options.plan = c.plan;
+  Answer answer;
+  try {
+    answer.plan =
+        plan_cross_entropy(Context(options), ConstMatrix(address(1), c.dtype, c.tokens, c.hidden),
+                           LmHead(ConstMatrix(address(2), c.dtype, c.vocab, c.hidden), HeadLayout::kVocabHidden),
+                           std::span<const int32_t>(targets), {}, gradients);
+  } catch (const InvalidInput& error) {
+    answer.least = bytes_in(error.what());
+    EXPECT_GT(answer.least, 0u) << error.what();
+  }
+  return answer;
+}
+
+void expect_exact_least(const Call& call) {
+  SCOPED_TRACE(describe(call));
+  const size_t least = plan_in(call, 1, 2).least;
+  ASSERT_GT(least, 1u);
+  for (const int threads : {1, 2, 7}) {
+    const Answer accepted = plan_in(call, least, threads);
+    ASSERT_TRUE(accepted.plan) << least << " bytes are refused: at least " << accepted.least << " are asked for";
+    EXPECT_LE(accepted.plan->workspace_bytes, least);
+    for (const size_t less : {least - 1, least / 2}) {
+      const Answer refused = plan_in(call, less, threads);
+      EXPECT_FALSE(refused.plan) << less << " of " << least << " bytes are accepted";
+      EXPECT_EQ(refused.least, least);
+    }
+  }
+}
+
+TEST(LeastWorkspace, IsAcceptedAndOneByteLessIsNot) {
+  struct Shape {
+    int64_t tokens, hidden, vocab;
+  };
+  for (const Shape& s : {Shape{0, 7, 50257},
+                         {1, 1, 2},
+                         {5, 7, 100},
+                         {63, 7, 50257},
+                         {600, 256, 3000},
+                         {1537, 64, 17},
+                         {2000, 33, 700}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
+        for (const bool ignored : {false, true}) {
+          Call call{s.tokens, s.hidden, s.vocab, dtype, plan};
+          call.ignored = ignored;
+          expect_exact_least(call);
+          call.sink = true;
+          expect_exact_least(call);
+          call.sink = call.d_weight = false;
+          expect_exact_least(call);
+          call.d_hidden = false;
+          expect_exact_least(call);  // forward only
+          call.d_hidden = call.d_weight = true;
+          call.narrow = dtype == DType::kBFloat16;
+          if (call.narrow) expect_exact_least(call);
+        }
+      }
+    }
+  }
+}
+
+// kAuto takes whichever needs less, which is two pass once there are a few rows.
+TEST(LeastWorkspace, OfTheAutomaticPlanIsThatOfTheSmallerOne) {
+  for (const int64_t tokens : {1, 40, 700}) {
+    Call call{tokens, 64, 3000, DType::kFloat32, PlanKind::kTwoPass};
+    const size_t two = plan_in(call, 1, 2).least;
+    call.plan = PlanKind::kAuto;
+    const size_t automatic = plan_in(call, 1, 2).least;
+    EXPECT_LE(automatic, two);
+    if (tokens > 1) {
+      EXPECT_EQ(automatic, two);
+    }
+  }
+}
+
+TEST(SmallWorkspace, GetsSmallerTiles) {
+  for (const int64_t tokens : {int64_t{0}, int64_t{63}}) {
+    for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kTwoPass}) {
+      EXPECT_TRUE(plan_in({tokens, 7, 50257, DType::kFloat64, plan}, size_t{1} << 20, 2).plan);
+    }
+  }
+  // Tiles shrink with the budget, the same for every team, and a large budget has those of the table.
+  const Call call{2048, 64, 50257};
+  const Plan large = *plan_in(call, size_t{64} << 20, 2).plan;
+  const int64_t largest = large.row_tile * large.vocab_tile;
+  int64_t last = largest;
+  for (size_t kib = 4096; kib >= 256; kib /= 2) {
+    const Answer answer = plan_in(call, kib << 10, 2);
+    ASSERT_TRUE(answer.plan) << kib << " KiB";
+    const int64_t elements = answer.plan->row_tile * answer.plan->vocab_tile;
+    EXPECT_LE(elements, last);
+    last = elements;
+    for (const int threads : {1, 7}) {
+      const Plan other = *plan_in(call, kib << 10, threads).plan;
+      EXPECT_EQ(other.row_tile, answer.plan->row_tile);
+      EXPECT_EQ(other.vocab_tile, answer.plan->vocab_tile);
+    }
+  }
+  EXPECT_LT(last, largest);
+}
+
+TEST(SmallWorkspace, ResultsAreRight) {
+  CrossEntropyTester tester;
+  tester.tokens(300).vocab(2100).hidden(40).ignored(0.2).tiles(0, 0).threads(2);
+  for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kOnePass}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      tester.dtype(dtype).plan(plan).tightest_workspace().matches_oracle();
+    }
+  }
+}
+
+// Tiles that the caller fixed stay as they are.
+TEST(SmallWorkspace, FixedTilesAreKept) {
+  ContextOptions options;
+  options.row_tile = 64;
+  options.vocab_tile = 512;
+  options.workspace_bytes = 1;
+  InputSpec spec;
+  spec.tokens = 300;
+  spec.vocab = 2000;
+  const Inputs inputs(spec);
+  try {
+    cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view());
+    FAIL() << "one byte is enough";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("tiles of 64 x 512"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,160 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "determinism_cases.h"
+
+#include "support/logits_tester.h"
+#include "support/policy_tester.h"
+#include "support/preference_tester.h"
+
+namespace logitless::testing {
+
+namespace {
+
+using Cases = std::vector<DeterminismCase>;
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
+
+template <class TesterType>
+void add(const char* name, TesterType tester, Cases& cases) {
+  cases.push_back({name + (" " + std::to_string(cases.size())),
+                   [tester](int threads) mutable { return tester.threads(threads).run_once().bytes; },
+                   [tester](int threads) mutable {
+                     tester.threads(threads);
+                     if constexpr (requires { tester.planned(); }) {
+                       return tester.planned();
+                     } else {
+                       return tester.run_once().result.plan;
+                     }
+                   }});
+}
+
+void add_cross_entropy(Cases& cases) {
+  const auto add_plans = [&](CrossEntropyTester tester) {
+    for (const PlanKind plan : kPlans) add("cross_entropy", tester.plan(plan), cases);
+    add("cross_entropy", tester.plan(PlanKind::kTwoPass).sink(), cases);
+    add("cross_entropy", tester.sink(false).plan(PlanKind::kAuto).form(Form::kSplit), cases);
+  };
+  // One row block and many tiles; many row blocks and one tile; several of both; the sizes the library chooses.
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    CrossEntropyTester tester;
+    tester.dtype(dtype).hidden(530).vocab(1003).tokens(13).ignored(0.2).label_smoothing(0.1).z_loss(0.01).metrics();
+    add_plans(tester.tiles(16, 48));
+    add_plans(tester.hidden(33).vocab(45).tokens(301).layout(HeadLayout::kVocabHidden).tiles(16, 64));
+    add_plans(tester.hidden(71).vocab(517).tokens(131).softcap(20).tiles(32, 96));
+    add_plans(tester.tiles(0, 0).reduction(Reduction::kNone));
+  }
+  // Chunks of one pass, and the smallest budgets, which cap how many tiles are alive.
+  CrossEntropyTester tester;
+  tester.hidden(71).vocab(517).tokens(131).tiles(16, 96);
+  add("cross_entropy", tester.plan(PlanKind::kOnePass).workspace(size_t{150} << 10), cases);
+  add("cross_entropy", tester.plan(PlanKind::kTwoPass).workspace(size_t{100} << 10), cases);
+  tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).workspace(size_t{400} << 10);
+  add("cross_entropy", tester, cases);
+  // Hidden states in two matrices.
+  CrossEntropyTester two;
+  two.hidden(71).vocab(517).tokens(131).second(50).ignored(0.1).tiles(16, 96);
+  for (const PlanKind plan : kPlans) add("cross_entropy", two.plan(plan), cases);
+  // A slice and a transpose.
+  CrossEntropyTester strided;
+  strided.hidden(71).vocab(517).tokens(129).batch(3).ignored(0.1).tiles(16, 96).strided_targets();
+  strided.hidden_rows(Rows::kTransposed).d_hidden_rows(Rows::kSlice);
+  for (const PlanKind plan : kPlans) add("cross_entropy", strided.plan(plan), cases);
+}
+
+// Losses of one token, of a sequence and of the whole batch.
+std::vector<PolicyTester> policy_losses(const PolicyTester& base) {
+  std::vector<PolicyTester> testers(5, base);
+  testers[0].variant(PolicyVariant::kGrpo).twist("token_truncate clip_max");
+  testers[1].variant(PolicyVariant::kCispo).twist("beta with k3").twist("entropy bonus");
+  testers[2].variant(PolicyVariant::kRloo).twist("sequence_mask clip_min clip_max");
+  testers[3].variant(PolicyVariant::kVespo).twist("beta with k2, bias correction");
+  testers[4].variant(PolicyVariant::kPpo).twist("top entropy quantile").twist("advantages per token");
+  return testers;
+}
+
+// Copies share the inputs that the first call made, so it comes before them.
+void add_policy(Cases& cases) {
+  PolicyTester base;
+  base.packed({0, 31, 31, 47, 80}).hidden(70).vocab(401).tiles(16, 96);
+  for (PolicyTester& tester : policy_losses(base)) {
+    for (const PlanKind plan : kPlans) {
+      add("policy_loss", tester.tightest_workspace(plan), cases);
+      add("policy_loss", tester.workspace(size_t{64} << 20), cases);
+    }
+  }
+}
+
+// Not coupled, by pair, by the batch; and with a reference that runs in the same call.
+void add_preference(Cases& cases) {
+  constexpr size_t kTight = size_t{200} << 10;
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::kSft, PreferenceLoss::kOrpo, PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired}) {
+    PreferenceTester pairs;
+    pairs.tokens(8 * 18).batch(8).hidden(33).vocab(317).tiles(16, 96).loss(loss);
+    if (needs_reference(loss)) pairs.reference(ReferenceForm::kModel);
+    pairs.run_once();
+    for (const PlanKind plan : kPlans) {
+      add("preference_loss", pairs.plan(plan).workspace(size_t{64} << 20), cases);
+      const bool fits = plan == PlanKind::kTwoPass || loss != PreferenceLoss::kAotUnpaired;
+      if (fits) add("preference_loss", pairs.workspace(kTight), cases);
+    }
+  }
+  for (const ReferenceForm form : {ReferenceForm::kTokens, ReferenceForm::kModel}) {
+    KtoTester kto;
+    kto.tokens(12 * 14).batch(12).hidden(33).vocab(317).tiles(16, 96).reference(form);
+    kto.run_once();
+    for (const PlanKind plan : kPlans) {
+      add("kto_loss", kto.plan(plan).workspace(size_t{64} << 20), cases);
+      add("kto_loss", kto.workspace(kTight), cases);
+    }
+  }
+}
+
+void add_logits(Cases& cases) {
+  const auto add_call = [&](const char* name, LogitsTester tester, LogitsRun (LogitsTester::*call)()) {
+    cases.push_back({name + (" " + std::to_string(cases.size())),
+                     [tester, call](int threads) mutable { return (tester.threads(threads).*call)().bytes; },
+                     {}});
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    LogitsTester tester;
+    tester.dtype(dtype).tokens(131).vocab(517).ignored(0.2).label_smoothing(0.1).z_loss(0.01).finite_everywhere();
+    tester.entropy_once();
+    for (const int64_t rows : {0, 7}) {
+      tester.tiles(rows, 96);
+      add_call("cross_entropy_from_logits", tester, &LogitsTester::cross_entropy_once);
+      add_call("cross_entropy_from_logits in place", LogitsTester(tester).in_place(),
+               &LogitsTester::cross_entropy_once);
+      add_call("run_token_loss_from_logits", tester, &LogitsTester::token_loss_once);
+      add_call("run_token_loss_from_logits in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
+      add_call("entropy_from_logits", tester, &LogitsTester::entropy_once);
+    }
+    for (PolicyTester& policy : policy_losses(PolicyTester().from_logits().padded(5, 13).vocab(101).tiles(3, 48))) {
+      add("policy_loss_from_logits", policy.dtype(dtype), cases);
+      cases.back().plan = {};
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<DeterminismCase> determinism_cases() {
+  Cases cases;
+  add_cross_entropy(cases);
+  add_policy(cases);
+  add_preference(cases);
+  add_logits(cases);
+  return cases;
+}
+
+uint64_t hash_of(const std::vector<std::byte>& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+uint64_t hash_of_all_cases(int threads) {
+  uint64_t hash = 0;
+  for (const DeterminismCase& one : determinism_cases()) hash = hash * 31 + hash_of(one.bytes(threads));
+  return hash;
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,182 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// NaN and infinities in the inputs: exactly those outputs become NaN that the formulas make NaN, and no others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kBadRow = 20;   // in the second row tile
+constexpr int64_t kBadWord = 70;  // in the second vocabulary tile
+constexpr int64_t kBadColumn = 4;
+
+// What went wrong where, according to the oracle.
+struct Pattern {
+  std::vector<bool> rows;  ///< [N]: statistics are NaN
+  bool loss = false;       ///< the mean is NaN
+  int64_t d_hidden_nans = 0;
+  int64_t d_weight_nans = 0;
+  int64_t d_bias_nans = 0;
+};
+
+int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN().count(); }
+
+// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns its pattern.
+Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
+  Pattern pattern;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+      spec.dtype = dtype;
+      spec.layout = layout;
+      Inputs inputs(spec);
+      spoil(inputs);
+      CrossEntropyOptions options;
+      options.ignore_index = spec.ignore_index;
+      options.want_entropy = true;
+      const Arithmetic arithmetic = arithmetic_for(dtype, Context().gemm_backend());
+      Expected expected = expect_statistics(
+          oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options), arithmetic);
+      const oracle::Loss loss = oracle::compute_cross_entropy(expected.problem, expected.stats, options);
+      const oracle::Loss loss_bound =
+          bound_loss(expected.problem, expected.stats, expected.stat_bounds, options, loss, arithmetic);
+      add_gradients(expected, loss.grads, loss_bound.grads);
+      for (const std::string& target : simd_targets()) {
+        for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << name_of(plan) << " " << target);
+          RunSpec run;
+          run.context.plan = plan;
+          run.context.simd_target = target;
+          run.context.threads = 2;
+          run.context.row_tile = 16;
+          run.context.vocab_tile = 64;
+          const Context context(run.context);
+          GradientOutputs outputs(inputs, run);
+          const auto result = cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                                            options, outputs.gradients());
+          expect_loss_near(result, expected, loss, loss_bound, options);
+          expect_gradients_near(outputs, expected, run, layout);
+          expect_statistics_near(compute_token_stats(context, inputs.hidden_view(), inputs.head_view(),
+                                                     inputs.targets_view(), {}, {true, true, true, true}),
+                                 expected);
+        }
+      }
+      pattern.rows.clear();
+      for (int64_t i = 0; i < spec.tokens; ++i) pattern.rows.push_back(std::isnan(expected.stats.lse[i]));
+      pattern.loss = std::isnan(loss.loss);
+      pattern.d_hidden_nans = count_nans(expected.gradients.d_hidden);
+      pattern.d_weight_nans = count_nans(expected.gradients.d_weight);
+      pattern.d_bias_nans = count_nans(expected.gradients.d_bias);
+    }
+  }
+  return pattern;
+}
+
+TEST(NonFinite, WithoutAnyNothingIsNaN) {
+  const Pattern pattern = spoil_and_match([](Inputs&) {});
+  EXPECT_EQ(pattern.rows, std::vector<bool>(37, false));
+  EXPECT_FALSE(pattern.loss);
+  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
+}
+
+TEST(NonFinite, InOneRowOfHidden) {
+  for (const double bad : {kNaN, kInfinity, -kInfinity}) {
+    SCOPED_TRACE(bad);
+    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.hidden.set(kBadRow, kBadColumn, bad); });
+    // That row's statistics and gradients, and what all rows share; no other row.
+    for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(pattern.rows[i], i == kBadRow);
+    EXPECT_TRUE(pattern.loss);
+    EXPECT_EQ(pattern.d_hidden_nans, 19);
+    EXPECT_EQ(pattern.d_weight_nans, 150 * 19);
+    EXPECT_EQ(pattern.d_bias_nans, 150);
+  }
+}
+
+TEST(NonFinite, InAnIgnoredRowOfHidden) {
+  InputSpec spec;
+  spec.ignored = 0.3;  // where hidden is NaN already
+  const Pattern pattern = spoil_and_match([](Inputs&) {}, spec);
+  EXPECT_EQ(pattern.rows, std::vector<bool>(37, false));
+  EXPECT_FALSE(pattern.loss);
+  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
+}
+
+TEST(NonFinite, NaNInTheHead) {
+  const Pattern pattern = spoil_and_match([](Inputs& inputs) { inputs.set_weight(kBadWord, kBadColumn, kNaN); });
+  EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
+  EXPECT_TRUE(pattern.loss);
+  EXPECT_EQ(pattern.d_hidden_nans, 37 * 19);
+  EXPECT_EQ(pattern.d_weight_nans, 150 * 19);
+}
+
+TEST(NonFinite, InfinityInTheHead) {
+  for (const double bad : {kInfinity, -kInfinity}) {
+    const Pattern pattern = spoil_and_match([&](Inputs& inputs) {
+      inputs.set_weight(kBadWord, kBadColumn, bad);
+      // No row predicts the word whose logit is infinite: its loss would be.
+      for (int64_t i = 0; i < 37; ++i) {
+        if (inputs.targets.data()[i] == kBadWord) inputs.targets.data()[i] = 0;
+      }
+    });
+    // Rows with a logit of +inf are NaN, rows where it is -inf are not.
+    const auto bad_rows = std::count(pattern.rows.begin(), pattern.rows.end(), true);
+    EXPECT_GT(bad_rows, 0);
+    EXPECT_LT(bad_rows, 37);
+    EXPECT_TRUE(pattern.loss);
+    // In good rows p = 0 meets the infinite weight, in that column alone: 0 · ∞ = NaN.
+    EXPECT_EQ(pattern.d_hidden_nans, bad_rows * 19 + (37 - bad_rows));
+  }
+}
+
+TEST(NonFinite, InTheBias) {
+  for (const double bad : {kNaN, kInfinity}) {
+    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.bias.set(0, kBadWord, bad); });
+    EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
+    EXPECT_EQ(pattern.d_bias_nans, 150);
+  }
+  const Pattern masked = spoil_and_match([](Inputs& inputs) {
+    inputs.bias.set(0, kBadWord, -kInfinity);
+    for (int64_t i = 0; i < 37; ++i) {
+      if (inputs.targets.data()[i] == kBadWord) inputs.targets.data()[i] = 0;
+    }
+  });
+  EXPECT_EQ(masked.rows, std::vector<bool>(37, false));
+  EXPECT_EQ(masked.d_hidden_nans + masked.d_weight_nans + masked.d_bias_nans, 0);
+}
+
+TEST(NonFinite, BesideAnAllIgnoredBatch) {
+  InputSpec spec;
+  spec.ignored = 1;
+  const Pattern pattern = spoil_and_match(
+      [](Inputs& inputs) {
+        inputs.set_weight(kBadWord, kBadColumn, kNaN);
+        inputs.bias.set(0, 3, kInfinity);
+      },
+      spec);
+  EXPECT_FALSE(pattern.loss);
+  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
+}
+
+TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
+  Inputs inputs{InputSpec()};
+  inputs.hidden.set(kBadRow, kBadColumn, kNaN);
+  CrossEntropyOptions options;
+  options.reduction = Reduction::kNone;
+  for (const auto& function : {cross_entropy, dense_cross_entropy}) {
+    const auto losses =
+        function(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {}).losses;
+    for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

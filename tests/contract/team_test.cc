@@ -1,0 +1,109 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Teams that are smaller than asked. The program runs under several settings of OpenMP's environment: CMakeLists.txt.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "support/logits_tester.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr PlanKind kPlans[] = {PlanKind::kDense, PlanKind::kOnePass, PlanKind::kTwoPass};
+
+// The threads that OpenMP gives when it may not choose for itself.
+int team_of(int threads) {
+  const int dynamic = omp_get_dynamic();
+  omp_set_dynamic(0);
+  int size = 0;
+#pragma omp parallel num_threads(threads)
+#pragma omp master
+  size = omp_get_num_threads();
+  omp_set_dynamic(dynamic);
+  return size;
+}
+
+// Large enough for OpenBLAS to want several threads.
+CrossEntropyTester large_call(int threads) {
+  CrossEntropyTester tester;
+  return tester.tokens(200).hidden(100).vocab(1200).finite_everywhere().threads(threads);
+}
+
+TEST(Team, CallsEndAndAreRight) {
+  for (const PlanKind plan : kPlans) {
+    for (const int threads : {2, 3, 5}) large_call(threads).plan(plan).matches_oracle();
+    large_call(3).plan(plan).dtype(DType::kBFloat16).matches_oracle();
+  }
+  LogitsTester logits;
+  logits.tokens(200).vocab(900).threads(4);
+  logits.cross_entropy_matches_oracle();
+  logits.in_place().cross_entropy_matches_oracle();
+}
+
+TEST(Team, ThreadsAreThoseOfTheTeam) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ContextOptions options;
+    options.threads = threads;
+    EXPECT_EQ(Context(options).threads(), team_of(threads));
+  }
+  EXPECT_EQ(Context().threads(), team_of(omp_get_max_threads()));
+}
+
+TEST(Team, SettingsAreAsBefore) {
+  for (const int dynamic : {0, 1}) {
+    omp_set_dynamic(dynamic);
+    const int threads = omp_get_max_threads();
+    for (const PlanKind plan : kPlans) large_call(3).plan(plan).run_once();
+    EXPECT_EQ(omp_get_dynamic(), dynamic);
+    EXPECT_EQ(omp_get_max_threads(), threads);
+  }
+  omp_set_dynamic(0);
+}
+
+// The loss of a call, or -1 when it threw.
+double loss_of(CrossEntropyTester tester) {
+  try {
+    return tester.run_once().result.loss;
+  } catch (...) {
+    return -1;
+  }
+}
+
+TEST(Team, InsideARegionOfTheCaller) {
+  const int levels = omp_get_max_active_levels();
+  for (const int most : {1, 2, 3}) {
+    omp_set_max_active_levels(std::min(levels, most));
+    for (const PlanKind plan : kPlans) {
+      const double alone = loss_of(large_call(1).plan(plan));
+      std::vector<double> inside(2, alone);
+#pragma omp parallel num_threads(2)
+      inside[static_cast<size_t>(omp_get_thread_num())] = loss_of(large_call(3).plan(plan));
+      for (const double loss : inside) EXPECT_NEAR(loss, alone, 1e-5 * alone);
+    }
+  }
+  omp_set_max_active_levels(levels);
+}
+
+// OpenBLAS keeps the size of its team in one variable of the process.
+TEST(Team, DenseCallsOfOtherSizesAtOnce) {
+  const double alone = loss_of(large_call(1).plan(PlanKind::kDense));
+  std::vector<std::thread> callers;
+  std::vector<int> same(3, 0);
+  for (int k = 0; k < 3; ++k) {
+    callers.emplace_back([&same, k, alone] {
+      for (int call = 0; call < 20; ++call) {
+        const double loss = loss_of(large_call(1 + 2 * k).plan(PlanKind::kDense));
+        same[static_cast<size_t>(k)] += std::abs(loss - alone) <= 1e-5 * alone;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(same, std::vector<int>(3, 20));
+}
+
+}  // namespace
+}  // namespace logitless::testing

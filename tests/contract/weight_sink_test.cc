@@ -1,0 +1,124 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The weight-gradient sink: every tile once, in order, exact; and what happens when it throws.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
+
+CrossEntropyTester small() { return CrossEntropyTester().tiles(16, 64).threads(3).sink(); }
+
+TEST(WeightSink, ReceivesWhatDWeightWouldHold) {
+  for (const DType dtype : kDTypes) {
+    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+      CrossEntropyTester tester = small().dtype(dtype).layout(layout).ignored(0.3).padding(2);
+      for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
+        tester.plan(plan).matches_oracle();
+        tester.gradients(false, true, false).matches_oracle();
+        tester.gradients(true, true, true);
+      }
+      tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
+      tester.plan(PlanKind::kTwoPass).form(Form::kFused).tightest_workspace().matches_oracle();
+    }
+  }
+}
+
+TEST(WeightSink, AccumulatingOutputsBesideIt) { small().accumulate().plan(PlanKind::kTwoPass).matches_oracle(); }
+
+TEST(WeightSink, VocabulariesAroundTileEdges) {
+  for (const int64_t vocab : {1, 63, 64, 65, 128, 199, 2049}) {
+    small().vocab(vocab).plan(PlanKind::kTwoPass).matches_oracle();
+    small().vocab(vocab).plan(PlanKind::kOnePass).matches_oracle();
+  }
+}
+
+TEST(WeightSink, MayOverwriteItsTileOfTheWeight) {
+  for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+    for (const DType dtype : kDTypes) {
+      for (const int64_t hidden :
+           {19, 600}) {  // 600: several blocks of hidden still read the weight at different times
+        CrossEntropyTester tester = small().layout(layout).dtype(dtype).hidden(hidden).vocab(400);
+        tester.sink_overwrites_weight();
+        for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+          for (const int threads : {1, 2, 7}) tester.plan(plan).threads(threads).matches_oracle();
+        }
+      }
+    }
+  }
+}
+
+struct SinkFailure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Calls with a sink that throws at the tile that holds `word`. Returns how many calls the sink got.
+int throw_at(int64_t word, PlanKind plan, int threads) {
+  InputSpec spec;
+  spec.tokens = 50;
+  spec.vocab = 500;
+  Inputs inputs(spec);
+  RunSpec run;
+  run.d_weight = false;
+  GradientOutputs outputs(inputs, run);
+  Gradients gradients = outputs.gradients();
+  std::atomic<int> calls = 0;
+  gradients.weight_sink = [&](int64_t first, int64_t count, const ConstMatrix&) {
+    ++calls;
+    if (word >= first && word < first + count) throw SinkFailure("at word " + std::to_string(first));
+  };
+  ContextOptions options;
+  options.plan = plan;
+  options.threads = threads;
+  options.row_tile = 16;
+  options.vocab_tile = 32;
+  const Context context(options);
+  try {
+    cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, gradients);
+    ADD_FAILURE() << "the exception was lost";
+  } catch (const SinkFailure& failure) {
+    EXPECT_EQ(failure.what(), "at word " + std::to_string(word / 32 * 32));
+  }
+  return calls;
+}
+
+TEST(WeightSink, ItsExceptionArrivesAndNoCallFollows) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    for (const int threads : {1, 2, 7}) {
+      for (const int64_t word : {0, 33, 250, 499}) EXPECT_EQ(throw_at(word, plan, threads), word / 32 + 1);
+    }
+  }
+  // The team is as good as before.
+  small().plan(PlanKind::kTwoPass).matches_oracle();
+}
+
+TEST(WeightSink, OneCallAtATime) {
+  InputSpec spec;
+  spec.vocab = 2000;
+  Inputs inputs(spec);
+  ContextOptions options;
+  options.threads = 7;
+  options.vocab_tile = 16;
+  std::atomic<int> inside = 0;
+  int together = 0;
+  Gradients gradients;
+  gradients.weight_sink = [&](int64_t, int64_t, const ConstMatrix&) {
+    if (++inside > 1) ++together;
+    std::vector<double> busy(1000, 1.0);  // long enough for a second call to meet this one
+    volatile double sum = 0;
+    for (const double x : busy) sum = sum + x;
+    --inside;
+  };
+  cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, gradients);
+  EXPECT_EQ(together, 0);
+}
+
+}  // namespace
+}  // namespace logitless::testing

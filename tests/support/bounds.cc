@@ -1,0 +1,255 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "support/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace logitless::testing {
+
+using oracle::MatrixXd;
+using oracle::VectorXd;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double sech_squared(double x) {
+  const double e = std::exp(-2 * std::abs(x));
+  return 4 * e / ((1 + e) * (1 + e));
+}
+
+// Errors of one row's raw and final logits. A logit of -inf (a masked word) has none.
+void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
+                      int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
+  const double u = arithmetic.unit;
+  const double product = arithmetic.exact_logits ? 0.0 : arithmetic.sum(static_cast<double>(problem.hidden.cols() + 1));
+  for (int64_t v = 0; v < problem.vocab(); ++v) {
+    const double shifted = stats.shifted(i, v);
+    if (!std::isfinite(shifted)) continue;
+    const double raw = product * (abs_products(i, v) + std::abs(problem.bias[v]));
+    double capped = raw;
+    if (problem.softcap > 0) {
+      // tanh' is largest at the end of [|r| - raw, |r| + raw] that is nearest to 0.
+      const double nearest = std::max(0.0, std::abs(stats.raw(i, v)) - raw);
+      const double c = (shifted + stats.max[i]) * problem.logit_divisor(i);
+      capped = sech_squared(nearest / problem.softcap) * raw + kFunctionUnits * u * std::abs(c);
+    }
+    bounds.raw(i, v) = raw;
+    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to a - m.
+    bounds.shifted(i, v) = capped / problem.logit_divisor(i) + 4 * u * std::abs(shifted);
+  }
+}
+
+void bound_row_statistics(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
+                          const Arithmetic& arithmetic, StatisticBounds& bounds) {
+  const int64_t vocab = problem.vocab();
+  const double u = arithmetic.unit;
+  const double sum = arithmetic.sum(static_cast<double>(vocab));
+  const int64_t best = stats.argmax[i];
+  const double log_sum = stats.log_sum[i];
+
+  double growth = 0, rival = 0;  // growth = Σ p (e^d - 1): how far Σ exp(a - m) can move, as a share of itself
+  for (int64_t v = 0; v < vocab; ++v) {
+    const double d = bounds.shifted(i, v);
+    const double p = std::exp(stats.log_p(i, v));
+    if (p > 0) growth += p * std::expm1(d);
+    // Words that may take the maximum's place: m and l move together by as much.
+    const double gap = d + bounds.shifted(i, best);
+    if (v != best && stats.shifted(i, v) + gap >= 0) rival = std::max(rival, gap);
+  }
+  // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Any term below
+  // the smallest normal number may be missing.
+  const double flushed = static_cast<double>(vocab) * arithmetic.smallest;
+  const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
+
+  double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, prior = 0, prior_terms = 0;
+  for (int64_t v = 0; v < vocab; ++v) {
+    const double log_p = stats.log_p(i, v);
+    if (!std::isfinite(log_p)) continue;
+    const double p = std::exp(log_p);
+    const double d = bounds.shifted(i, v);
+    const double distance = std::abs(stats.shifted(i, v));
+    // With logits off by d_w, -log p_v = log Σ_w exp(a_w - a_v) is off by at most log(1 + x) <= x,
+    //   x = Σ_w≠v p_w (e^(d_w + d_v) - 1) = e^d_v others + (1 - p_v) (e^d_v - 1),  others = Σ_w≠v p_w (e^d_w - 1):
+    // nothing from v itself, so that log p_v of a nearly certain word has a small relative error. Where d_v is large,
+    // log(1 + x) <= d_v + others.
+    const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
+    const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
+    bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
+    // d entropy / d a_v = -p_v (log p_v + entropy).
+    const double slope = std::abs(log_p + stats.entropy[i]);
+    entropy += p * slope * d;
+    mean += p * d;
+    mean_slope += p * (1 + slope) * d;
+    mean_square += p * (1 + slope) * d * d;
+    sum_terms += p * distance;
+    // d prior / d a_v = q_v - p_v Σq.
+    prior += problem.prior[v] * (d + growth);
+    prior_terms += problem.prior[v] * (distance + log_sum);
+  }
+  const double prior_sum = problem.prior.sum();
+  bounds.max[i] = bounds.shifted(i, best) + rival + 2 * u * std::abs(stats.max[i]);
+  bounds.log_sum[i] = bounds.log_p(i, best) + rival;
+  bounds.lse[i] = growth + log_sum_error + 2 * u * (std::abs(stats.max[i]) + log_sum);
+  bounds.logp[i] = bounds.log_p(i, problem.labels[i]) / problem.logp_divisor(i) + 2 * u * std::abs(stats.logp[i]);
+  bounds.entropy[i] = entropy + 2 * (mean_square + mean * mean_slope) + log_sum_error +
+                      (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
+                      flushed * -std::log(arithmetic.smallest);
+  bounds.prior[i] = prior + prior_sum * log_sum_error + (sum + 4 * u) * prior_terms;
+}
+
+}  // namespace
+
+double Arithmetic::sum(double terms) const {
+  const double worst = terms * unit;
+  return std::min(worst, sigmas * std::sqrt(terms) * unit) / (1 - worst);
+}
+
+// Two more than the terms: what an accumulating output held, and the sum of partial sums.
+double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic) {
+  return arithmetic.sum(static_cast<double>(problem.vocab() + 2));
+}
+double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithmetic) {
+  return arithmetic.sum(static_cast<double>(problem.tokens() + 2));
+}
+
+Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
+  Arithmetic arithmetic;
+  if (inputs == DType::kFloat64) {
+    arithmetic.unit = 2 * 0x1p-53;
+    arithmetic.smallest = 0x1p-1022;
+  }
+  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and keep them
+  // in fp32.
+  if (inputs == DType::kBFloat16 && gemm_backend != "openblas") arithmetic.gradient_unit = 0x1p-8;
+  return arithmetic;
+}
+
+MatrixXd absolute_products(const oracle::Problem& problem) {
+  return problem.hidden.cwiseAbs() * problem.weight.cwiseAbs().transpose();
+}
+
+oracle::ParameterGradients absolute_gradients(const oracle::Problem& problem, const MatrixXd& d_raw) {
+  oracle::Problem absolute;
+  absolute.hidden = problem.hidden.cwiseAbs();
+  absolute.weight = problem.weight.cwiseAbs();
+  absolute.labels = problem.labels;
+  return oracle::compute_parameter_gradients(absolute, d_raw.cwiseAbs());
+}
+
+StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::Statistics& stats,
+                                 const MatrixXd& abs_products, const Arithmetic& arithmetic) {
+  StatisticBounds bounds;
+  bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
+  bounds.max = bounds.log_sum = bounds.logp = bounds.lse = bounds.entropy = bounds.prior =
+      VectorXd::Zero(problem.tokens());
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    if (!problem.takes_part(i) || std::isnan(stats.max[i])) continue;
+    bound_row_logits(problem, stats, abs_products, i, arithmetic, bounds);
+    bound_row_statistics(problem, stats, i, arithmetic, bounds);
+  }
+  return bounds;
+}
+
+MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Statistics& stats,
+                               const StatisticBounds& bounds, const oracle::TokenGradients& grads,
+                               const oracle::TokenGradients& token_errors,
+                               const oracle::LogitGradients& logit_gradients, const Arithmetic& arithmetic) {
+  const double u = arithmetic.unit;
+  const double prior_sum = problem.prior.sum();
+  MatrixXd result = MatrixXd::Zero(problem.tokens(), problem.vocab());
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    if (!problem.takes_part(i) || grads.all_zero(i)) continue;
+    if (std::isnan(stats.max[i])) {
+      result.row(i).setConstant(kNaN);
+      continue;
+    }
+    const double g_logp = std::abs(grads.logp[i]) / problem.logp_divisor(i);
+    const double e_logp = token_errors.logp[i] / problem.logp_divisor(i);
+    const double g_lse = std::abs(grads.lse[i]), g_entropy = std::abs(grads.entropy[i]);
+    const double g_prior = std::abs(grads.prior[i]);
+    const double entropy = std::abs(stats.entropy[i]);
+    for (int64_t v = 0; v < problem.vocab(); ++v) {
+      const double log_p = stats.log_p(i, v);
+      const double p = std::exp(log_p);
+      const double q = problem.prior[v];
+      // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each its own relative one from exp.
+      const double log_p_error = bounds.log_p(i, v);
+      const double from_log_p = log_p_error < 1 ? p * std::expm1(log_p_error) : std::exp(log_p + log_p_error) - p;
+      const double p_error = from_log_p + kFunctionUnits * u * p + arithmetic.smallest;
+      const bool is_label = v == problem.labels[i];
+      const double chosen = is_label ? -std::expm1(log_p) : p;
+      const double chosen_error = is_label ? from_log_p + kFunctionUnits * u * chosen : p_error;
+
+      double error = g_logp * (chosen_error + 4 * u * chosen) + e_logp * chosen;
+      error += g_lse * (p_error + 4 * u * p) + token_errors.lse[i] * p;
+      error +=
+          g_prior * (prior_sum * p_error + 4 * u * (q + prior_sum * p)) + token_errors.prior[i] * (q + prior_sum * p);
+      if (p > 0) {
+        const double log_ratio = std::abs(log_p + stats.entropy[i]);
+        error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +
+                              4 * u * p * (std::abs(log_p) + entropy));
+        error += token_errors.entropy[i] * p * log_ratio;
+      }
+      // d log(1 - tanh²(r / softcap)) / dr is at most 2 / softcap.
+      double slope_error = 0;
+      if (problem.softcap > 0) {
+        slope_error = std::expm1(2 * bounds.raw(i, v) / problem.softcap) +
+                      u * (2 * kFunctionUnits + 4 * std::abs(stats.raw(i, v)) / problem.softcap);
+      }
+      const double scale = logit_gradients.slope(i, v) / problem.logit_divisor(i);
+      const double d_final = std::abs(logit_gradients.d_final(i, v));
+      result(i, v) = error * scale + (d_final + error) * scale * slope_error +
+                     (4 * u + arithmetic.gradient_unit) * (d_final + error) * scale + 4 * arithmetic.smallest;
+    }
+  }
+  return result;
+}
+
+oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& problem,
+                                                     const oracle::ParameterGradients& abs_gradients,
+                                                     const MatrixXd& d_raw_bound, const Arithmetic& arithmetic) {
+  oracle::ParameterGradients result = absolute_gradients(problem, d_raw_bound);
+  result.d_hidden += sum_over_vocab(problem, arithmetic) * abs_gradients.d_hidden;
+  result.d_weight += sum_over_tokens(problem, arithmetic) * abs_gradients.d_weight;
+  result.d_bias += sum_over_tokens(problem, arithmetic) * abs_gradients.d_bias;
+  return result;
+}
+
+oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
+                        const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic) {
+  const oracle::LossWeights weights = oracle::loss_weights(problem, options);
+  const double u = arithmetic.unit;
+  oracle::Loss result;
+  result.metrics.mean_entropy = result.metrics.accuracy = 0;
+  result.losses.assign(loss.losses.size(), 0.0);
+  result.grads = oracle::TokenGradients(problem.tokens());
+  for (int64_t i = 0; i < problem.tokens(); ++i) {
+    if (!problem.takes_part(i)) continue;
+    const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[problem.labels[i]];
+    const double lse_error =
+        options.z_loss > 0 ? options.z_loss * bounds.lse[i] * (2 * std::abs(stats.lse[i]) + bounds.lse[i]) : 0.0;
+    double nll_error = (1 - options.label_smoothing) * class_weight * bounds.logp[i];
+    if (options.label_smoothing > 0) nll_error += options.label_smoothing * bounds.prior[i];
+    const double error = std::abs(weights.nll[i]) * nll_error + std::abs(weights.z[i]) * lse_error;
+    result.loss += error;
+    result.metrics.z_loss += std::abs(weights.z[i]) * lse_error;
+    if (!loss.losses.empty()) result.losses[i] = error + 4 * u * std::abs(loss.losses[i]);
+    result.metrics.mean_nll += bounds.logp[i];
+    result.metrics.mean_entropy += bounds.entropy[i];
+    // Gradients with respect to logp and prior are constants; z-loss's follows lse.
+    result.grads.logp[i] = 2 * u * std::abs(loss.grads.logp[i]);
+    result.grads.prior[i] = 2 * u * std::abs(loss.grads.prior[i]);
+    result.grads.lse[i] = stats.lse[i] == 0 ? 0.0 : std::abs(loss.grads.lse[i] / stats.lse[i]) * bounds.lse[i];
+  }
+  // The library adds losses in fp64: the sums themselves are as good as the oracle's.
+  const double tokens = std::max<double>(1, static_cast<double>(loss.metrics.tokens));
+  result.loss += 4 * u * std::abs(loss.loss);
+  result.metrics.z_loss += 4 * u * std::abs(loss.metrics.z_loss);
+  result.metrics.mean_nll = result.metrics.mean_nll / tokens + 4 * u * loss.metrics.mean_nll;
+  result.metrics.mean_entropy = result.metrics.mean_entropy / tokens + 4 * u * std::abs(loss.metrics.mean_entropy);
+  return result;
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,58 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Comparisons of results with the oracle. Written so that a NaN fails: !(difference <= tolerance).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "logitless/cross_entropy.h"
+#include "oracle/oracle.h"
+#include "support/bounds.h"
+#include "support/inputs.h"
+
+namespace logitless::testing {
+
+/// The oracle's truth of a problem with gradients, and how far from it an engine may be.
+struct Expected {
+  oracle::Problem problem;
+  oracle::Statistics stats;
+  oracle::MatrixXd abs_products;
+  StatisticBounds stat_bounds;
+  Arithmetic arithmetic;
+  oracle::TokenGradients grads;
+  oracle::ParameterGradients gradients;
+  oracle::ParameterGradients element_bounds;
+  oracle::ParameterGradients mean_square_bounds;
+  /// Rows of equal weight in the error of a sum over rows: how many independent errors a mean square is taken over.
+  double independent_rows = 1;
+};
+
+/// The statistics of a problem.
+Expected expect_statistics(oracle::Problem problem, const Arithmetic& arithmetic);
+/// Adds the gradients. `token_errors`: bounds of the errors of `grads` themselves.
+void add_gradients(Expected& expected, const oracle::TokenGradients& grads, const oracle::TokenGradients& token_errors);
+
+/// `want` and a result of the same NaN, the same infinity, or within `tolerance`.
+bool is_near(double got, double want, double tolerance);
+void expect_near(const std::string& what, double got, double want, double tolerance);
+
+/// The number in a message that is followed by " bytes", or 0.
+size_t bytes_in(const std::string& message);
+
+/// One entry a row. Entries of rows that take no part must be exactly 0.
+void expect_column_near(const std::string& what, const std::vector<double>& got, const oracle::VectorXd& want,
+                        const oracle::VectorXd& tolerance);
+
+/// Every element of every output that `run` asks for, each output's root mean square, and the padding.
+void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
+                           HeadLayout layout);
+
+/// Every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be and the ranks that
+/// rounding can give.
+void expect_statistics_near(const TokenStats& got, const Expected& expected);
+
+/// Loss, losses and metrics.
+void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
+                      const oracle::Loss& tolerance, const CrossEntropyOptions& options);
+
+}  // namespace logitless::testing

@@ -1,0 +1,176 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "support/host_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+
+namespace logitless::testing {
+namespace {
+
+// Quiet NaNs with a payload of their own: a NaN that arithmetic made does not look like untouched memory.
+constexpr uint16_t kUntouched16 = 0x7fd5;
+constexpr uint32_t kUntouched32 = 0x7fd5a5a5;
+constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
+
+void set_untouched(std::byte* at, DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      std::memcpy(at, &kUntouched16, sizeof kUntouched16);
+      break;
+    case DType::kFloat32:
+      std::memcpy(at, &kUntouched32, sizeof kUntouched32);
+      break;
+    case DType::kFloat64:
+      std::memcpy(at, &kUntouched64, sizeof kUntouched64);
+      break;
+  }
+}
+
+bool is_untouched(const std::byte* at, DType dtype) {
+  std::byte expected[8];
+  set_untouched(expected, dtype);
+  return std::memcmp(at, expected, size_of(dtype)) == 0;
+}
+
+}  // namespace
+
+std::shared_ptr<void> heap_memory(size_t bytes) {
+  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
+}
+
+bfloat16 to_bfloat16(double value) {
+  if (std::isnan(value)) return {0x7fc0};
+  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero with its
+  // lower half cleared, and the next one; double arithmetic on them is exact, so rounding happens once.
+  float truncated = static_cast<float>(value);
+  if (std::abs(static_cast<double>(truncated)) > std::abs(value)) truncated = std::nextafter(truncated, 0.0f);
+  uint32_t bits;
+  std::memcpy(&bits, &truncated, sizeof bits);
+  const bfloat16 low{static_cast<uint16_t>(bits >> 16)};
+  if (std::isinf(value)) return low;
+  const bfloat16 high{static_cast<uint16_t>(low.bits + 1)};
+  const double to_low = std::abs(value - to_double(low));
+  const double to_high = std::abs(to_double(high) - value);
+  if (to_low == to_high) return low.bits % 2 == 0 ? low : high;
+  return to_low < to_high ? low : high;
+}
+
+double to_double(bfloat16 value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+float16 to_float16(double value) {
+  if (std::isnan(value)) return {0x7e00};
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::abs(value);
+  if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};  // half a step above the largest, 65504
+  // The bits of halves are in the order of their values: the largest one that is not above, by bisection.
+  uint16_t low = 0, above = 0x7c00;
+  while (above - low > 1) {
+    const auto middle = static_cast<uint16_t>((low + above) / 2);
+    (to_double(float16{middle}) <= magnitude ? low : above) = middle;
+  }
+  const double to_low = magnitude - to_double(float16{low});
+  const double to_above = (above == 0x7c00 ? 65536.0 : to_double(float16{above})) - magnitude;
+  const bool up = to_above < to_low || (to_above == to_low && low % 2 == 1);
+  return {static_cast<uint16_t>(sign | (up ? above : low))};
+}
+
+double to_double(float16 value) {
+  const int exponent = value.bits >> 10 & 31, mantissa = value.bits & 1023;
+  double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+  if (exponent == 31) magnitude = mantissa == 0 ? HUGE_VAL : std::numeric_limits<double>::quiet_NaN();
+  return value.bits & 0x8000 ? -magnitude : magnitude;
+}
+
+double half_ulp(double value, DType dtype) {
+  int digits = 24, lowest = -126;
+  if (dtype == DType::kFloat64) digits = 53, lowest = -1022;
+  if (dtype == DType::kBFloat16) digits = 8;
+  if (dtype == DType::kFloat16) digits = 11, lowest = -14;
+  const int exponent = value == 0 ? lowest : std::max(std::ilogb(value), lowest);
+  return std::ldexp(1.0, exponent - digits);
+}
+
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, const Allocate& allocate)
+    : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
+  allocate_untouched(allocate);
+}
+
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
+                       const Allocate& allocate)
+    : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
+  if (places != Rows::kFollowing && rows > 0) {
+    time_ = rows / batch;
+    batch_stride_ = places == Rows::kSlice ? (time_ + 2) * stride_ : stride_;
+    if (places == Rows::kTransposed) stride_ *= batch;
+  }
+  allocate_untouched(allocate);
+}
+
+void HostTensor::allocate_untouched(const Allocate& allocate) {
+  data_ = allocate(static_cast<size_t>(elements()) * size_of(dtype_));
+  for (size_t at = 0; at < bytes().size(); at += size_of(dtype_)) {
+    set_untouched(static_cast<std::byte*>(data_.get()) + at, dtype_);
+  }
+}
+
+int64_t HostTensor::begin_of(int64_t row) const {
+  return batch_stride_ ? row / time_ * *batch_stride_ + row % time_ * stride_ : row * stride_;
+}
+
+double HostTensor::get(int64_t row, int64_t col) const {
+  const int64_t at = begin_of(row) + col;
+  switch (dtype_) {
+    case DType::kBFloat16:
+      return to_double(static_cast<const bfloat16*>(data_.get())[at]);
+    case DType::kFloat16:
+      return to_double(static_cast<const float16*>(data_.get())[at]);
+    case DType::kFloat32:
+      return static_cast<const float*>(data_.get())[at];
+    case DType::kFloat64:
+      return static_cast<const double*>(data_.get())[at];
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+void HostTensor::set(int64_t row, int64_t col, double value) {
+  const int64_t at = begin_of(row) + col;
+  switch (dtype_) {
+    case DType::kBFloat16:
+      static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value);
+      break;
+    case DType::kFloat16:
+      static_cast<float16*>(data_.get())[at] = to_float16(value);
+      break;
+    case DType::kFloat32:
+      static_cast<float*>(data_.get())[at] = static_cast<float>(value);
+      break;
+    case DType::kFloat64:
+      static_cast<double*>(data_.get())[at] = value;
+      break;
+  }
+}
+
+std::span<const std::byte> HostTensor::bytes() const {
+  return {static_cast<const std::byte*>(data_.get()), static_cast<size_t>(elements()) * size_of(dtype_)};
+}
+
+bool HostTensor::padding_is_intact() const {
+  std::vector<bool> in_row(static_cast<size_t>(elements()));
+  for (int64_t row = 0; row < rows_; ++row) std::fill_n(in_row.begin() + begin_of(row), cols_, true);
+  const auto* base = static_cast<const std::byte*>(data_.get());
+  for (size_t at = 0; at < in_row.size(); ++at) {
+    if (!in_row[at] && !is_untouched(base + at * size_of(dtype_), dtype_)) return false;
+  }
+  return true;
+}
+
+}  // namespace logitless::testing

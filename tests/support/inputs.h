@@ -1,0 +1,135 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Seeded inputs and owned outputs for one call.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/tensors.h"
+#include "support/host_tensor.h"
+
+namespace logitless::testing {
+
+/// What the tensors of a call look like. The defaults are no multiple of anything.
+struct InputSpec {
+  int64_t tokens = 37;
+  int64_t vocab = 150;
+  int64_t hidden = 19;
+  int64_t sequences = 1;       ///< in each matrix of hidden states
+  int64_t second_tokens = -1;  ///< this many of the tokens, the last ones, stand in a second matrix; -1: there is none
+  std::vector<int64_t> offsets;
+  DType dtype = DType::kFloat32;
+  HeadLayout layout = HeadLayout::kHiddenVocab;
+  int64_t padding = 0;                  ///< NaN elements after each row of every matrix
+  Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
+  bool bias = true;
+  double softcap = 0;
+  /// Peaked: each row favours one word, which is the target half of the time. Near-uniform probabilities hide errors of
+  /// the softmax. Otherwise logits of a few tenths.
+  bool peaked = true;
+  double ignored = 0;  ///< fraction of targets that are ignored
+  int64_t ignore_index = -100;
+  bool shift = false;
+  std::vector<int64_t> targets;  ///< used over and over; empty: random
+  bool targets32 = false;
+  /// Every other id of a table with a column to spare, in which nothing else is a word.
+  bool strided_targets = false;
+  /// NaN in the hidden states of rows that take no part.
+  bool poison = true;
+  uint64_t seed = 1;
+  Allocate allocate = heap_memory;
+};
+
+struct Inputs {
+  explicit Inputs(const InputSpec& spec);
+
+  HiddenStates hidden_view() const;
+  LmHead head_view() const;
+  Targets targets_view() const;
+  /// A word id a token in memory as the spec says, and the view of it.
+  HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
+  template <class T>
+  Targets targets_in(const HostArray<T>& ids) const {
+    if (!spec.strided_targets) return Targets(ids.data(), ids.size());
+    const int64_t batch = target_sequences();
+    return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
+  }
+  /// Element of word v, whatever the layout.
+  double weight_at(int64_t word, int64_t column) const;
+  void set_weight(int64_t word, int64_t column, double value);
+  void set_hidden(int64_t row, int64_t column, double value);
+  bool padding_is_intact() const {
+    return hidden.padding_is_intact() && hidden_second.padding_is_intact() && weight.padding_is_intact();
+  }
+
+  /// Sequences of equal length in strided targets.
+  int64_t target_sequences() const;
+
+  InputSpec spec;
+  HostTensor hidden;         ///< [N, H] but for the rows of the second one
+  HostTensor hidden_second;  ///< [spec.second_tokens, H], or [0, 0]
+  HostTensor weight;         ///< in the head's layout
+  HostTensor bias;           ///< [1, V], or [0, 0]
+  HostArray<int64_t> targets;
+  HostArray<int32_t> targets32;
+  HostArray<int64_t> offsets;
+};
+
+/// Numbers for options that hold one a token or one a word, from the same seed as the inputs.
+std::vector<double> random_temperatures(int64_t tokens, uint64_t seed);
+std::vector<float> random_class_weights(int64_t vocab, uint64_t seed);
+/// Normal numbers, but 0 for about a third of the tokens.
+std::vector<double> random_token_gradients(int64_t tokens, uint64_t seed);
+
+/// Where results go, and how the call runs.
+struct RunSpec {
+  ContextOptions context;
+  std::optional<Context> shared_context;  ///< used instead of one made from `context` when set
+  bool d_hidden = true;
+  bool d_weight = true;
+  bool d_bias = true;  ///< where the head has a bias
+  bool accumulate = false;
+  Rows d_hidden_rows = Rows::kFollowing;  ///< of the gradients of hidden states
+  std::optional<DType> gradient_dtype;    ///< of the outputs; unset: float32, or float64 for float64 inputs
+  bool sink = false;                      ///< d_weight through a WeightGradientSink
+  bool sink_overwrites_weight = false;    ///< which then fills each tile of the weight with NaN
+  Allocate allocate = heap_memory;
+};
+
+/// Gradient outputs in memory of their own. They hold NaN before the call, or numbers when it accumulates.
+class GradientOutputs {
+ public:
+  GradientOutputs(Inputs& inputs, const RunSpec& run);
+
+  /// Views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong with its calls.
+  Gradients gradients();
+
+  const HostTensor& d_hidden() const { return d_hidden_; }
+  const HostTensor& d_hidden_second() const { return d_hidden_second_; }
+  /// [N, H]: the rows of both matrices.
+  HostTensor all_d_hidden() const;
+  const HostTensor& d_weight() const { return d_weight_; }
+  const HostTensor& d_bias() const { return d_bias_; }
+  /// What (row, col) held before the call and remains in the sum: 0 unless accumulating.
+  double held(int64_t row, int64_t col) const;
+  /// Words that reached the sink, in order and once each.
+  int64_t words_received() const { return next_word_; }
+  const std::string& sink_complaints() const { return complaints_; }
+  /// All outputs, byte for byte.
+  std::vector<std::byte> bytes() const;
+
+ private:
+  void receive(int64_t first, int64_t count, const ConstMatrix& tile);
+
+  Inputs& inputs_;
+  RunSpec run_;
+  HostTensor d_hidden_, d_hidden_second_, d_weight_, d_bias_;
+  int64_t next_word_ = 0;
+  std::string complaints_;
+};
+
+}  // namespace logitless::testing

@@ -1,0 +1,131 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The calls of logits.h as sentences:
+//
+//   LogitsTester().batch(3).tokens(36).vocab(2049).shift().in_place().cross_entropy_matches_oracle();
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "logitless/logits.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+
+/// Logits [B, T, V] in a buffer of their own, any strides. Elements outside of the slice are untouched memory (NaN).
+class LogitsBuffer {
+ public:
+  struct Shape {
+    DType dtype = DType::kFloat32;
+    int64_t batch = 1, time = 1, vocab = 1;
+    int64_t padding = 0;      ///< elements after each row
+    int64_t later = 0;        ///< positions of each sequence beyond the slice: logits[:, :-later, :]
+    bool time_first = false;  ///< stored as [T, B, V]
+  };
+  LogitsBuffer() = default;
+  LogitsBuffer(const Shape& shape, const Allocate& allocate);
+
+  double get(int64_t row, int64_t word) const { return tensor_.get(stored_row(row), word); }
+  void set(int64_t row, int64_t word, double value) { tensor_.set(stored_row(row), word, value); }
+  Logits view() const;
+  LogitsGradient output();
+  std::span<const std::byte> bytes() const { return tensor_.bytes(); }
+  /// Whether everything outside of the slice still has the bytes that it was made with.
+  bool surroundings_are_intact() const;
+
+ private:
+  int64_t stored_row(int64_t row) const;
+  int64_t stored_time() const { return shape_.time + shape_.later; }
+  int64_t stride() const { return shape_.vocab + shape_.padding; }
+
+  Shape shape_;
+  HostTensor tensor_;
+};
+
+/// What one run left.
+struct LogitsRun {
+  CrossEntropyFromLogits result;
+  TokenStats stats;
+  std::vector<double> entropy;
+  LogitsBuffer dlogits;
+  std::vector<std::byte> bytes;  ///< everything that must not depend on threads
+};
+
+class LogitsTester : public Tester<LogitsTester> {
+ public:
+  LogitsTester& later(int64_t positions) { return input("later", positions, later_, positions); }
+  LogitsTester& time_first(bool on = true) { return input("time_first", on, time_first_, on); }
+  LogitsTester& in_place(bool on = true) { return run("in_place", on, in_place_, on); }
+  LogitsTester& without_gradient(bool on = true) { return run("without_gradient", on, without_gradient_, on); }
+  /// The loss of run_token_loss_from_logits has groups: all rows are evaluated at once.
+  LogitsTester& groups(bool on = true) { return run("groups", on, groups_, on); }
+  LogitsTester& round_to(DType type) { return input("round_to", name_of(type), options_.round_logits_to, type); }
+  LogitsTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
+  LogitsTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
+  LogitsTester& temperature_meaning(TemperatureMeaning meaning) {
+    return input("meaning", static_cast<int>(meaning), options_.temperature_meaning, meaning);
+  }
+  LogitsTester& reduction(Reduction value) {
+    return input("reduction", static_cast<int>(value), options_.reduction, value);
+  }
+  LogitsTester& class_weights(bool on = true) { return input("class_weights", on, class_weights_on_, on); }
+  LogitsTester& label_smoothing(double value) {
+    return input("label_smoothing", value, options_.label_smoothing, value);
+  }
+  LogitsTester& z_loss(double value) { return input("z_loss", value, options_.z_loss, value); }
+  LogitsTester& loss_scale(double value) { return input("loss_scale", value, options_.loss_scale, value); }
+  LogitsTester& normaliser(double value) { return input("normaliser", value, options_.normaliser, value); }
+  LogitsTester& metrics() {
+    options_.want_entropy = true;
+    return input("metrics", true, options_.want_accuracy, true);
+  }
+  /// Words that every row masks with -inf.
+  LogitsTester& masked(int64_t first, int64_t last) {
+    masked_last_ = last;
+    return input("masked", first, masked_first_, first);
+  }
+
+  /// cross_entropy_from_logits: loss, unreduced losses, logps, metrics and every element of dlogits.
+  void cross_entropy_matches_oracle();
+  /// token_stats_from_logits, and run_token_loss_from_logits with random gradients of all four statistics.
+  void token_loss_matches_oracle();
+  /// entropy_from_logits with a random upstream.
+  void entropy_matches_oracle();
+  /// All three tests.
+  void matches_oracle();
+
+  LogitsRun cross_entropy_once();
+  LogitsRun token_loss_once();
+  LogitsRun entropy_once();
+
+ private:
+  struct Reference;
+
+  void forget() override { reference_.reset(); }
+  Reference& reference();
+  LogitsBuffer copy_of_logits() const;
+  LogitsBuffer new_gradient() const;
+  /// Calls `call(logits, dlogits)` as in_place and without_gradient say, and leaves the gradient in `run`.
+  template <class Call>
+  void with_buffers(LogitsRun& run, const Call& call);
+  void run_one_entropy();
+  TokenGrads token_grads() const;
+  void expect_gradient_near(const LogitsBuffer& got, const Expected& expected, const oracle::TokenGradients& grads,
+                            const oracle::TokenGradients& token_errors) const;
+
+  CrossEntropyOptions options_;
+  int64_t later_ = 0;
+  bool time_first_ = false;
+  bool in_place_ = false;
+  bool without_gradient_ = false;
+  bool groups_ = false;
+  bool temperatures_on_ = false;
+  bool class_weights_on_ = false;
+  int64_t masked_first_ = 0, masked_last_ = 0;
+  std::shared_ptr<Reference> reference_;
+};
+
+}  // namespace logitless::testing

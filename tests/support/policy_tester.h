@@ -1,0 +1,79 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// policy_loss and policy_loss_from_logits against the oracle, as a sentence:
+//
+//   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/policy_cases.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+
+/// What one run of a PolicyTester left.
+struct PolicyRun {
+  PolicyResult result;
+  std::vector<std::byte> bytes;  ///< gradients, loss, losses, metrics: everything that must not depend on threads
+};
+
+/// Sequences as batch() or packed() say; a masked token is an ignored target. Tokens under a false mask hold garbage
+/// everywhere: hidden states, ids, log-probabilities, advantages.
+class PolicyTester : public Tester<PolicyTester> {
+ public:
+  PolicyTester() { packed({0, 9, 9, 13, 23}).ignored(0.25); }
+
+  /// [B, T, H] instead of packed sequences.
+  PolicyTester& padded(int64_t sequences, int64_t length) {
+    spec_.offsets.clear();
+    return tokens(sequences * length).batch(sequences);
+  }
+  /// policy_loss_from_logits, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
+  /// gradient.
+  PolicyTester& from_logits(bool on = true) {
+    return gradients(true, !on, !on).input("from_logits", on, from_logits_, on);
+  }
+  /// Options, and what the batch has to look like for them.
+  PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
+  PolicyTester& variant(PolicyVariant value) { return policy(plain_case(value)); }
+  PolicyTester& twist(const std::string& name);
+  PolicyTester& temperature(double value) { return input("temperature", value, case_.options.temperature, value); }
+  /// One a token, random from 0.3 to 5.
+  PolicyTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
+  PolicyTester& temperature_meaning(TemperatureMeaning meaning) {
+    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
+                 case_.options.temperature_meaning, meaning);
+  }
+  /// Element type of the vectors of the batch.
+  PolicyTester& batch_dtype(DType type) { return input("batch_dtype", name_of(type), batch_dtype_, type); }
+
+  /// The least that the plan needs.
+  PolicyTester& tightest_workspace(PlanKind kind);
+  Plan planned();
+
+  /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss than errors
+  /// of the statistics reach.
+  PolicyRun matches_oracle();
+  /// Runs, and compares nothing.
+  PolicyRun run_once();
+
+ private:
+  struct Reference;
+
+  void forget() override { reference_.reset(); }
+  Reference& reference();
+  Reference& truth();
+  void make_batch(Reference& reference) const;
+  PolicyRun call(const Reference& reference, GradientOutputs& outputs) const;
+  void expect_plan(const Plan& plan, int64_t tokens);
+
+  PolicyCase case_ = plain_case(PolicyVariant::kGrpo);
+  DType batch_dtype_ = DType::kFloat64;
+  bool temperatures_on_ = false;
+  bool from_logits_ = false;
+  std::shared_ptr<Reference> reference_;
+};
+
+}  // namespace logitless::testing

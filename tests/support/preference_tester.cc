@@ -1,0 +1,268 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "support/preference_tester.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+namespace logitless::testing {
+
+namespace {
+
+std::vector<double*> means_of(PreferenceMetrics& m) {
+  return {&m.chosen_reward, &m.rejected_reward, &m.margin, &m.accuracy, &m.chosen_logp, &m.rejected_logp, &m.nll};
+}
+std::vector<double*> means_of(KtoMetrics& m) {
+  return {&m.kl, &m.desirable_reward, &m.undesirable_reward, &m.margin, &m.desirable_logp, &m.undesirable_logp};
+}
+
+// Every number that follows from the log-probabilities.
+std::vector<double*> numbers_of(oracle::PreferenceTruth& truth) {
+  std::vector<double*> numbers = means_of(truth.metrics);
+  numbers.push_back(&truth.loss);
+  for (double& value : truth.sequence_logps) numbers.push_back(&value);
+  for (double& value : truth.d_logp) numbers.push_back(&value);
+  return numbers;
+}
+std::vector<double*> numbers_of(oracle::KtoTruth& truth) {
+  std::vector<double*> numbers = means_of(truth.metrics);
+  numbers.push_back(&truth.loss);
+  for (std::vector<double>* column : {&truth.sequence_losses, &truth.sequence_logps, &truth.d_logp}) {
+    for (double& value : *column) numbers.push_back(&value);
+  }
+  return numbers;
+}
+
+// How far each number may be off when each sequence's sum is off by its error: what the oracle answers to twice the
+// error of one sum, added up over all sums. Twice, so that the curvature of a formula and two sums that move together
+// are covered as long as the formula is smooth over this distance; that nothing jumps is what distance_from_kinks is
+// asserted for.
+template <class Truth>
+Truth bound_truth(const SequenceData& data, const std::function<Truth(const oracle::SequenceBatch&)>& compute) {
+  Truth at = compute(data.batch), bound = at;
+  const std::vector<double*> center = numbers_of(at), total = numbers_of(bound);
+  for (double* value : total) *value = kArithmeticUnits * kFloat64Unit * std::abs(*value);
+  const auto add_change = [&](const std::function<void(oracle::SequenceBatch&, double)>& move, double error) {
+    std::vector<double> worst(total.size(), 0.0);
+    for (const double step : {-2 * error, 2 * error}) {
+      oracle::SequenceBatch moved = data.batch;
+      move(moved, step);
+      Truth there = compute(moved);
+      const std::vector<double*> values = numbers_of(there);
+      for (size_t k = 0; k < worst.size(); ++k) worst[k] = std::max(worst[k], std::abs(*values[k] - *center[k]));
+    }
+    for (size_t k = 0; k < worst.size(); ++k) *total[k] += worst[k];
+  };
+  for (int64_t s = 0; s < data.batch.sequences(); ++s) {
+    for (int64_t i = data.batch.offsets[s]; i < data.batch.offsets[s + 1]; ++i) {
+      if (!data.batch.takes_part[i]) continue;
+      add_change([=](oracle::SequenceBatch& batch, double step) { batch.logp[i] += step; }, data.errors[s]);
+      break;
+    }
+    if (data.batch.reference.empty() || data.batch.count(s) == 0) continue;
+    add_change([=](oracle::SequenceBatch& batch, double step) { batch.reference[s] += step; },
+               data.reference_errors[s]);
+  }
+  return bound;
+}
+
+double largest_error(const SequenceData& data) {
+  double largest = 0;
+  for (const double error : data.errors) largest = std::max(largest, error);
+  for (const double error : data.reference_errors) largest = std::max(largest, error);
+  return largest;
+}
+
+void expect_columns_near(const std::string& what, const std::vector<double>& got, const std::vector<double>& want,
+                         const std::vector<double>& tolerance) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < want.size(); ++i) {
+    expect_near(what + "[" + std::to_string(i) + "]", got[i], want[i], tolerance[i]);
+  }
+}
+
+// What preference_loss and kto_loss have in common.
+template <class Result, class Truth>
+void expect_result_near(Result got, Truth want, Truth bound, SequenceData& data, bool want_entropy) {
+  expect_near("loss", got.loss, want.loss, bound.loss);
+  expect_columns_near("sequence_logps", got.sequence_logps, want.sequence_logps, bound.sequence_logps);
+  expect_column_near("per_token_logps", got.per_token_logps, data.expected.stats.logp, data.expected.stat_bounds.logp);
+  const std::vector<double*> got_means = means_of(got.metrics), want_means = means_of(want.metrics),
+                             bounds = means_of(bound.metrics);
+  for (size_t k = 0; k < got_means.size(); ++k) {
+    expect_near("mean " + std::to_string(k) + " of the metrics", *got_means[k], *want_means[k], *bounds[k]);
+  }
+  EXPECT_EQ(got.metrics.tokens, want.metrics.tokens);
+  if (want_entropy && want.metrics.tokens > 0) {
+    const auto tokens = static_cast<double>(want.metrics.tokens);
+    const double error = data.expected.stat_bounds.entropy.sum() / tokens;
+    expect_near("mean_entropy", got.metrics.mean_entropy, want.metrics.mean_entropy,
+                error + kArithmeticUnits * kFloat64Unit * want.metrics.mean_entropy);
+  } else {
+    EXPECT_TRUE(std::isnan(got.metrics.mean_entropy));
+  }
+}
+
+void add_token_gradients(SequenceData& data, const std::vector<double>& d_logp, const std::vector<double>& errors) {
+  oracle::TokenGradients grads(data.batch.tokens()), token_errors(data.batch.tokens());
+  for (int64_t i = 0; i < data.batch.tokens(); ++i) {
+    grads.logp[i] = d_logp[i];
+    token_errors.logp[i] = errors[i];
+  }
+  add_gradients(data.expected, grads, token_errors);
+}
+
+void expect_plan(const Plan& plan, const SequenceData& data, const RunSpec& run) {
+  int64_t active = 0;
+  for (int64_t i = 0; i < data.batch.tokens(); ++i) active += data.batch.takes_part[i] ? 1 : 0;
+  EXPECT_EQ(plan.tokens, data.batch.tokens());
+  EXPECT_EQ(plan.active_rows, active);
+  EXPECT_LE(plan.workspace_bytes, run.context.workspace_bytes);
+  if (active == 0) return;
+  if (!run.d_hidden && !run.d_weight && !(run.d_bias && data.inputs.spec.bias)) {
+    EXPECT_EQ(plan.kind, PlanKind::kForwardOnly);
+  } else if (run.context.plan != PlanKind::kAuto) {
+    EXPECT_EQ(plan.kind, run.context.plan);
+  }
+}
+
+// Everything that must not depend on threads.
+template <class Result>
+std::vector<std::byte> bytes_of(Result& result, const GradientOutputs& outputs) {
+  std::vector<std::byte> bytes = outputs.bytes();
+  std::vector<double> numbers = result.per_token_logps;
+  numbers.insert(numbers.end(), result.sequence_logps.begin(), result.sequence_logps.end());
+  for (const double* mean : means_of(result.metrics)) numbers.push_back(*mean);
+  numbers.push_back(result.metrics.mean_entropy);
+  numbers.push_back(result.loss);
+  const auto* first = reinterpret_cast<const std::byte*>(numbers.data());
+  bytes.insert(bytes.end(), first, first + numbers.size() * sizeof(double));
+  return bytes;
+}
+
+}  // namespace
+
+PreferenceTester& PreferenceTester::loss(PreferenceLoss loss) {
+  reference(oracle::compares_with_reference(loss) ? ReferenceForm::kTokens : ReferenceForm::kNone);
+  return options(name_of(loss), options_of(loss));
+}
+
+PreferenceTester& PreferenceTester::options(const std::string& name, const PreferenceOptions& options) {
+  return input("loss", name, options_, options);
+}
+
+SequenceData& PreferenceTester::data() {
+  if (!data_) {
+    data_ = make_sequence_data(spec_, empty_, token_, form_, reference_dtype_, true, context().gemm_backend());
+    options_.token = data_->token;
+  }
+  return *data_;
+}
+
+SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, GradientOutputs& outputs) const {
+  SequenceRun<PreferenceResult> run;
+  const Inputs& inputs = data.inputs;
+  run.result = preference_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                               data.reference, options_, outputs.gradients());
+  run.bytes = bytes_of(run.result, outputs);
+  return run;
+}
+
+SequenceRun<PreferenceResult> PreferenceTester::run_once() {
+  SequenceData& own = data();
+  GradientOutputs outputs(own.inputs, run_);
+  return call(own, outputs);
+}
+
+PreferenceTester& PreferenceTester::tightest_workspace() {
+  // To 64 bytes: each step is a call.
+  size_t too_small = 0, enough = size_t{1} << 22;
+  while (enough - too_small > 64) {
+    const size_t middle = too_small + (enough - too_small) / 2;
+    try {
+      workspace(middle).run_once();
+      enough = middle;
+    } catch (const InvalidInput&) {
+      too_small = middle;
+    }
+  }
+  return workspace(enough);
+}
+
+void PreferenceTester::matches_oracle() {
+  SCOPED_TRACE(describe());
+  SequenceData& data = this->data();
+  if (!data.pairs) {
+    const auto compute = [&](const oracle::SequenceBatch& batch) {
+      return oracle::compute_preference(batch, options_);
+    };
+    data.pairs = {compute(data.batch), bound_truth<oracle::PreferenceTruth>(data, compute)};
+    add_token_gradients(data, data.pairs->first.d_logp, data.pairs->second.d_logp);
+  }
+  const auto& [truth, bound] = *data.pairs;
+  // Four sums take part in any one comparison, each within twice its error.
+  ASSERT_GT(oracle::distance_from_kinks(data.batch, options_), 8 * largest_error(data));
+  GradientOutputs outputs(data.inputs, run_);
+  const SequenceRun<PreferenceResult> run = call(data, outputs);
+  expect_plan(run.result.plan, data, run_);
+  EXPECT_EQ(run.result.metrics.pairs, truth.metrics.pairs);
+  expect_result_near(run.result, truth, bound, data, options_.want_entropy);
+  expect_gradients_near(outputs, data.expected, run_, spec_.layout);
+}
+
+SequenceData& KtoTester::data() {
+  if (!data_) {
+    data_ = make_sequence_data(spec_, empty_, token_, form_, reference_dtype_, false, context().gemm_backend());
+    case_.options.token = data_->token;
+  }
+  return *data_;
+}
+
+SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outputs) const {
+  SequenceRun<KtoResult> run;
+  const Inputs& inputs = data.inputs;
+  const oracle::KtoInput input = kto_input(data.batch, case_);
+  const HostArray<uint8_t> labels(input.labels, spec_.allocate);
+  const HostArray<double> kl_logps(input.kl_logps, spec_.allocate), kl_ref_logps(input.kl_ref_logps, spec_.allocate);
+  KtoBatch batch;
+  batch.targets = inputs.targets_view();
+  batch.labels = labels.span();
+  batch.reference = data.reference;
+  batch.kl_logps = ConstVector(kl_logps.data(), kl_logps.size());
+  batch.kl_ref_logps = ConstVector(kl_ref_logps.data(), kl_ref_logps.size());
+  run.result = kto_loss(context(), inputs.hidden_view(), inputs.head_view(), batch, case_.options, outputs.gradients());
+  run.bytes = bytes_of(run.result, outputs);
+  const auto losses = std::as_bytes(std::span(run.result.sequence_losses));
+  run.bytes.insert(run.bytes.end(), losses.begin(), losses.end());
+  return run;
+}
+
+SequenceRun<KtoResult> KtoTester::run_once() {
+  SequenceData& own = data();
+  GradientOutputs outputs(own.inputs, run_);
+  return call(own, outputs);
+}
+
+void KtoTester::matches_oracle() {
+  SCOPED_TRACE(describe());
+  SequenceData& data = this->data();
+  if (!data.kto) {
+    const auto compute = [&](const oracle::SequenceBatch& batch) {
+      return oracle::compute_kto(kto_input(batch, case_), case_.options);
+    };
+    data.kto = {compute(data.batch), bound_truth<oracle::KtoTruth>(data, compute)};
+    add_token_gradients(data, data.kto->first.d_logp, data.kto->second.d_logp);
+  }
+  const auto& [truth, bound] = *data.kto;
+  GradientOutputs outputs(data.inputs, run_);
+  const SequenceRun<KtoResult> run = call(data, outputs);
+  expect_plan(run.result.plan, data, run_);
+  EXPECT_EQ(run.result.metrics.desirable, truth.metrics.desirable);
+  EXPECT_EQ(run.result.metrics.undesirable, truth.metrics.undesirable);
+  expect_columns_near("sequence_losses", run.result.sequence_losses, truth.sequence_losses, bound.sequence_losses);
+  expect_result_near(run.result, truth, bound, data, case_.options.want_entropy);
+  expect_gradients_near(outputs, data.expected, run_, spec_.layout);
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,94 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// preference_loss and kto_loss as sentences:
+//
+//   PreferenceTester().batch(6).loss(PreferenceLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "logitless/preference.h"
+#include "oracle/preference_oracle.h"
+#include "support/preference_cases.h"
+#include "support/sequence_data.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+
+/// What one run left.
+template <class Result>
+struct SequenceRun {
+  Result result;
+  std::vector<std::byte> bytes;  ///< gradients, loss, log-probabilities, metrics: what must not depend on threads
+};
+
+/// What both testers can vary.
+template <class Self>
+class SequenceTester : public Tester<Self> {
+ public:
+  Self& temperature(double value) { return this->input("temperature", value, token_.temperature, value); }
+  Self& temperature_meaning(TemperatureMeaning meaning) {
+    const bool logp = meaning == TemperatureMeaning::kScaleLogp;
+    return this->input("meaning", logp ? "scale_logp" : "scale_logits", token_.temperature_meaning, meaning);
+  }
+  Self& reference(ReferenceForm form) { return this->input("reference", static_cast<int>(form), form_, form); }
+  /// Of the numbers of kSequences and kTokens.
+  Self& reference_dtype(DType dtype) { return this->input("reference_dtype", name_of(dtype), reference_dtype_, dtype); }
+  /// The sequences with these numbers have no target.
+  Self& empty_sequences(std::vector<int64_t> sequences) {
+    return this->input("empty_sequences", sequences.size(), empty_, std::move(sequences));
+  }
+
+ protected:
+  void forget() override { data_.reset(); }
+
+  PreferenceTokenOptions token_;
+  ReferenceForm form_ = ReferenceForm::kTokens;
+  DType reference_dtype_ = DType::kFloat64;
+  std::vector<int64_t> empty_;
+  std::shared_ptr<SequenceData> data_;
+};
+
+/// By default 3 pairs of 7 tokens, some of them ignored.
+class PreferenceTester : public SequenceTester<PreferenceTester> {
+ public:
+  PreferenceTester() { tokens(42).batch(6).ignored(0.2); }
+
+  /// With a reference where the loss needs one.
+  PreferenceTester& loss(PreferenceLoss loss);
+  /// Everything but what belongs to tokens.
+  PreferenceTester& options(const std::string& name, const PreferenceOptions& options);
+  const PreferenceOptions& preference_options() const { return options_; }
+
+  void matches_oracle();
+  SequenceRun<PreferenceResult> run_once();
+  /// The smallest workspace that the call runs in, but for a few bytes.
+  PreferenceTester& tightest_workspace();
+
+ private:
+  SequenceData& data();
+  SequenceRun<PreferenceResult> call(SequenceData& data, GradientOutputs& outputs) const;
+
+  PreferenceOptions options_;
+};
+
+/// By default 5 sequences of 8 tokens.
+class KtoTester : public SequenceTester<KtoTester> {
+ public:
+  KtoTester() { tokens(40).batch(5).ignored(0.2); }
+
+  KtoTester& options(const KtoCase& kto_case) { return input("case", kto_case.name, case_, kto_case); }
+
+  void matches_oracle();
+  SequenceRun<KtoResult> run_once();
+
+ private:
+  SequenceData& data();
+  SequenceRun<KtoResult> call(SequenceData& data, GradientOutputs& outputs) const;
+
+  KtoCase case_ = kto_cases()[1];
+};
+
+}  // namespace logitless::testing

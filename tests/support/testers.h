@@ -1,0 +1,261 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Tests as sentences: a test names only what it varies.
+//
+//   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).matches_oracle();
+//
+// A tester may run many times with other plans, tiles, threads or outputs; the oracle works once for the same inputs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "oracle/oracle.h"
+#include "support/compare.h"
+#include "support/inputs.h"
+
+namespace logitless::testing {
+
+/// What every tester can vary. Self is the tester, so that calls chain.
+template <class Self>
+class Tester {
+ public:
+  // Inputs. Each of these makes the oracle work anew.
+  Self& tokens(int64_t n) { return input("tokens", n, spec_.tokens, n); }
+  Self& vocab(int64_t n) { return input("vocab", n, spec_.vocab, n); }
+  Self& hidden(int64_t n) { return input("hidden", n, spec_.hidden, n); }
+  /// Sequences of equal length; tokens must be a multiple.
+  Self& batch(int64_t sequences) { return input("batch", sequences, spec_.sequences, sequences); }
+  /// The last `n` tokens stand in a second matrix, which has as many sequences as the first.
+  Self& second(int64_t n) { return input("second", n, spec_.second_tokens, n); }
+  /// cu_seqlens; its last entry is the number of tokens.
+  Self& packed(std::vector<int64_t> offsets) {
+    spec_.tokens = offsets.back();
+    return input("packed", spec_.tokens, spec_.offsets, std::move(offsets));
+  }
+  Self& dtype(DType type) { return input("dtype", name_of(type), spec_.dtype, type); }
+  Self& layout(HeadLayout layout) {
+    return input("layout", layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden", spec_.layout, layout);
+  }
+  /// NaN elements after every row of every matrix.
+  Self& padding(int64_t elements) { return input("padding", elements, spec_.padding, elements); }
+  /// How hidden states, and below how their gradients, stand in memory.
+  Self& hidden_rows(Rows places) { return input("hidden_rows", static_cast<int>(places), spec_.hidden_rows, places); }
+  Self& d_hidden_rows(Rows places) {
+    return run("d_hidden_rows", static_cast<int>(places), run_.d_hidden_rows, places);
+  }
+  Self& strided_targets(bool on = true) { return input("strided_targets", on, spec_.strided_targets, on); }
+  /// Without a bias there is no d_bias.
+  Self& bias(bool on) { return input("bias", on, spec_.bias, on); }
+  Self& softcap(double cap) { return input("softcap", cap, spec_.softcap, cap); }
+  Self& uniform_logits() { return input("uniform_logits", true, spec_.peaked, false); }
+  Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
+  Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
+  Self& shift(bool on = true) { return input("shift", on, spec_.shift, on); }
+  /// Used over and over.
+  Self& targets(std::vector<int64_t> words) { return input("targets", words.size(), spec_.targets, std::move(words)); }
+  Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
+  /// Without NaN in rows that take no part, for a path that computes them.
+  Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
+  Self& seed(uint64_t value) { return input("seed", value, spec_.seed, value); }
+
+  // How it runs, and where results go.
+  Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
+  Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
+  Self& tiles(int64_t rows, int64_t words) {
+    run_.context.vocab_tile = words;
+    return run("tiles", std::to_string(rows) + "x" + std::to_string(words), run_.context.row_tile, rows);
+  }
+  Self& threads(int count) { return run("threads", count, run_.context.threads, count); }
+  Self& gemm_backend(const std::string& name) { return input("gemm_backend", name, run_.context.gemm_backend, name); }
+  Self& simd_target(const std::string& name) { return run("simd_target", name, run_.context.simd_target, name); }
+  Self& gradients(bool d_hidden, bool d_weight, bool d_bias) {
+    run_.d_hidden = d_hidden;
+    run_.d_weight = d_weight;
+    const std::string asked = std::string(d_hidden ? "H" : "-") + (d_weight ? "W" : "-") + (d_bias ? "B" : "-");
+    return run("gradients", asked, run_.d_bias, d_bias);
+  }
+  Self& accumulate(bool on = true) { return run("accumulate", on, run_.accumulate, on); }
+  Self& gradient_dtype(std::optional<DType> type) {
+    return run("gradient_dtype", type ? name_of(*type) : "default", run_.gradient_dtype, type);
+  }
+  Self& sink(bool on = true) { return run("sink", on, run_.sink, on); }
+  Self& sink_overwrites_weight(bool on = true) {
+    sink(on);
+    return run("sink_overwrites_weight", on, run_.sink_overwrites_weight, on);
+  }
+  /// Where every input and output lives.
+  Self& memory(const Allocate& allocate) {
+    run_.allocate = allocate;
+    return input("memory", "special", spec_.allocate, allocate);
+  }
+
+  /// Runs in this context, which others may use at the same time; the context's own options count.
+  Self& in(const Context& context) {
+    run_.context = context.options();
+    return run("in", "a shared context", run_.shared_context, context);
+  }
+  Context context() const { return run_.shared_context ? *run_.shared_context : Context(run_.context); }
+  const InputSpec& spec() const { return spec_; }
+  const RunSpec& run_spec() const { return run_; }
+
+ protected:
+  template <class Shown, class Member, class Value>
+  Self& input(const char* name, const Shown& shown, Member& member, Value&& value) {
+    forget();
+    return run(name, shown, member, std::forward<Value>(value));
+  }
+  template <class Shown, class Member, class Value>
+  Self& run(const char* name, const Shown& shown, Member& member, Value&& value) {
+    if constexpr (std::is_convertible_v<Shown, std::string>) {
+      settings_[name] = shown;
+    } else {
+      settings_[name] = ::testing::PrintToString(shown);
+    }
+    member = std::forward<Value>(value);
+    return static_cast<Self&>(*this);
+  }
+  /// Everything that was set, for messages.
+  std::string describe() const {
+    std::string text;
+    for (const auto& [name, value] : settings_) text += " " + name + "=" + value;
+    return text;
+  }
+
+  virtual ~Tester() = default;
+  virtual void forget() = 0;
+
+  InputSpec spec_;
+  RunSpec run_;
+
+ private:
+  std::map<std::string, std::string> settings_;
+};
+
+enum class Form {
+  kFused,  ///< cross_entropy
+  kSplit,  ///< cross_entropy_forward, then cross_entropy_backward
+  kDense,  ///< dense_cross_entropy
+};
+
+/// What one run of a CrossEntropyTester left.
+struct CrossEntropyRun {
+  CrossEntropyResult result;
+  Plan backward_plan;            ///< of the split form
+  std::vector<std::byte> bytes;  ///< gradients, losses, loss, metrics: everything that must not depend on threads
+};
+
+class CrossEntropyTester : public Tester<CrossEntropyTester> {
+ public:
+  CrossEntropyTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
+  /// One a token, random from 0.3 to 5.
+  CrossEntropyTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
+  CrossEntropyTester& temperature_meaning(TemperatureMeaning meaning) {
+    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
+                 options_.temperature_meaning, meaning);
+  }
+  CrossEntropyTester& reduction(Reduction value) {
+    return input("reduction", static_cast<int>(value), options_.reduction, value);
+  }
+  CrossEntropyTester& class_weights(bool on = true) { return input("class_weights", on, class_weights_on_, on); }
+  CrossEntropyTester& label_smoothing(double value) {
+    return input("label_smoothing", value, options_.label_smoothing, value);
+  }
+  CrossEntropyTester& z_loss(double value) { return input("z_loss", value, options_.z_loss, value); }
+  CrossEntropyTester& loss_scale(double value) { return input("loss_scale", value, options_.loss_scale, value); }
+  CrossEntropyTester& normaliser(double value) { return input("normaliser", value, options_.normaliser, value); }
+  CrossEntropyTester& metrics() {
+    options_.want_entropy = true;
+    return input("metrics", true, options_.want_accuracy, true);
+  }
+  /// ∂L/∂loss of the split form: random, one value or under kNone one a token. Without: 1.
+  CrossEntropyTester& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
+
+  CrossEntropyTester& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
+  CrossEntropyTester& dense() { return finite_everywhere().form(Form::kDense); }
+
+  /// The smallest workspace that the plan can run in: forces as many chunks as there can be.
+  CrossEntropyTester& tightest_workspace();
+  /// What the call's plan would be.
+  Plan planned();
+
+  /// Runs, and compares everything with the oracle.
+  void matches_oracle();
+  /// Runs, and compares nothing. `gradients`, when given, receives the outputs.
+  CrossEntropyRun run_once();
+
+ private:
+  struct Reference;
+
+  void forget() override { reference_.reset(); }
+  Reference& reference();
+  Reference& truth();
+  std::vector<double> upstream_values() const;
+  CrossEntropyRun call(const Reference& reference, const Inputs& inputs, GradientOutputs& outputs) const;
+  void expect_plan(const Reference& reference, const CrossEntropyRun& run) const;
+
+  CrossEntropyOptions options_;
+  Form form_ = Form::kFused;
+  bool temperatures_on_ = false;
+  bool class_weights_on_ = false;
+  bool upstream_on_ = false;
+  std::shared_ptr<Reference> reference_;
+};
+
+/// The three calls of token_stats.h.
+class TokenStatsTester : public Tester<TokenStatsTester> {
+ public:
+  TokenStatsTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
+  TokenStatsTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
+  TokenStatsTester& temperature_meaning(TemperatureMeaning meaning) {
+    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
+                 options_.temperature_meaning, meaning);
+  }
+  /// A q of its own instead of 1/V.
+  TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
+  TokenStatsTester& request(StatsRequest value) {
+    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") +
+                              (value.argmax ? "argmax " : "") + (value.rank ? "rank" : "");
+    return run("request", shown, request_, value);
+  }
+  /// Which token gradients are not 0.
+  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool prior) {
+    terms_ = {logp, lse, entropy, prior};
+    const std::string shown =
+        std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") + (prior ? "prior" : "");
+    return input("terms", shown, terms_[0], logp);
+  }
+
+  /// compute_token_stats against the oracle.
+  void statistics_match_oracle();
+  /// compute_token_stats and backpropagate_token_grads against the oracle, with NaN in the hidden states of rows whose
+  /// gradients are 0.
+  void backward_matches_oracle();
+  /// run_token_loss with a loss that has these token gradients. Returns the plan that ran.
+  Plan token_loss_matches_oracle();
+
+ private:
+  struct Reference;
+
+  void forget() override { reference_.reset(); }
+  Reference& reference();
+  TokenGrads token_grads() const;
+  TokenStats statistics(Reference& reference) const;
+
+  TokenOptions options_;
+  StatsRequest request_{true, true, true, true};
+  std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, prior
+  bool temperatures_on_ = false;
+  bool prior_on_ = false;
+  std::shared_ptr<Reference> reference_;
+};
+
+}  // namespace logitless::testing

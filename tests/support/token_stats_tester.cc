@@ -1,0 +1,175 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+
+#include "support/testers.h"
+
+namespace logitless::testing {
+
+struct TokenStatsTester::Reference {
+  explicit Reference(const InputSpec& spec) : inputs(spec) {}
+
+  Inputs inputs;
+  TokenOptions options;
+  HostArray<double> temperatures;
+  HostArray<float> prior;
+  Expected expected;
+};
+
+namespace {
+
+// A loss whose token gradients are given numbers.
+class GivenGradients : public TokenLoss {
+ public:
+  GivenGradients(const TokenGrads& grads, StatsRequest request) : grads_(grads), request_(request) {}
+
+  StatsRequest needs() const override { return request_; }
+  GradientTerms gradients() const override {
+    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.prior.empty()};
+  }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
+    for (const int64_t row : rows) {
+      rows_.push_back(row);
+      logp_.push_back(stats.logp[row]);
+      grads.logp[row] = grads_.logp.empty() ? 0.0 : grads_.logp[row];
+      if (!grads_.lse.empty()) grads.lse[row] = grads_.lse[row];
+      if (!grads_.entropy.empty()) grads.entropy[row] = grads_.entropy[row];
+      if (!grads_.prior.empty()) grads.prior[row] = grads_.prior[row];
+    }
+  }
+
+  /// Rows in the order of the calls, and the logp that they had then.
+  const std::vector<int64_t>& rows() const { return rows_; }
+  const std::vector<double>& logp() const { return logp_; }
+
+ private:
+  TokenGrads grads_;
+  StatsRequest request_;
+  std::vector<int64_t> rows_;
+  std::vector<double> logp_;
+};
+
+void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tokens) {
+  EXPECT_EQ(static_cast<int64_t>(stats.entropy.size()), request.entropy ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.prior.size()), request.prior ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.argmax.size()), request.argmax ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
+}
+
+}  // namespace
+
+TokenGrads TokenStatsTester::token_grads() const {
+  TokenGrads grads;
+  std::vector<double>* columns[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
+  const std::vector<double> zeros = random_token_gradients(spec_.tokens, spec_.seed);
+  for (size_t term = 0; term < std::size(columns); ++term) {
+    if (!terms_[term]) continue;
+    *columns[term] = random_token_gradients(spec_.tokens, spec_.seed + term + 1);
+    // A third of the rows has zeros in every term.
+    for (size_t i = 0; i < zeros.size(); ++i) {
+      if (zeros[i] == 0) (*columns[term])[i] = 0;
+    }
+  }
+  return grads;
+}
+
+TokenStatsTester::Reference& TokenStatsTester::reference() {
+  if (reference_) return *reference_;
+  auto reference = std::make_shared<Reference>(spec_);
+  reference->options = options_;
+  reference->options.ignore_index = spec_.ignore_index;
+  reference->options.shift = spec_.shift;
+  if (temperatures_on_) {
+    reference->temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
+    reference->options.temperatures = reference->temperatures.span();
+  }
+  if (prior_on_) {
+    reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
+    reference->options.prior = reference->prior.span();
+  }
+  const Inputs& inputs = reference->inputs;
+  Expected& expected = reference->expected;
+  expected = expect_statistics(
+      oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options),
+      arithmetic_for(spec_.dtype, context().gemm_backend()));
+  oracle::TokenGradients token_gradients(spec_.tokens);
+  const TokenGrads grads = token_grads();
+  for (int64_t i = 0; i < spec_.tokens; ++i) {
+    if (!expected.problem.takes_part(i)) continue;
+    if (!grads.logp.empty()) token_gradients.logp[i] = grads.logp[i];
+    if (!grads.lse.empty()) token_gradients.lse[i] = grads.lse[i];
+    if (!grads.entropy.empty()) token_gradients.entropy[i] = grads.entropy[i];
+    if (!grads.prior.empty()) token_gradients.prior[i] = grads.prior[i];
+  }
+  add_gradients(expected, token_gradients, oracle::TokenGradients(spec_.tokens));
+  reference_ = reference;
+  return *reference_;
+}
+
+TokenStats TokenStatsTester::statistics(Reference& reference) const {
+  const Inputs& inputs = reference.inputs;
+  Plan plan;
+  TokenStats stats = compute_token_stats(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                                         reference.options, request_, &plan);
+  EXPECT_EQ(plan.kind, run_.context.plan == PlanKind::kDense ? PlanKind::kDense : PlanKind::kForwardOnly);
+  EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
+  return stats;
+}
+
+void TokenStatsTester::statistics_match_oracle() {
+  SCOPED_TRACE(describe());
+  Reference& truth = reference();
+  const TokenStats stats = statistics(truth);
+  expect_requested(stats, request_, spec_.tokens);
+  expect_statistics_near(stats, truth.expected);
+}
+
+void TokenStatsTester::backward_matches_oracle() {
+  SCOPED_TRACE(describe());
+  Reference& truth = reference();
+  const TokenStats stats = statistics(truth);
+  // The backward pass never reads rows whose gradients are all 0.
+  Inputs inputs(spec_);
+  for (int64_t i = 0; i < spec_.tokens; ++i) {
+    if (!truth.expected.grads.all_zero(i)) continue;
+    for (int64_t h = 0; h < spec_.hidden; ++h) inputs.set_hidden(i, h, std::numeric_limits<double>::quiet_NaN());
+  }
+  GradientOutputs outputs(inputs, run_);
+  Plan plan;
+  backpropagate_token_grads(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), truth.options,
+                            stats, token_grads(), outputs.gradients(), &plan);
+  EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
+  EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
+  expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
+}
+
+Plan TokenStatsTester::token_loss_matches_oracle() {
+  SCOPED_TRACE(describe());
+  Reference& truth = reference();
+  Inputs inputs(spec_);
+  GradientOutputs outputs(inputs, run_);
+  GivenGradients loss(token_grads(), request_);
+  Plan plan;
+  const TokenStats stats = run_token_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                                          truth.options, loss, outputs.gradients(), &plan);
+  EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
+  if (run_.context.plan != PlanKind::kAuto) {
+    EXPECT_EQ(plan.kind, run_.context.plan);
+  }
+
+  // Every row that takes part was evaluated once, with its statistics in place.
+  std::vector<int64_t> evaluated = loss.rows();
+  for (size_t k = 0; k < evaluated.size(); ++k) EXPECT_EQ(loss.logp()[k], stats.logp[evaluated[k]]);
+  std::sort(evaluated.begin(), evaluated.end());
+  std::vector<int64_t> active;
+  for (int64_t i = 0; i < spec_.tokens; ++i) {
+    if (truth.expected.problem.takes_part(i)) active.push_back(i);
+  }
+  EXPECT_EQ(evaluated, active);
+  expect_requested(stats, request_, spec_.tokens);
+  expect_statistics_near(stats, truth.expected);
+  expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
+  return plan;
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,403 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings, messages.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <regex>
+#include <set>
+
+#include "cli_fixture.h"
+#include "io/config.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = SOURCE_FOLDER;
+
+std::string read_file(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_FALSE(text.str().empty()) << path << " is empty or not there";
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The pages that this test answers for.
+std::vector<fs::path> pages() {
+  std::vector<fs::path> out = {kRoot / "README.md", kRoot / "CONTRIBUTING.md", kRoot / "examples" / "README.md"};
+  for (const auto& entry : fs::directory_iterator(kRoot / "docs")) {
+    if (entry.path().extension() == ".md") out.push_back(entry.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// All matches of `pattern` in a text, or those of its first group.
+std::vector<std::string> matches(const std::string& text, const std::string& pattern, int group = 1) {
+  const std::regex regex(pattern);
+  std::vector<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) out.push_back((*it)[group]);
+  return out;
+}
+
+std::string without_indent(const std::vector<std::string>& lines) {
+  size_t indent = std::string::npos;
+  for (const std::string& line : lines) indent = std::min(indent, line.find_first_not_of(' '));
+  std::string out;
+  for (const std::string& line : lines) out += (line.size() > indent ? line.substr(indent) : "") + "\n";
+  return out;
+}
+
+/// The lines between `// [name]` and `// [/name]` of a file.
+std::string region_of(const fs::path& path, const std::string& name) {
+  std::vector<std::string> inside;
+  bool open = false;
+  for (const std::string& line : lines_of(read_file(path))) {
+    if (line.ends_with("// [/" + name + "]")) return without_indent(inside);
+    if (open) inside.push_back(line);
+    open |= line.ends_with("// [" + name + "]");
+  }
+  return path.string() + " has no region " + name;
+}
+
+// Pages quote programs that run as tests.
+TEST(Docs, CodeIsThatOfTheExamples) {
+  int blocks = 0;
+  for (const fs::path& page : pages()) {
+    const std::vector<std::string> lines = lines_of(read_file(page));
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i] != "```cpp") continue;
+      ++blocks;
+      std::smatch source;
+      ASSERT_TRUE(i > 0 && std::regex_match(lines[i - 1], source, std::regex(R"(<!-- (\S+) \[(\w+)\] -->)")))
+          << page << ":" << i + 1 << " names no source";
+      std::string block;
+      for (size_t k = i + 1; k < lines.size() && lines[k] != "```"; ++k) block += lines[k] + "\n";
+      EXPECT_EQ(block, region_of(kRoot / source[1].str(), source[2])) << page << ":" << i + 1;
+    }
+  }
+  EXPECT_GT(blocks, 0);
+}
+
+/// A heading's anchor as the renderers make it: lower case, without punctuation, dashes for spaces.
+std::string anchor_of(const std::string& heading) {
+  std::string out;
+  for (const char c : heading) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') out += static_cast<char>(std::tolower(c));
+    if (c == ' ') out += '-';
+  }
+  return out;
+}
+
+TEST(Docs, LinksLeadSomewhere) {
+  int links = 0;
+  for (const fs::path& page : pages()) {
+    for (const std::string& link : matches(read_file(page), R"(\]\(([^)\s]+)\))")) {
+      if (link.starts_with("http")) continue;
+      ++links;
+      const size_t hash = link.find('#');
+      const fs::path target = hash == 0 ? page : page.parent_path() / link.substr(0, hash);
+      ASSERT_TRUE(fs::exists(target)) << page << " links to " << link;
+      if (hash == std::string::npos) continue;
+      std::set<std::string> anchors;
+      for (const std::string& heading : matches(read_file(target), "(?:^|\n)#+ ([^\n]+)")) {
+        anchors.insert(anchor_of(heading));
+      }
+      EXPECT_TRUE(anchors.contains(link.substr(hash + 1))) << page << " links to " << link;
+    }
+  }
+  EXPECT_GT(links, 20);
+}
+
+TEST(Docs, FilesExist) {
+  int files = 0;
+  for (const fs::path& page : pages()) {
+    for (const std::string& name :
+         matches(read_file(page), R"(`((?:bench|configs|docs|examples|include|scripts|src|tests)/[\w./-]+)`)")) {
+      ++files;
+      EXPECT_TRUE(fs::exists(kRoot / name) || fs::exists(kRoot / (name + ".cc"))) << page << " names " << name;
+    }
+  }
+  EXPECT_GT(files, 20);
+}
+
+TEST(Docs, TestsExist) {
+  std::set<std::string> tests;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    if (entry.path().extension() != ".cc") continue;
+    const std::string text = read_file(entry.path());
+    const std::regex test(R"(\nTEST(?:_F|_P)?\((\w+), (\w+)\))");
+    for (std::sregex_iterator it(text.begin(), text.end(), test), end; it != end; ++it) {
+      tests.insert((*it)[1].str() + "." + (*it)[2].str());
+    }
+  }
+  int named = 0;
+  for (const fs::path& page : pages()) {
+    for (const std::string& name : matches(read_file(page), R"(`([A-Z]\w+\.[A-Z]\w+)`)")) {
+      if (name == "Suite.Test") continue;
+      ++named;
+      EXPECT_TRUE(tests.contains(name)) << page << " names " << name;
+    }
+  }
+  EXPECT_GT(named, 20);
+}
+
+TEST(Docs, SettingsAreValid) {
+  int settings = 0;
+  for (const fs::path& page : pages()) {
+    for (const std::string& setting : matches(read_file(page), R"(--set ([\w.]+=[\w.]+))")) {
+      if (setting == "key=value") continue;
+      ++settings;
+      const std::vector<std::string> assignments = {setting};
+      EXPECT_NO_THROW(io::load_config(kTiny, assignments)) << page << " says --set " << setting;
+    }
+  }
+  EXPECT_GT(settings, 3);
+}
+
+#ifdef PLAN_MEMORY_PATH
+std::string output_of(const std::string& command_line) {
+  std::string text;
+  FILE* command = popen(command_line.c_str(), "r");
+  if (!command) return text;
+  for (char buffer[256]; std::fgets(buffer, sizeof buffer, command);) text += buffer;
+  EXPECT_EQ(pclose(command), 0);
+  return text;
+}
+
+// Whether two texts have the same words, and numbers within an eighth of each other: tiles have as many rows as the
+// BLAS's kernels take at a time, 4 to 48.
+bool same_but_for_padding(std::string a, std::string b) {
+  const std::regex number(R"(\d+(\.\d+)?)");
+  const std::vector<std::string> in_a = matches(a, "(\\d+(?:\\.\\d+)?)"), in_b = matches(b, "(\\d+(?:\\.\\d+)?)");
+  if (in_a.size() != in_b.size()) return false;
+  for (size_t i = 0; i < in_a.size(); ++i) {
+    const double x = std::stod(in_a[i]), y = std::stod(in_b[i]);
+    if (std::abs(x - y) > std::max(std::max(x, y) / 8, 0.1)) return false;
+  }
+  return std::regex_replace(a, number, "#") == std::regex_replace(b, number, "#");
+}
+
+// Tiles alive and workspace follow from the threads; the rest is the same everywhere but for padding.
+TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
+  const std::string plan = "((?:one|two)_pass: [^\n]+ tiles \\d+ x \\d+), ";
+  const std::vector<std::string> printed = matches(output_of(GETTING_STARTED_PATH), plan);
+  const std::vector<std::string> quoted = matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan);
+  EXPECT_EQ(printed.size(), 2u);
+  ASSERT_EQ(quoted.size(), printed.size());
+  for (size_t i = 0; i < quoted.size(); ++i) EXPECT_TRUE(same_but_for_padding(quoted[i], printed[i])) << printed[i];
+}
+
+TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
+  const std::string page = read_file(kRoot / "docs" / "memory.md");
+  const std::vector<std::string> arguments = matches(page, "<!-- plan_memory([^>]*) -->\n");
+  EXPECT_EQ(arguments.size(), 3u);
+  for (const std::string& words : arguments) {
+    const std::string table = output_of(PLAN_MEMORY_PATH + words);
+    const size_t begin = page.find("<!-- plan_memory" + words + " -->\n") + words.size() + 21;
+    const std::string quoted = page.substr(begin, page.find("<!-- /plan_memory -->", begin) - begin);
+    EXPECT_TRUE(same_but_for_padding(quoted, table)) << quoted << table;
+  }
+}
+#endif
+
+// The formula of docs/memory.md, for float32 rows that follow one another and for bfloat16 rows that are gathered.
+class MemoryFormula {
+ public:
+  MemoryFormula(const Plan& plan, bool narrow) : p_(plan), narrow_(narrow) {}
+
+  int64_t bytes() const {
+    const bool one_pass = p_.kind == PlanKind::kOnePass;
+    const int64_t logits = tile() * p_.row_tile;
+    int64_t forward = p_.threads * (4 * p_.vocab_tile + 8 * p_.row_tile) + 56 * segments() * p_.chunk_rows;
+    int64_t backward = p_.threads * (4 * p_.vocab_tile + 40 * p_.row_tile) + 40 * p_.chunk_rows;
+    if (!one_pass) forward += p_.threads * logits;
+    if (!one_pass) backward += p_.tiles_alive * logits;
+    if (narrow_) {
+      const int64_t tile_rows = p_.row_tile + p_.vocab_tile, gathered = 2 * p_.hidden_size;
+      forward += p_.threads * 1024 * tile_rows;
+      backward += p_.threads * 1024 * (one_pass ? p_.hidden_size : std::max(tile_rows, p_.hidden_size));
+      forward += p_.threads * p_.row_tile * gathered;
+      backward += (one_pass ? p_.chunk_rows : p_.tiles_alive * p_.row_tile) * gathered;
+      backward += 4 * p_.chunk_rows * p_.hidden_size + 2 * 4 * p_.vocab_tile * p_.hidden_size;
+    }
+    return std::max(forward, backward) + (one_pass ? p_.chunk_rows * blocks(p_.vocab_size, p_.vocab_tile) * tile() : 0);
+  }
+
+ private:
+  static int64_t blocks(int64_t all, int64_t of) { return (all + of - 1) / of; }
+  int64_t tile() const {
+    const int64_t rounded = blocks(p_.vocab_tile, 16) * 16;
+    return 4 * (rounded % 256 == 0 ? rounded + 16 : rounded);
+  }
+  int64_t segments() const {
+    return std::min(blocks(p_.vocab_size, p_.vocab_tile), blocks(128, blocks(p_.chunk_rows, p_.row_tile)));
+  }
+
+  const Plan& p_;
+  bool narrow_;
+};
+
+// The same plan with the most rows that a BLAS's kernels may want a tile to have more than it needs.
+Plan with_padded_rows(Plan plan) {
+  constexpr int64_t kMostPadding = 47;
+  const int64_t blocks = (plan.chunk_rows + plan.row_tile - 1) / plan.row_tile;
+  plan.row_tile += kMostPadding;
+  plan.chunk_rows += blocks * kMostPadding;
+  return plan;
+}
+
+TEST(Docs, TheMemoryFormulaIsThePlans) {
+  for (const bool narrow : {false, true}) {
+    for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      for (const size_t mebibytes : {6, 12, 64}) {
+        InputSpec spec;
+        spec.tokens = 1500;
+        spec.hidden = 300;
+        spec.vocab = 5000;
+        spec.bias = false;
+        spec.dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
+        spec.ignored = narrow ? 0.3 : 0;
+        Inputs inputs(spec);
+        RunSpec run;
+        run.gradient_dtype = spec.dtype;
+        GradientOutputs outputs(inputs, run);
+        ContextOptions options;
+        options.plan = kind;
+        options.threads = 3;
+        options.workspace_bytes = mebibytes << 20;
+        Plan plan;
+        try {
+          plan = plan_cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+                                    {}, outputs.gradients());
+        } catch (const InvalidInput&) {
+          EXPECT_TRUE(narrow && mebibytes < 64) << mebibytes;
+          continue;
+        }
+        SCOPED_TRACE(plan.describe());
+        // Each part is rounded up to 64 bytes, and so is the whole; a thread has at most 5 parts and a tile 2.
+        const int64_t parts = 8 + 5 * plan.threads + 2 * plan.tiles_alive;
+        const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
+        const int64_t formula = MemoryFormula(plan, narrow).bytes();
+        EXPECT_GE(bytes, formula);
+        EXPECT_LE(bytes, MemoryFormula(with_padded_rows(plan), narrow).bytes() + 64 * parts);
+      }
+    }
+  }
+}
+
+// A good call, for a case to spoil. 6 tokens, 5 words, H = 4.
+struct SmallCall {
+  std::vector<float> x = std::vector<float>(24), w = std::vector<float>(20), d_x = x, d_w = w;
+  std::vector<int64_t> ids = std::vector<int64_t>(6), integers;
+  HiddenStates hidden{{x.data(), 6, 4}, 2};
+  LmHead head{{w.data(), 5, 4}, HeadLayout::kVocabHidden};
+  Targets targets{ids};
+  CrossEntropyOptions options;
+  ContextOptions context;
+  Gradients gradients;
+
+  SmallCall() {
+    gradients.d_hidden = {d_x.data(), 6, 4};
+    gradients.d_weight = {d_w.data(), 5, 4};
+  }
+  void cross_entropy() { logitless::cross_entropy(Context(context), hidden, head, targets, options, gradients); }
+};
+
+std::string message_of(const std::function<void(SmallCall&)>& call) {
+  SmallCall small;
+  try {
+    call(small);
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Docs, TroubleshootingQuotesTheLibrary) {
+  const auto of_cross_entropy = [](const std::function<void(SmallCall&)>& spoil) {
+    return message_of([&](SmallCall& c) {
+      spoil(c);
+      c.cross_entropy();
+    });
+  };
+  const std::string messages[] = {
+      of_cross_entropy([](auto& c) {
+        c.head.weight = {c.w.data(), 4, 5};
+      }),
+      of_cross_entropy([](auto& c) { c.ids[2] = 5; }),
+      of_cross_entropy([](auto& c) { c.targets.size = 5; }),
+      of_cross_entropy([](auto& c) { c.hidden.states.stride = 3; }),
+      of_cross_entropy([](auto& c) { c.gradients.d_hidden_batch_stride = 11; }),
+      of_cross_entropy([](auto& c) { c.gradients.d_hidden.data = c.x.data(); }),
+      of_cross_entropy([](auto& c) { c.gradients.d_weight.data = c.w.data(); }),
+      of_cross_entropy([](auto& c) { c.gradients.d_hidden.dtype = DType::kBFloat16; }),
+      of_cross_entropy([](auto& c) { c.head.weight.dtype = DType::kFloat64; }),
+      of_cross_entropy([](auto& c) { c.gradients.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {}; }),
+      of_cross_entropy([](auto& c) { c.context.workspace_bytes = 100; }),
+      of_cross_entropy([](auto& c) {
+        c.hidden.offsets = c.integers = {0, 2, 5};
+      }),
+      of_cross_entropy([](auto& c) { c.options.temperature = 0; }),
+      message_of([](auto& c) {
+        c.context.plan = PlanKind::kOnePass;
+        const auto saved = cross_entropy_forward(Context(c.context), c.hidden, c.head, c.targets);
+        cross_entropy_backward(Context(c.context), c.hidden, c.head, c.targets, {}, saved, 1.0, c.gradients);
+      }),
+      message_of([](auto& c) {
+        PolicyBatch batch;
+        batch.chosen_ids = c.targets;
+        batch.advantages = {c.x.data(), 5};
+        policy_loss(Context(), c.hidden, c.head, batch);
+      }),
+      message_of([](auto& c) {
+        PolicyBatch batch;
+        batch.chosen_ids = c.targets;
+        batch.advantages = {c.x.data(), 2};
+        PolicyOptions options;
+        options.beta = 0.5;
+        policy_loss(Context(), c.hidden, c.head, batch, options);
+      }),
+      message_of([](auto& c) { preference_loss(Context(), c.hidden, c.head, c.targets); }),
+      message_of([](auto& c) {
+        c.hidden.sequences = 3;
+        preference_loss(Context(), c.hidden, c.head, c.targets);
+      }),
+  };
+  const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
+  for (const std::string& message : messages) {
+    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels want.
+    const size_t plan = message.find("is too small: plan ");
+    const std::string quoted = plan == std::string::npos ? message + "`" : message.substr(0, plan);
+    EXPECT_NE(page.find("`" + quoted), std::string::npos) << message;
+  }
+}
+
+TEST_F(CliTest, TroubleshootingQuotesTheCommand) {
+  const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
+  const std::vector<std::string> calls[] = {
+      {"compare"},
+      {"compare", kTiny, "--set", "model.vocab_siz=8"},
+      {"compare", kTiny, "--set", "model.layout=tall"},
+      {"compare", kTiny, "--hidden", "states.safetensors"},
+      {"compare", "absent.yaml"},
+  };
+  for (const std::vector<std::string>& call : calls) {
+    const std::string message = run(call).err;
+    EXPECT_NE(page.find("`" + message.substr(0, message.find('\n')) + "`"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

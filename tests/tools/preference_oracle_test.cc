@@ -1,0 +1,221 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The oracle of the preference losses against numbers worked out by hand and against finite differences of itself.
+#include "oracle/preference_oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "support/preference_cases.h"
+
+namespace logitless::testing {
+namespace {
+
+using oracle::compute_kto;
+using oracle::compute_preference;
+using oracle::SequenceBatch;
+
+constexpr double kStep = 1e-5;
+
+// Central differences of `loss` by every token against `d_logp`. Their error: h² / 6 times the third derivative, here
+// below 1e-6 of the largest slope (of discopop with tau 0.05, by far the most curved), and rounding, u |loss| / h.
+void expect_derivatives(SequenceBatch batch, const std::vector<double>& d_logp,
+                        const std::function<double(const SequenceBatch&)>& loss) {
+  double largest = 1e-3;
+  for (const double slope : d_logp) largest = std::max(largest, std::abs(slope));
+  const double tolerance = 1e-6 * largest + 1e-10 * std::abs(loss(batch));
+  for (int64_t i = 0; i < batch.tokens(); ++i) {
+    const double at = batch.logp[i];
+    batch.logp[i] = at + kStep;
+    const double above = loss(batch);
+    batch.logp[i] = at - kStep;
+    const double below = loss(batch);
+    batch.logp[i] = at;
+    EXPECT_NEAR(d_logp[i], (above - below) / (2 * kStep), tolerance) << "token " << i;
+  }
+}
+
+TEST(PreferenceOracle, DerivativesOfEveryLossAndOption) {
+  const SequenceBatch batch = random_batch({5, 3, 1, 7, 4, 6, 2, 3}, 11);
+  for (const PreferenceCase& one : preference_cases()) {
+    SCOPED_TRACE(one.name);
+    ASSERT_GT(oracle::distance_from_kinks(batch, one.options), 10 * kStep);
+    expect_derivatives(batch, compute_preference(batch, one.options).d_logp,
+                       [&](const SequenceBatch& moved) { return compute_preference(moved, one.options).loss; });
+  }
+}
+
+TEST(PreferenceOracle, DerivativesOfKto) {
+  const SequenceBatch batch = random_batch({5, 0, 3, 1, 7, 4}, 12);
+  for (const KtoCase& one : kto_cases()) {
+    SCOPED_TRACE(one.name);
+    expect_derivatives(batch, compute_kto(kto_input(batch, one), one.options).d_logp, [&](const SequenceBatch& moved) {
+      return compute_kto(kto_input(moved, one), one.options).loss;
+    });
+  }
+}
+
+// One pair: c = -2, r = -3, c⁰ = -4, r⁰ = -3.5: a = 2, b = 0.5, Δ = 1.5; beta 2.
+struct ByHand {
+  PreferenceLoss loss;
+  double value, by_c, by_r;
+};
+
+TEST(PreferenceOracle, OnePairByHand) {
+  const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto ls = [&](double x) { return std::log(s(x)); };
+  const double e = 0.25, ratio = std::log((1 - e) / e);
+  const double lambda = 1 - std::log((1 - std::exp(-2)) / (1 - std::exp(-3)));
+  const double m = s(3 / 0.5);
+  using L = PreferenceLoss;
+  const std::vector<ByHand> cases = {
+      {L::kSigmoid, -ls(3), -2 * s(-3), 2 * s(-3)},
+      {L::kHinge, 0, 0, 0},  // 1 - 3 < 0
+      {L::kIpo, 1.25 * 1.25, 2.5, -2.5},
+      {L::kExoPair, s(3) * (ls(3) - std::log(0.75)) + s(-3) * (ls(-3) - std::log(0.25)), 2 * s(3) * s(-3) * (3 - ratio),
+       -2 * s(3) * s(-3) * (3 - ratio)},
+      {L::kNcaPair, -ls(4) - 0.5 * ls(-4) - 0.5 * ls(-1), -2 * s(-4) + s(4), s(1)},
+      {L::kRobust, (-0.75 * ls(3) + 0.25 * ls(-3)) / 0.5, 2 * (-0.75 * s(-3) - 0.25 * s(3)) / 0.5,
+       2 * (0.75 * s(-3) + 0.25 * s(3)) / 0.5},
+      {L::kBcoPair, -ls(4) - ls(-1), -2 * s(-4), 2 * s(1)},
+      {L::kSppoHard, 1.75 * 1.75 + 0.75 * 0.75, 3.5, 1.5},
+      {L::kApoZero, 1 - s(4) + s(1), -2 * s(4) * s(-4), 2 * s(1) * s(-1)},
+      {L::kApoDown, s(4) + 1 - s(3), 2 * s(4) * s(-4) - 2 * s(3) * s(-3), 2 * s(3) * s(-3)},
+      {L::kAot, -0.75 * ls(3) - 0.25 * ls(-3), 2 * (-0.75 * s(-3) + 0.25 * s(3)), 2 * (0.75 * s(-3) - 0.25 * s(3))},
+      {L::kAotUnpaired, -0.75 * ls(3) - 0.25 * ls(-3), 2 * (-0.75 * s(-3) + 0.25 * s(3)),
+       2 * (0.75 * s(-3) - 0.25 * s(3))},
+      {L::kDiscopop, -(1 - m) * ls(3) + m * std::exp(-3),
+       2 * (m * (1 - m) / 0.5 * (ls(3) + std::exp(-3)) - (1 - m) * s(-3) - m * std::exp(-3)),
+       -2 * (m * (1 - m) / 0.5 * (ls(3) + std::exp(-3)) - (1 - m) * s(-3) - m * std::exp(-3))},
+      {L::kSft, 2, -1, 0},
+      {L::kOrpo, -2 * ls(lambda), -2 * s(-lambda) / (1 - std::exp(-2)), 2 * s(-lambda) / (1 - std::exp(-3))},
+      {L::kSimpo, -0.75 * ls(1.5) - 0.25 * ls(-1.5), 2 * (-0.75 * s(-1.5) + 0.25 * s(1.5)),
+       2 * (0.75 * s(-1.5) - 0.25 * s(1.5))},
+      {L::kCpo, -0.75 * ls(2) - 0.25 * ls(-2), 2 * (-0.75 * s(-2) + 0.25 * s(2)), 2 * (0.75 * s(-2) - 0.25 * s(2))},
+  };
+  ASSERT_EQ(cases.size(), every_preference_loss().size());
+  const SequenceBatch batch = one_token_batch({-2, -3}, {-4, -3.5});
+  for (const ByHand& hand : cases) {
+    SCOPED_TRACE(static_cast<int>(hand.loss));
+    PreferenceOptions options = options_of(hand.loss);
+    options.beta = 2;
+    options.label_smoothing = e;
+    options.discopop_tau = 0.5;
+    options.nll_weight = 0.0;
+    const oracle::PreferenceTruth truth = compute_preference(batch, options);
+    EXPECT_NEAR(truth.loss, hand.value, 1e-14);
+    EXPECT_NEAR(truth.d_logp[0], hand.by_c, 1e-14);
+    EXPECT_NEAR(truth.d_logp[1], hand.by_r, 1e-14);
+  }
+}
+
+TEST(PreferenceOracle, HingeHasNoSlopeAtItsKink) {
+  PreferenceOptions options = options_of(PreferenceLoss::kHinge);
+  options.beta = 0.5;
+  for (const auto& [chosen, slope] : std::vector<std::pair<double, double>>{{-1, 0}, {-1.25, -0.5}, {-0.75, 0}}) {
+    // 1 - 0.5 (chosen + 3)
+    const oracle::PreferenceTruth truth = compute_preference(one_token_batch({chosen, -3}, {0, 0}), options);
+    EXPECT_EQ(truth.d_logp[0], slope);
+    EXPECT_EQ(truth.d_logp[1], -slope);
+    EXPECT_EQ(truth.loss, std::max(0.0, 1 - 0.5 * (chosen + 3)));
+  }
+}
+
+TEST(PreferenceOracle, OrpoIsFiniteAtCertainty) {
+  const PreferenceOptions options = options_of(PreferenceLoss::kOrpo);
+  const auto truth_at = [&](double c) { return compute_preference(one_token_batch({c, -1}, {}), options); };
+  const oracle::PreferenceTruth edge = truth_at(-0x1p-24);
+  for (const double c : {0.0, -1e-12, -0x1p-25}) {
+    // 1 - e^x is that of the edge; the likelihood's slope and the odds' own are all that is left to move.
+    EXPECT_NEAR(truth_at(c).loss, edge.loss, 2 * 0x1p-24);
+    EXPECT_NEAR(truth_at(c).d_logp[0], edge.d_logp[0], std::abs(edge.d_logp[0]) * 1e-6);
+  }
+  // d lambda / dc = 1 / (1 - e^c) = 2^24, and sigma(-lambda) = 1 / (1 + e^lambda) with e^lambda = about 2^24 (e - 1).
+  EXPECT_NEAR(edge.d_logp[0], -1 - 0.1 / (std::exp(1) - 1), 1e-6);
+}
+
+TEST(PreferenceOracle, DiscopopWithoutOverflow) {
+  PreferenceOptions options = options_of(PreferenceLoss::kDiscopop);
+  options.beta = 1;
+  for (const double z : {-1e4, -699.0, 699.0, 1e4}) {
+    const oracle::PreferenceTruth truth = compute_preference(one_token_batch({z, 0}, {0, 0}), options);
+    // m is 0 or 1, and e^−700 is the smallest exponential.
+    EXPECT_NEAR(truth.loss, z < 0 ? -z : std::exp(-z), 1e-303);
+    EXPECT_NEAR(truth.d_logp[0], z < 0 ? -1 : -std::exp(-z), 1e-303);
+  }
+}
+
+TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
+  // c - r: 1, 3, 1; c⁰ - r⁰: 0, 2, -1. Sorted: 1 (pair 0), 1 (pair 2), 3 (pair 1) against -1, 0, 2: D = 2, 1, 1.
+  const SequenceBatch batch = one_token_batch({-1, -1, -3, -2, -4, -4}, {-2, -1, -3, -2, -3, -2});
+  PreferenceOptions options = options_of(PreferenceLoss::kAot);
+  options.beta = 1;
+  const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const oracle::PreferenceTruth paired = compute_preference(batch, options);
+  EXPECT_NEAR(paired.loss, -(std::log(s(2)) + 2 * std::log(s(1))) / 3, 1e-15);
+  const double slopes[] = {-s(-2) / 3, -s(-1) / 3, -s(-1) / 3};
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_NEAR(paired.d_logp[k], slopes[k], 1e-16);
+    EXPECT_NEAR(paired.d_logp[3 + k], -slopes[k], 1e-16);
+  }
+  // a: 1, 0, 0; b: 0, -1, -2. Sorted: 0 (1), 0 (2), 1 (0) against -2 (2), -1 (1), 0 (0): D = 2, 1, 1.
+  options.terms = {{PreferenceLoss::kAotUnpaired}};
+  const oracle::PreferenceTruth unpaired = compute_preference(batch, options);
+  EXPECT_NEAR(unpaired.loss, paired.loss, 1e-15);
+  const double chosen[] = {-s(-1) / 3, -s(-2) / 3, -s(-1) / 3}, rejected[] = {s(-1) / 3, s(-1) / 3, s(-2) / 3};
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_NEAR(unpaired.d_logp[k], chosen[k], 1e-16);
+    EXPECT_NEAR(unpaired.d_logp[3 + k], rejected[k], 1e-16);
+  }
+}
+
+TEST(PreferenceOracle, APairWithAnEmptySideCountsNowhere) {
+  // Pair 1 has no rejected token, pair 2 nothing at all.
+  const SequenceBatch whole = random_batch({4, 3, 0, 5, 0, 0}, 5);
+  const SequenceBatch alone = random_batch({4, 5}, 5);
+  SequenceBatch pair = alone;
+  for (int64_t t = 0; t < 4; ++t) pair.logp[t] = whole.logp[t], pair.takes_part[t] = whole.takes_part[t];
+  for (int64_t t = 0; t < 5; ++t)
+    pair.logp[4 + t] = whole.logp[7 + t], pair.takes_part[4 + t] = whole.takes_part[7 + t];
+  pair.reference = {whole.reference[0], whole.reference[3]};
+  for (const PreferenceCase& one : preference_cases()) {
+    SCOPED_TRACE(one.name);
+    const oracle::PreferenceTruth got = compute_preference(whole, one.options);
+    const oracle::PreferenceTruth want = compute_preference(pair, one.options);
+    EXPECT_EQ(got.loss, want.loss);
+    EXPECT_EQ(got.metrics.pairs, 1);
+    EXPECT_EQ(got.metrics.tokens, want.metrics.tokens);
+    EXPECT_EQ(got.metrics.margin, want.metrics.margin);
+    EXPECT_EQ(got.metrics.nll, want.metrics.nll);
+    for (int64_t t = 4; t < 7; ++t) EXPECT_EQ(got.d_logp[t], 0);
+    for (int64_t t = 7; t < 12; ++t) EXPECT_EQ(got.d_logp[t], want.d_logp[t - 3]);
+  }
+}
+
+TEST(PreferenceOracle, KtoByHand) {
+  // L - L⁰ = 2 and -1, kl = max(0, (1.5 + 0.5) / 2) = 1.
+  oracle::KtoInput input;
+  input.batch = one_token_batch({-2, -3}, {-4, -2});
+  input.labels = {1, 0};
+  input.kl_logps = {-1, -2};
+  input.kl_ref_logps = {-2.5, -2.5};
+  KtoOptions options;
+  options.beta = 0.5;
+  options.desirable_weight = 3;
+  const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const oracle::KtoTruth truth = compute_kto(input, options);
+  EXPECT_EQ(truth.metrics.kl, 1);
+  EXPECT_NEAR(truth.sequence_losses[0], 3 * (1 - s(0.5)), 1e-15);
+  EXPECT_NEAR(truth.sequence_losses[1], 1 - s(1), 1e-15);
+  EXPECT_NEAR(truth.loss, (3 * (1 - s(0.5)) + (1 - s(1))) / 2, 1e-15);
+  EXPECT_NEAR(truth.d_logp[0], -3 * 0.5 * s(0.5) * s(-0.5) / 2, 1e-15);
+  EXPECT_NEAR(truth.d_logp[1], 0.5 * s(1) * s(-1) / 2, 1e-15);
+  EXPECT_EQ(truth.metrics.desirable_reward, 1);
+  EXPECT_EQ(truth.metrics.undesirable_reward, -0.5);
+  EXPECT_EQ(truth.metrics.margin, 1.5);
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,226 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The oracle in tiles against the oracle with all logits in memory: the same formulas, so only roundings of float64 may
+// differ, from products that Eigen cuts in another way.
+#include "oracle/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/inputs.h"
+#include "support/logits_tester.h"
+
+namespace logitless::testing {
+namespace {
+
+using oracle::MatrixXd;
+using oracle::VectorXd;
+
+// A few rows or words a tile; everything at once.
+const std::vector<size_t> kScratch = {20'000, size_t{1} << 30};
+constexpr double kTolerance = 1e-12;
+
+void expect_same(const char* what, const MatrixXd& got, const MatrixXd& want) {
+  ASSERT_EQ(got.rows(), want.rows()) << what;
+  ASSERT_EQ(got.cols(), want.cols()) << what;
+  for (int64_t r = 0; r < want.rows(); ++r) {
+    for (int64_t c = 0; c < want.cols(); ++c) {
+      if (std::isnan(want(r, c)) ? std::isnan(got(r, c))
+                                 : std::abs(got(r, c) - want(r, c)) <= kTolerance * (1 + std::abs(want(r, c))))
+        continue;
+      ADD_FAILURE() << what << "(" << r << ", " << c << ") is " << got(r, c) << ", not " << want(r, c);
+      return;
+    }
+  }
+}
+
+void expect_same(const oracle::TokenStatistics& got, const oracle::TokenStatistics& want) {
+  expect_same("max", got.max, want.max);
+  expect_same("log_sum", got.log_sum, want.log_sum);
+  expect_same("logp", got.logp, want.logp);
+  expect_same("lse", got.lse, want.lse);
+  expect_same("entropy", got.entropy, want.entropy);
+  expect_same("prior", got.prior, want.prior);
+  EXPECT_EQ(got.argmax, want.argmax);
+}
+
+// All four terms; about a third of the rows has none.
+oracle::TokenGradients mixed_gradients(int64_t tokens) {
+  oracle::TokenGradients grads(tokens);
+  const std::vector<double> zeros = random_token_gradients(tokens, 5);
+  uint64_t seed = 5;
+  for (VectorXd* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.prior}) {
+    const std::vector<double> values = random_token_gradients(tokens, ++seed);
+    for (int64_t i = 0; i < tokens; ++i) (*column)[i] = zeros[i] == 0 ? 0 : values[i];
+  }
+  return grads;
+}
+
+// Puts tiles together and notes whether they came in order.
+class Assembled {
+ public:
+  Assembled(int64_t rows, int64_t cols) : whole_(MatrixXd::Constant(rows, cols, -1)) {}
+  void add_columns(int64_t first, const MatrixXd& tile) {
+    EXPECT_EQ(first, next_);
+    whole_.middleCols(first, tile.cols()) = tile;
+    next_ = first + tile.cols();
+  }
+  const MatrixXd& whole() const {
+    EXPECT_EQ(next_, whole_.cols());
+    return whole_;
+  }
+
+ private:
+  MatrixXd whole_;
+  int64_t next_ = 0;
+};
+
+void expect_fused_same(const Inputs& inputs, const TokenOptions& options,
+                       const std::vector<size_t>& scratch_sizes = kScratch) {
+  const HiddenStates hidden = inputs.hidden_view();
+  const LmHead head = inputs.head_view();
+  const oracle::Problem problem = oracle::read_problem(hidden, head, inputs.targets_view(), options);
+  const oracle::Statistics stats = oracle::compute_statistics(problem);
+  const oracle::TokenGradients grads = mixed_gradients(problem.tokens());
+  const MatrixXd d_raw = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
+  const oracle::ParameterGradients want = oracle::compute_parameter_gradients(problem, d_raw);
+  for (const size_t scratch : scratch_sizes) {
+    SCOPED_TRACE(std::to_string(scratch) + " bytes of scratch");
+    const oracle::FusedReference reference(
+        hidden, head,
+        oracle::read_tokens(oracle::sequence_offsets(hidden), head.vocab_size(), inputs.targets_view(), options),
+        scratch);
+    expect_same(reference.compute_statistics(), stats);
+    Assembled logits(d_raw.rows(), d_raw.cols());
+    reference.compute_logit_gradients(stats, grads,
+                                      [&](int64_t first, const MatrixXd& tile) { logits.add_columns(first, tile); });
+    expect_same("d_raw", logits.whole(), d_raw);
+    Assembled d_weight(want.d_weight.cols(), want.d_weight.rows()), d_bias(1, want.d_bias.size());
+    const MatrixXd d_hidden = reference.compute_parameter_gradients(
+        stats, grads, [&](int64_t first, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
+          d_weight.add_columns(first, weight_tile.transpose());
+          d_bias.add_columns(first, bias_tile.transpose());
+        });
+    expect_same("d_hidden", d_hidden, want.d_hidden);
+    expect_same("d_weight", d_weight.whole().transpose(), want.d_weight);
+    expect_same("d_bias", d_bias.whole().transpose(), want.d_bias);
+  }
+}
+
+TEST(Reference, FusedIsTheOracle) {
+  for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      SCOPED_TRACE(name_of(dtype));
+      InputSpec spec;
+      spec.layout = layout;
+      spec.dtype = dtype;
+      spec.ignored = 0.3;
+      spec.padding = 3;
+      expect_fused_same(Inputs(spec), TokenOptions());
+    }
+  }
+}
+
+TEST(Reference, TilesOfOneRowOrWord) {
+  InputSpec spec;
+  spec.tokens = 5;
+  spec.vocab = 7;
+  spec.hidden = 3;
+  expect_fused_same(Inputs(spec), TokenOptions(), {0, 1});
+}
+
+TEST(Reference, FusedWithEveryOptionOfItsTokens) {
+  InputSpec spec;
+  spec.tokens = 36;
+  spec.sequences = 3;
+  spec.shift = true;
+  spec.softcap = 20;
+  const std::vector<double> temperatures = random_temperatures(spec.tokens, 3);
+  const std::vector<float> prior = random_class_weights(spec.vocab, 3);
+  TokenOptions options;
+  options.shift = true;
+  options.temperatures = temperatures;
+  options.prior = prior;
+  expect_fused_same(Inputs(spec), options);
+  options.temperature_meaning = TemperatureMeaning::kScaleLogp;
+  expect_fused_same(Inputs(spec), options);
+  spec.second_tokens = 15;
+  expect_fused_same(Inputs(spec), options);
+  spec.second_tokens = -1;
+  spec.offsets = {0, 1, 1, 20, 36};
+  expect_fused_same(Inputs(spec), options);
+}
+
+TEST(Reference, RoundsRawLogits) {
+  // Small integers: a product is exact however it is cut, so that no rounding can go the other way.
+  InputSpec spec;
+  spec.bias = false;
+  Inputs inputs(spec);
+  for (int64_t i = 0; i < spec.tokens; ++i) {
+    for (int64_t h = 0; h < spec.hidden; ++h) inputs.set_hidden(i, h, static_cast<double>((i * 7 + h) % 9 - 4));
+  }
+  for (int64_t v = 0; v < spec.vocab; ++v) {
+    for (int64_t h = 0; h < spec.hidden; ++h) inputs.set_weight(v, h, static_cast<double>((v * 5 + h) % 15 - 7));
+  }
+  TokenOptions options;
+  options.temperature = 40;
+  options.round_logits_to = DType::kBFloat16;
+  expect_fused_same(inputs, options);
+}
+
+TEST(Reference, NaNReachesItsRowAndTheSumsOverRows) {
+  InputSpec spec;
+  spec.bias = false;
+  Inputs inputs(spec);
+  inputs.set_hidden(4, 2, std::numeric_limits<double>::quiet_NaN());
+  expect_fused_same(inputs, TokenOptions());
+}
+
+TEST(Reference, HeldLogitsOfAnyStrides) {
+  constexpr int64_t kBatch = 3, kTime = 7, kVocab = 61;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const bool time_first : {false, true}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + (time_first ? ", time first" : ""));
+      LogitsBuffer logits({dtype, kBatch, kTime, kVocab, /*padding=*/2, /*later=*/1, time_first}, heap_memory);
+      InputSpec spec;
+      spec.tokens = kBatch * kTime;
+      spec.vocab = kVocab;
+      spec.ignored = 0.3;
+      const Inputs inputs(spec);
+      const Targets targets = inputs.targets_view();
+      const std::vector<int64_t> offsets = {0, kTime, 2 * kTime, 3 * kTime};
+      TokenOptions options;
+      options.shift = true;
+      options.temperature = 0.7;
+      // The same logits behind an identity matrix.
+      oracle::Problem problem{oracle::read_tokens(offsets, kVocab, targets, options), {}, {}, {}};
+      problem.hidden = MatrixXd::Identity(spec.tokens, spec.tokens);
+      problem.weight = MatrixXd::Zero(kVocab, spec.tokens);
+      problem.bias = VectorXd::Zero(kVocab);
+      for (int64_t i = 0; i < spec.tokens; ++i) {
+        if (!problem.takes_part(i)) continue;  // NaN, and never read
+        for (int64_t v = 0; v < kVocab; ++v) {
+          logits.set(i, v, 3 * std::sin(static_cast<double>(i * 31 + v * 17)));
+          problem.weight(v, i) = logits.get(i, v);
+        }
+      }
+      const oracle::Statistics stats = oracle::compute_statistics(problem);
+      const oracle::TokenGradients grads = mixed_gradients(spec.tokens);
+      const MatrixXd want = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
+      for (const size_t scratch : kScratch) {
+        const oracle::LogitsReference reference(logits.view(), problem, scratch);
+        expect_same(reference.compute_statistics(), stats);
+        Assembled got(want.rows(), want.cols());
+        reference.compute_logit_gradients(stats, grads,
+                                          [&](int64_t first, const MatrixXd& tile) { got.add_columns(first, tile); });
+        expect_same("d_raw", got.whole(), want);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
