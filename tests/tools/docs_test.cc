@@ -124,7 +124,7 @@ TEST(Docs, FilesExist) {
   int files = 0;
   for (const fs::path& page : pages()) {
     for (const std::string& name :
-         matches(read_file(page), R"(`((?:bench|configs|docs|examples|include|scripts|src|tests)/[\w./-]+)`)")) {
+         matches(read_file(page), R"(`((?:bench|configs|docs|examples|include|scripts|src|tests|tools)/[\w./-]+)`)")) {
       ++files;
       EXPECT_TRUE(fs::exists(kRoot / name) || fs::exists(kRoot / (name + ".cc"))) << page << " names " << name;
     }
