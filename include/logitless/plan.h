@@ -40,6 +40,11 @@ struct LOGITLESS_API Plan {
   /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics. Vectors with
   /// an entry a token (statistics, row lists) come on top: below 200 bytes a token.
   size_t workspace_bytes = 0;
+  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options stay as
+  /// they are: what the message of a call with less names. Plan functions (plan_cross_entropy() and its like) fill it;
+  /// in the plan of a call that ran it is 0, because to know it takes several times as long as to plan. Also 0 under
+  /// kDense, which runs with any budget.
+  size_t least_workspace_bytes = 0;
   size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
   /// One line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB workspace".

@@ -136,4 +136,9 @@ LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStat
                                         const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                                         const Gradients& outputs, Plan* plan = nullptr);
 
+/// The plan that run_token_loss() would run. Reads targets and the loss's groups(), writes nothing.
+LOGITLESS_API Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                   const Targets& targets, const TokenOptions& options, const TokenLoss& loss,
+                                   const Gradients& outputs);
+
 }  // namespace logitless

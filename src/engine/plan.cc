@@ -157,11 +157,11 @@ struct Planner {
   std::span<const int64_t> rows;
   // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
   bool one_chunk;
-  RowGroups groups = {};  // of a loss that one pass may run
+  RowGroups groups;  // of a loss that one pass may run
+  size_t budget;     // that plans must fit in
   TileCap cap = {};
 
   int64_t count() const { return static_cast<int64_t>(rows.size()); }
-  size_t budget() const { return context.options.workspace_bytes; }
   bool narrow_hidden() const {
     return work.backward && outputs.wants_d_hidden() && core::is_half(d_hidden_dtype(outputs));
   }
@@ -243,7 +243,7 @@ struct Planner {
            !narrow_hidden();
   }
 
-  bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget(); }
+  bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget; }
 
   // As many tiles (one pass: threads) as help and fit. The least is one; whether that fits is for the caller to see.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
@@ -260,7 +260,7 @@ struct Planner {
     } else if (run.plan.kind == PlanKind::kOnePass && groups.coupled()) {
       why = " (the loss couples " + std::to_string(groups.largest) + " rows, whose logits are kept together)";
     }
-    core::fail("workspace_bytes = ", budget(), " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
+    core::fail("workspace_bytes = ", budget, " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
                run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
                why);
   }
@@ -281,19 +281,32 @@ struct Planner {
     return rows || words;
   }
 
-  // The first plan that fits, of those that `make` gives for the tiles of the table and then for smaller ones. A plan
-  // that does not fit is one for a single thread, so that the choice does not depend on the threads. Where none fits,
-  // the message names the least of all, which is the least budget that is accepted.
-  template <class Make>
-  RunPlan first_that_fits(const Make& make) {
+  // The plan for tiles that are not above the cap.
+  RunPlan make() const {
+    if (!work.backward) return tiled(PlanKind::kForwardOnly);
+    const PlanKind wanted = context.options.plan;
+    if (!work.forward || wanted == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass);
+    return wanted == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
+  }
+
+  // The first plan that fits, of those for the tiles of the table and then for smaller ones. A plan that does not fit
+  // is one for a single thread, so that the choice does not depend on the threads.
+  RunPlan first_that_fits() {
     RunPlan run = make();
-    RunPlan least = run;
-    while (!fits(run) && halve_tiles()) {
-      run = make();
-      least = smaller(run, least);
-    }
-    if (!fits(run)) too_small(least);
+    while (!fits(run) && halve_tiles()) run = make();
+    if (!fits(run)) too_small(least());
     return run;
+  }
+
+  // Of all plans for tiles from those of the table to the smallest the one that needs least: its workspace is the least
+  // budget that is accepted.
+  RunPlan least() const {
+    Planner planner = *this;
+    planner.budget = 0;
+    planner.cap = {};
+    RunPlan least = planner.make();
+    while (planner.halve_tiles()) least = smaller(planner.make(), least);
+    return least;
   }
 
   static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
@@ -359,25 +372,35 @@ struct Planner {
   }
 };
 
+Planner make_planner(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
+                     const Gradients& outputs, std::span<const int64_t> rows) {
+  const ContextOptions& options = context.options;
+  if (work.backward && !work.forward && options.plan == PlanKind::kOnePass) {
+    core::fail("plan = one_pass cannot run: gradients that come after the forward pass find no logits to work on");
+  }
+  const bool one_chunk = problem.in_double() ? needs_weight_tiles<double>(outputs) : needs_weight_tiles<float>(outputs);
+  const bool may_keep_logits = work.forward && work.backward && options.plan != PlanKind::kTwoPass;
+  return {context,
+          threads,
+          problem,
+          work,
+          outputs,
+          rows,
+          one_chunk,
+          may_keep_logits ? make_row_groups(rows, work.groups) : RowGroups(),
+          options.workspace_bytes};
+}
+
 }  // namespace
 
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows) {
-  const bool one_chunk = problem.in_double() ? needs_weight_tiles<double>(outputs) : needs_weight_tiles<float>(outputs);
-  Planner planner{context, threads, problem, work, outputs, rows, one_chunk};
-  const auto tiled = [&](PlanKind kind) { return planner.first_that_fits([&] { return planner.tiled(kind); }); };
-  if (!work.backward) return tiled(PlanKind::kForwardOnly);
-  const PlanKind wanted = context.options.plan;
-  if (!work.forward) {
-    if (wanted == PlanKind::kOnePass) {
-      core::fail("plan = one_pass cannot run: gradients that come after the forward pass find no logits to work on");
-    }
-    return tiled(PlanKind::kTwoPass);
-  }
-  if (wanted == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass);
-  planner.groups = make_row_groups(rows, work.groups);
-  return planner.first_that_fits(
-      [&] { return wanted == PlanKind::kOnePass ? planner.one_pass(1) : planner.one_pass_or_two(); });
+  return make_planner(context, threads, problem, work, outputs, rows).first_that_fits();
+}
+
+size_t least_workspace(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
+                       const Gradients& outputs, std::span<const int64_t> rows) {
+  return make_planner(context, threads, problem, work, outputs, rows).least().plan.workspace_bytes;
 }
 
 }  // namespace engine

@@ -70,4 +70,9 @@ struct RunPlan {
 RunPlan choose_plan(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
                     const Gradients& outputs, std::span<const int64_t> rows);
 
+/// The least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; does not depend on the
+/// threads. Takes several times as long as a plan: every size of tile down to the smallest is planned.
+size_t least_workspace(const detail::ContextState& context, int threads, const Problem& problem, const Work& work,
+                       const Gradients& outputs, std::span<const int64_t> rows);
+
 }  // namespace logitless::engine

@@ -213,9 +213,11 @@ void run_gradients(const Context& context, const Problem& problem, const TokenSt
 
 Plan plan_loss(const Context& context, const Problem& problem, const TokenLoss& loss, const Gradients& outputs) {
   if (is_dense(context)) return dense::plan(context, problem, outputs);
-  return choose_plan(context.state(), context.threads(), problem, work_of(problem, loss, outputs), outputs,
-                     problem.active)
-      .plan;
+  const detail::ContextState& state = context.state();
+  const Work work = work_of(problem, loss, outputs);
+  Plan plan = choose_plan(state, context.threads(), problem, work, outputs, problem.active).plan;
+  plan.least_workspace_bytes = least_workspace(state, context.threads(), problem, work, outputs, problem.active);
+  return plan;
 }
 
 }  // namespace engine
@@ -233,14 +235,29 @@ void backpropagate_token_grads(const Context& context, const HiddenStates& hidde
   engine::run_gradients(context, problem, stats, grads, outputs, plan);
 }
 
+namespace {
+
+engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                                const TokenOptions& options, const TokenLoss& loss, const Gradients& outputs) {
+  StatsRequest request = loss.needs();
+  request.entropy |= loss.gradients().entropy;  // the entropy's gradient is a function of the entropy
+  engine::Problem problem = engine::make_problem(hidden, head, targets, options, request);
+  engine::check_gradients(problem, targets, outputs);
+  return problem;
+}
+
+}  // namespace
+
 TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                           const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                           const Gradients& outputs, Plan* plan) {
-  StatsRequest request = loss.needs();
-  request.entropy |= loss.gradients().entropy;  // the entropy's gradient is a function of the entropy
-  const engine::Problem problem = engine::make_problem(hidden, head, targets, options, request);
-  engine::check_gradients(problem, targets, outputs);
+  const engine::Problem problem = checked_problem(hidden, head, targets, options, loss, outputs);
   return engine::run_loss(context, problem, loss, outputs, plan);
+}
+
+Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                     const TokenOptions& options, const TokenLoss& loss, const Gradients& outputs) {
+  return engine::plan_loss(context, checked_problem(hidden, head, targets, options, loss, outputs), loss, outputs);
 }
 
 }  // namespace logitless

@@ -75,16 +75,16 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
     return run;
   }
 
-  /// The least that one pass needs.
-  CoupledLossTester& tightest_workspace() {
-    plan(PlanKind::kOnePass).workspace(1);
-    try {
-      run_once();
-    } catch (const InvalidInput& error) {
-      return workspace(bytes_in(error.what()));
-    }
-    throw std::logic_error("a workspace of 1 byte was enough:" + describe());
+  Plan planned() {
+    Reference& own = reference();
+    GradientOutputs outputs(own.inputs, run_);
+    const CoupledLoss loss(group_ids(), entropy_, !uncoupled_);
+    return plan_token_loss(context(), own.inputs.hidden_view(), own.inputs.head_view(), own.inputs.targets_view(),
+                           own.options, loss, outputs.gradients());
   }
+
+  /// One pass in the least that it needs.
+  CoupledLossTester& tightest_one_pass() { return plan(PlanKind::kOnePass).tightest_workspace(); }
 
  private:
   struct Reference {
@@ -241,7 +241,7 @@ TEST(CoupledLoss, EveryGroupingAndPlan) {
 TEST(CoupledLoss, ChunksOfWholeGroups) {
   for_each_grouping([](CoupledLossTester& tester) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-      const CoupledRun run = tester.dtype(dtype).entropy(true).tightest_workspace().matches_oracle();
+      const CoupledRun run = tester.dtype(dtype).entropy(true).tightest_one_pass().matches_oracle();
       // The smallest chunk there can be is the largest group.
       EXPECT_EQ(run.plan.chunk_rows, tester.largest_group());
       EXPECT_EQ(run.calls.size() == 1, run.plan.chunk_rows == run.plan.active_rows);
@@ -252,7 +252,7 @@ TEST(CoupledLoss, ChunksOfWholeGroups) {
 TEST(CoupledLoss, ChunksOfEveryBudget) {
   std::set<size_t> chunk_counts;
   CoupledLossTester tester = small().batch(24).groups("sequences of 4", [](int64_t i) { return i / 4; });
-  const size_t least = tester.tightest_workspace().run_spec().context.workspace_bytes;
+  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
   size_t before = std::numeric_limits<size_t>::max();
   for (size_t bytes = least; bytes < 6 * least; bytes += least / 8) {
     const CoupledRun run = tester.workspace(bytes).matches_oracle();
@@ -266,7 +266,7 @@ TEST(CoupledLoss, ChunksOfEveryBudget) {
 
 TEST(CoupledLoss, OutputsInEveryForm) {
   for_each_grouping([](CoupledLossTester& tester) {
-    tester.layout(HeadLayout::kVocabHidden).padding(3).tightest_workspace();
+    tester.layout(HeadLayout::kVocabHidden).padding(3).tightest_one_pass();
     tester.accumulate().matches_oracle();
     tester.accumulate(false).gradients(true, false, false).matches_oracle();
     tester.gradients(false, true, true).matches_oracle();
@@ -274,12 +274,12 @@ TEST(CoupledLoss, OutputsInEveryForm) {
     tester.gradients(true, true, true).sink().workspace(size_t{64} << 20).matches_oracle();
     tester.sink(false).dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).matches_oracle();
     // d_hidden alone may be bfloat16 in any chunks: each row is finished in one of them.
-    tester.gradients(true, false, false).tightest_workspace().matches_oracle();
+    tester.gradients(true, false, false).tightest_one_pass().matches_oracle();
   });
 }
 
 TEST(CoupledLoss, TheSizesThatTheLibraryChooses) {
-  for_each_grouping([](CoupledLossTester& tester) { tester.tiles(0, 0).tightest_workspace().matches_oracle(); });
+  for_each_grouping([](CoupledLossTester& tester) { tester.tiles(0, 0).tightest_one_pass().matches_oracle(); });
 }
 
 TEST(CoupledLoss, SingletonsAreUncoupled) {
@@ -297,7 +297,7 @@ TEST(CoupledLoss, SingletonsAreUncoupled) {
 
 TEST(CoupledLoss, SameBitsForEveryNumberOfThreads) {
   for_each_grouping([](CoupledLossTester& tester) {
-    const size_t least = tester.entropy(true).tightest_workspace().run_spec().context.workspace_bytes;
+    const size_t least = tester.entropy(true).tightest_one_pass().run_spec().context.workspace_bytes;
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kAuto}) {
       for (const size_t bytes : {least, least + least / 2}) {
         // Where one pass does not run, a tile needs more than the smallest chunks do.
@@ -316,7 +316,7 @@ TEST(CoupledLoss, SameBitsForEveryNumberOfThreads) {
 
 TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
   CoupledLossTester tester = small().batch(4).groups("sequences", [](int64_t i) { return i / 24; });
-  const size_t least = tester.tightest_workspace().run_spec().context.workspace_bytes;
+  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
   EXPECT_EQ(tester.run_once().calls.size(), 4u);
   tester.workspace(least - 1);
   EXPECT_EQ(tester.plan(PlanKind::kAuto).matches_oracle().plan.kind, PlanKind::kTwoPass);
@@ -333,7 +333,7 @@ TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
 // Auto keeps chunks that one pass would rather be slow in to two pass, but a large group that fits is one pass's.
 TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
   CoupledLossTester tester = small().tokens(600).batch(4).groups("sequences", [](int64_t i) { return i / 150; });
-  const size_t least = tester.tightest_workspace().run_spec().context.workspace_bytes;
+  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
   const CoupledRun run = tester.plan(PlanKind::kAuto).workspace(least).matches_oracle();
   EXPECT_EQ(run.plan.kind, PlanKind::kOnePass);
   EXPECT_EQ(run.plan.chunk_rows, 150);
@@ -352,8 +352,8 @@ TEST(CoupledLoss, NoRowAndNoGradient) {
 // These tests would see it: in this budget rows that the engine believes to stand alone are parted.
 TEST(CoupledLoss, TheBudgetsPartRowsThatAreNotCoupled) {
   CoupledLossTester tester = small().groups("one", [](int64_t) { return 1; });
-  EXPECT_EQ(tester.tightest_workspace().matches_oracle().calls.size(), 1u);
-  EXPECT_GT(tester.uncoupled().tightest_workspace().run_once().calls.size(), 1u);
+  EXPECT_EQ(tester.tightest_one_pass().matches_oracle().calls.size(), 1u);
+  EXPECT_GT(tester.uncoupled().tightest_one_pass().run_once().calls.size(), 1u);
 }
 
 // Any number of groups but one a row is a mistake, and nothing is written.

@@ -76,7 +76,7 @@ void add_policy(Cases& cases) {
   base.packed({0, 31, 31, 47, 80}).hidden(70).vocab(401).tiles(16, 96);
   for (PolicyTester& tester : policy_losses(base)) {
     for (const PlanKind plan : kPlans) {
-      add("policy_loss", tester.tightest_workspace(plan), cases);
+      add("policy_loss", tester.plan(plan).tightest_workspace(), cases);
       add("policy_loss", tester.workspace(size_t{64} << 20), cases);
     }
   }

@@ -67,7 +67,7 @@ TEST(Policy, EveryTypeLayoutPlanAndThreads) {
         tester.threads(1).plan(PlanKind::kOnePass).matches_oracle();
         tester.threads(3).plan(PlanKind::kTwoPass).matches_oracle();
         tester.threads(2).plan(PlanKind::kAuto).matches_oracle();
-        tester.threads(7).tightest_workspace(PlanKind::kOnePass).matches_oracle();
+        tester.threads(7).plan(PlanKind::kOnePass).tightest_workspace().matches_oracle();
       }
     }
   }
@@ -80,7 +80,7 @@ TEST(Policy, TemperaturesAndSoftcap) {
       tester.temperature_meaning(meaning);
       tester.temperatures(false).temperature(0.7).matches_oracle();
       tester.temperatures().matches_oracle();
-      tester.tightest_workspace(PlanKind::kOnePass).matches_oracle();
+      tester.plan(PlanKind::kOnePass).tightest_workspace().matches_oracle();
       tester.plan(PlanKind::kTwoPass).workspace(size_t{64} << 20);
     }
   }
@@ -94,7 +94,7 @@ TEST(Policy, OutputsInEveryForm) {
     tester.sink().matches_oracle();
     tester.sink(false).accumulate(false).plan(PlanKind::kAuto);
     tester.gradients(true, false, false).matches_oracle();
-    tester.gradients(false, true, true).tightest_workspace(PlanKind::kOnePass).matches_oracle();
+    tester.gradients(false, true, true).plan(PlanKind::kOnePass).tightest_workspace().matches_oracle();
     tester.workspace(size_t{64} << 20).plan(PlanKind::kAuto).gradients(false, false, false);
     EXPECT_EQ(tester.matches_oracle().result.plan.kind, PlanKind::kForwardOnly);
     tester.gradients(true, true, true).bias(false).matches_oracle();
@@ -126,7 +126,7 @@ TEST(Policy, TokenLocalLossesRunOnePass) {
     Plan plan = tester.workspace(size_t{256} << 20).plan(PlanKind::kAuto).planned();
     EXPECT_EQ(plan.kind, PlanKind::kOnePass);
     EXPECT_EQ(plan.chunk_rows, plan.active_rows);
-    plan = tester.tightest_workspace(PlanKind::kOnePass).planned();
+    plan = tester.plan(PlanKind::kOnePass).tightest_workspace().planned();
     EXPECT_LE(plan.chunk_rows, 8);
     tester.matches_oracle();
   }
@@ -136,7 +136,7 @@ TEST(Policy, LossesOfSequencesRunOnePassWhereAChunkHoldsOne) {
   for (PolicyTester tester : sequence_coupled()) {
     tester.packed({0, 20, 20, 35, 50}).tiles(8, 64).ignored(0);
     EXPECT_EQ(tester.workspace(size_t{256} << 20).plan(PlanKind::kAuto).planned().kind, PlanKind::kOnePass);
-    const Plan plan = tester.tightest_workspace(PlanKind::kOnePass).planned();
+    const Plan plan = tester.plan(PlanKind::kOnePass).tightest_workspace().planned();
     EXPECT_EQ(plan.chunk_rows, 20);  // the longest sequence
     tester.matches_oracle();
     const size_t least = tester.run_spec().context.workspace_bytes;
@@ -149,7 +149,7 @@ TEST(Policy, LossesOfTheBatchRunOnePassWhereAChunkHoldsAll) {
   for (PolicyTester tester : batch_coupled()) {
     tester.packed({0, 20, 20, 35, 50}).tiles(8, 64).ignored(0);
     EXPECT_EQ(tester.workspace(size_t{256} << 20).plan(PlanKind::kAuto).planned().kind, PlanKind::kOnePass);
-    EXPECT_EQ(tester.tightest_workspace(PlanKind::kOnePass).planned().chunk_rows, 50);
+    EXPECT_EQ(tester.plan(PlanKind::kOnePass).tightest_workspace().planned().chunk_rows, 50);
     tester.matches_oracle();
     const size_t least = tester.run_spec().context.workspace_bytes;
     EXPECT_EQ(tester.plan(PlanKind::kAuto).workspace(least - 1).planned().kind, PlanKind::kTwoPass);
@@ -163,7 +163,7 @@ TEST(Policy, SameBitsForEveryNumberOfThreads) {
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       for (const bool tight : {false, true}) {
         tester.workspace(size_t{64} << 20).plan(plan);
-        if (tight) tester.tightest_workspace(plan);
+        if (tight) tester.plan(plan).tightest_workspace();
         const std::vector<std::byte> bytes = tester.threads(1).run_once().bytes;
         for (const int threads : {1, 2, 3, 7}) {
           EXPECT_TRUE(tester.threads(threads).run_once().bytes == bytes) << threads << " threads";

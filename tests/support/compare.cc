@@ -150,12 +150,6 @@ void expect_near(const std::string& what, double got, double want, double tolera
       << tolerance << " (off by " << std::abs(got - want) << ")";
 }
 
-size_t bytes_in(const std::string& message) {
-  const size_t end = message.rfind(" bytes");
-  const size_t begin = end == std::string::npos ? end : message.find_last_not_of("0123456789", end - 1);
-  return begin == std::string::npos ? 0 : std::stoull(message.substr(begin + 1, end - begin - 1));
-}
-
 void expect_column_near(const std::string& what, const std::vector<double>& got, const VectorXd& want,
                         const VectorXd& tolerance) {
   ASSERT_EQ(static_cast<int64_t>(got.size()), want.size()) << what;

@@ -36,9 +36,6 @@ void add_gradients(Expected& expected, const oracle::TokenGradients& grads, cons
 bool is_near(double got, double want, double tolerance);
 void expect_near(const std::string& what, double got, double want, double tolerance);
 
-/// The number in a message that is followed by " bytes", or 0.
-size_t bytes_in(const std::string& message);
-
 /// One entry a row. Entries of rows that take no part must be exactly 0.
 void expect_column_near(const std::string& what, const std::vector<double>& got, const oracle::VectorXd& want,
                         const oracle::VectorXd& tolerance);

@@ -313,14 +313,4 @@ Plan PolicyTester::planned() {
                           outputs.gradients());
 }
 
-PolicyTester& PolicyTester::tightest_workspace(PlanKind kind) {
-  plan(kind).workspace(1);
-  try {
-    planned();
-  } catch (const InvalidInput& error) {
-    return workspace(bytes_in(error.what()));
-  }
-  throw std::logic_error("a workspace of 1 byte was enough:" + describe());
-}
-
 }  // namespace logitless::testing

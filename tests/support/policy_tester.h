@@ -50,7 +50,6 @@ class PolicyTester : public Tester<PolicyTester> {
   PolicyTester& batch_dtype(DType type) { return input("batch_dtype", name_of(type), batch_dtype_, type); }
 
   /// The least that the plan needs.
-  PolicyTester& tightest_workspace(PlanKind kind);
   Plan planned();
 
   /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss than errors

@@ -174,23 +174,4 @@ Plan CrossEntropyTester::planned() {
                             own.options, outputs.gradients());
 }
 
-CrossEntropyTester& CrossEntropyTester::tightest_workspace() {
-  const auto fits = [this](size_t bytes) {
-    workspace(bytes);
-    try {
-      planned();
-      return true;
-    } catch (const InvalidInput&) {
-      return false;
-    }
-  };
-  size_t too_small = 0, enough = size_t{1} << 32;
-  if (!fits(enough)) throw std::logic_error("no workspace fits:" + describe());
-  while (enough - too_small > 1) {
-    const size_t middle = too_small + (enough - too_small) / 2;
-    (fits(middle) ? enough : too_small) = middle;
-  }
-  return workspace(enough);
-}
-
 }  // namespace logitless::testing

@@ -70,6 +70,11 @@ class Tester {
   // How it runs, and where results go.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
   Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
+  /// The least with which the call is accepted, as its plan tells: one pass then has as many chunks as there can be.
+  Self& tightest_workspace() {
+    workspace(size_t{1} << 32);
+    return workspace(static_cast<Self&>(*this).planned().least_workspace_bytes);
+  }
   Self& tiles(int64_t rows, int64_t words) {
     run_.context.vocab_tile = words;
     return run("tiles", std::to_string(rows) + "x" + std::to_string(words), run_.context.row_tile, rows);
@@ -182,8 +187,6 @@ class CrossEntropyTester : public Tester<CrossEntropyTester> {
   CrossEntropyTester& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
   CrossEntropyTester& dense() { return finite_everywhere().form(Form::kDense); }
 
-  /// The smallest workspace that the plan can run in: forces as many chunks as there can be.
-  CrossEntropyTester& tightest_workspace();
   /// What the call's plan would be.
   Plan planned();
 
