@@ -1,20 +1,20 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless report` as a user meets it.
+#include <cstdlib>
+
 #include "cli_fixture.h"
 #include "report_fixture.h"
 
 namespace logitless::testing {
 namespace {
 
-TEST_F(CliTest, ReportWritesThePageAndThePicture) {
-  const Finished result = run({"report", kTokensFile, "-o", path("page.html"), "--svg", path("picture.svg")});
+TEST_F(CliTest, ReportWritesThePage) {
+  const Finished result = run({"report", kTokensFile, "-o", path("page.html")});
   EXPECT_EQ(result.exit_code(), 0) << result.err;
   EXPECT_EQ(result.out + result.err, "");
   EXPECT_TRUE(read("page.html").starts_with("<!DOCTYPE html>"));
   EXPECT_TRUE(read("page.html").ends_with("</html>\n"));
-  EXPECT_TRUE(read("picture.svg").starts_with("<svg "));
   EXPECT_EQ(run({"report", kTokensFile, "-o", "-"}).out, read("page.html"));
-  EXPECT_EQ(run({"report", "--svg", "-", kTokensFile}).out, read("picture.svg"));
 }
 
 TEST_F(CliTest, ReportIsTheSameEveryTimeAndInEveryLocale) {
@@ -24,6 +24,16 @@ TEST_F(CliTest, ReportIsTheSameEveryTimeAndInEveryLocale) {
   EXPECT_EQ(run({"report", kTokensFile, "-o", "-"}).out, first);
   unsetenv("LC_ALL");
   unsetenv("TZ");
+}
+
+// A browser runs the script of a page only if its hash is the one that the policy names.
+TEST_F(CliTest, ReportNamesTheHashOfItsScript) {
+  const std::string page = run({"report", kTokensFile, "-o", "-"}).out;
+  const size_t script = page.rfind("<script>") + 8, hash = page.find("'sha256-") + 8;
+  const std::string file = write("script.js", page.substr(script, page.rfind("</script>") - script));
+  const std::string named = "echo " + page.substr(hash, 44) + " | base64 -d | od -An -v -tx1 | tr -d ' \\n'";
+  const std::string computed = "sha256sum <'" + file + "' | cut -c-64";
+  EXPECT_EQ(std::system(("[ $(" + named + ") = $(" + computed + ") ]").c_str()), 0);
 }
 
 TEST_F(CliTest, ReportTakesSeveralFiles) {
@@ -45,12 +55,11 @@ TEST_F(CliTest, ReportSaysThatATornLineWasLeftOut) {
 TEST_F(CliTest, ReportRefusesBadFilesAndWritesNothing) {
   const std::string good = kTokensFile, output = path("page.html");
   const auto refused = [&](const std::string& file, const std::string& message) {
-    const Finished result = run({"report", good, file, "-o", output, "--svg", path("picture.svg")});
+    const Finished result = run({"report", good, file, "-o", output});
     EXPECT_EQ(result.exit_code(), 2) << message;
     EXPECT_TRUE(has(result.err, message));
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     EXPECT_FALSE(std::filesystem::exists(output));
-    EXPECT_FALSE(std::filesystem::exists(path("picture.svg")));
   };
   refused(path("none.jsonl"), "none.jsonl: cannot be opened: No such file");
   refused(folder_.string(), "is a directory");
@@ -76,13 +85,11 @@ TEST_F(CliTest, ReportRefusesOutputsItCannotOrShouldNotWrite) {
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     EXPECT_EQ(read("run.jsonl"), before);
   };
-  refused({}, "give -o FILE or --svg FILE");
+  refused({}, "--output is required");
   refused({"-o", copy}, "is one of the files to report on");
-  refused({"--svg", folder_.string() + "/./run.jsonl"}, "is one of the files to report on");
+  refused({"-o", folder_.string() + "/./run.jsonl"}, "is one of the files to report on");
   refused({"-o", folder_.string()}, "is a directory");
   refused({"-o", path("no/such/page.html")}, "cannot be written");
-  refused({"-o", path("same"), "--svg", folder_.string() + "/./same"}, "is the file that -o names");
-  EXPECT_FALSE(std::filesystem::exists(path("same")));
   EXPECT_EQ(run({"report", "-o", path("page.html")}).exit_code(), 2);
 }
 

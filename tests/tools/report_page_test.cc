@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The page and the picture as a reader gets them: all of the run is there, nothing else is, and it is well-formed.
+// The page as a reader gets it: all of the run is there, nothing else is, and it is well-formed.
 #include "report/page.h"
 
 #include <gtest/gtest.h>
@@ -54,20 +54,22 @@ std::string take_tag(std::string_view& text, bool& closes, bool& is_empty) {
   return is_empty || !take(text, ">").empty() ? name : "";
 }
 
-// As XML, apart from a doctype: tags nest, attributes are quoted, & begins an entity.
+// As XML, apart from a doctype and from what stands in script and style elements: tags nest, attributes are quoted, &
+// begins an entity.
 ::testing::AssertionResult is_well_formed(std::string_view text) {
   std::vector<std::string> open;
   take(text, "<!DOCTYPE html>");
   for (size_t at = text.find_first_of("<>&"); at != std::string_view::npos; at = text.find_first_of("<>&")) {
     text.remove_prefix(at);
     const std::string here(text.substr(0, 60));
-    if (!take(text, "&(amp|lt|gt|quot|#39);").empty()) continue;
+    if (!take(text, "&(amp|lt|gt|quot|apos);").empty()) continue;
     bool closes = false, is_empty = false;
     const std::string name = here.starts_with('<') ? take_tag(text, closes, is_empty) : "";
     if (name.empty()) return ::testing::AssertionFailure() << "not markup: " << here;
     if (is_empty) continue;
     if (!closes) {
       open.push_back(name);
+      if (name == "script" || name == "style") text.remove_prefix(std::min(text.find("</" + name + ">"), text.size()));
     } else if (open.empty() || open.back() != name) {
       return ::testing::AssertionFailure() << "closes nothing: " << here;
     } else {
@@ -76,6 +78,23 @@ std::string take_tag(std::string_view& text, bool& closes, bool& is_empty) {
   }
   if (!open.empty()) return ::testing::AssertionFailure() << open.back() << " stays open";
   return ::testing::AssertionSuccess();
+}
+
+const std::string kChartsBegin = "<script type=\"application/json\" id=\"charts\">";
+
+// What the page's script draws.
+Json charts_in(const std::string& html) {
+  const size_t begin = html.find(kChartsBegin) + kChartsBegin.size();
+  return Json::parse(html.substr(begin, html.find("</script>", begin) - begin));
+}
+
+std::vector<Json> marks_in(const Json& charts) {
+  std::vector<Json> marks;
+  for (const Json& chart : charts) {
+    for (const Json& series : chart["series"])
+      marks.insert(marks.end(), series["marks"].begin(), series["marks"].end());
+  }
+  return marks;
 }
 
 // Two keys of numbers and one of names, with a failure, and with one point missing.
@@ -112,16 +131,57 @@ TEST(Page, EveryPointAndContenderStandsInTheTable) {
   EXPECT_TRUE(has(html, "error: cannot allocate the logits &lt;[4096, 151936]&gt; &amp; &quot;more&quot;</td>"));
 }
 
-TEST(Page, LinesMarkEveryMeasurementAndCrossEveryFailure) {
-  const std::string html = page({read_run(kTokensFile)});
+TEST(Page, LinesMarkEveryMeasurementAndFailure) {
+  const Json charts = charts_in(page({read_run(kTokensFile)}));
+  ASSERT_EQ(charts.size(), 3u);
   // 11 of memory, 11 of time, and 8 quotients of time: none where dense failed.
-  EXPECT_EQ(count(html, "<path class=\"mark\""), 30u);
-  EXPECT_EQ(count(html, "<path class=\"cross\""), 3u);
-  EXPECT_EQ(count(html, "<path class=\"spread\""), 19u);
-  EXPECT_EQ(count(html, "class=\"label\""), 12u);
-  EXPECT_TRUE(has(html, "two_pass: 13.2 MiB at 1,024 tokens"));
-  EXPECT_TRUE(has(html, "log scale"));
-  EXPECT_EQ(count(html, "<svg "), 3u);
+  const std::vector<Json> marks = marks_in(charts);
+  EXPECT_EQ(std::count_if(marks.begin(), marks.end(), [](const Json& mark) { return !mark["failed"]; }), 30);
+  EXPECT_EQ(std::count_if(marks.begin(), marks.end(), [](const Json& mark) { return mark["failed"]; }), 3);
+  EXPECT_EQ(std::count_if(marks.begin(), marks.end(), [](const Json& mark) { return mark["spread"] > 0; }), 19);
+  const Json& memory = charts[0];
+  EXPECT_EQ(memory["title"], "Extra peak memory");
+  EXPECT_EQ(memory["subtitle"], "log scale");
+  EXPECT_EQ(memory["unit"], (Json{{"size", 0x1p20}, {"suffix", " MiB"}}));
+  EXPECT_EQ(memory["range"], (Json{4194304.0, 624951296.0}));
+  EXPECT_EQ(memory["x"]["log"], true);
+  EXPECT_EQ(memory["x"]["ticks"], (Json{{256.0, "256"}, {1024.0, "1,024"}, {4096.0, "4,096"}}));
+  EXPECT_EQ(memory["series"][2]["name"], "two_pass");
+  EXPECT_EQ(memory["series"][2]["marks"][1]["note"], "two_pass: 13.2 MiB at 1,024 tokens");
+  EXPECT_EQ(charts[1]["series"][2]["marks"][1], (Json{{"x", 1024.0},
+                                                      {"value", 5.0},
+                                                      {"spread", 0.05},
+                                                      {"note", "two_pass: 5.00 s ± 1.0 % at 1,024 tokens"},
+                                                      {"failed", false}}));
+  EXPECT_EQ(charts[2]["log"], false);
+  EXPECT_EQ(charts[2]["range"][0], 0);
+}
+
+TEST(Page, ASinglePointMakesBars) {
+  const Json charts = charts_in(
+      page({BenchFile().point(Json::object(), {ran("dense", 1, 8192), failed("one_pass", "it broke")}).run()}));
+  ASSERT_EQ(charts.size(), 2u);
+  EXPECT_TRUE(charts[0]["x"].is_null());
+  EXPECT_EQ(charts[0]["range"], (Json{0, 8192.0}));
+  EXPECT_EQ(charts[0]["series"][0]["marks"][0]["label"], "8.0 KiB");
+  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["label"], "failed");
+  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["note"], "one_pass failed: it broke");
+}
+
+TEST(Page, ChartsOfOneMetricShareTheirRange) {
+  BenchFile file = BenchFile().sweep("seq_len", {"128", "256"}).sweep("model.dtype", {"float32", "bfloat16"});
+  int64_t peak = 1000;
+  for (const char* tokens : {"128", "256"}) {
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      file.point({{"seq_len", tokens}, {"model.dtype", dtype}}, {ran("dense", 1, peak *= 10)});
+    }
+  }
+  const Json charts = charts_in(page({file.run()}));
+  ASSERT_EQ(charts.size(), 4u);
+  EXPECT_EQ(charts[0]["subtitle"], "dtype = float32, log scale");
+  EXPECT_EQ(charts[2]["subtitle"], "dtype = bfloat16, log scale");
+  EXPECT_EQ(charts[0]["range"], (Json{1e4, 1e7}));
+  EXPECT_EQ(charts[2]["range"], charts[0]["range"]);
 }
 
 TEST(Page, MachineSettingsAndWarningsAreThere) {
@@ -139,23 +199,48 @@ TEST(Page, MachineSettingsAndWarningsAreThere) {
 TEST(Page, TwoKeysOfNumbersMakeHeatMapsWithAValueInEachCell) {
   const std::string html = page({two_keys().run()});
   // Two contenders, two dtypes, memory and time.
-  EXPECT_EQ(count(html, "<svg "), 8u);
+  EXPECT_EQ(count(html, "<table class=\"heat\">"), 8u);
   EXPECT_TRUE(has(html, "The sweep: kernel.time_block × kernel.block_size"));
   EXPECT_TRUE(has(html, "Extra peak memory, dense ÷ two_pass"));
-  EXPECT_EQ(count(html, ">dtype = bfloat16</text>"), 4u);
-  EXPECT_EQ(count(html, ">10×</text>"), 7u + 2u);  // The cells, and the upper end of each scale.
-  EXPECT_EQ(count(html, ">20×</text>"), 6u);
-  EXPECT_EQ(count(html, ">1.05×</text>"), 1u);
-  EXPECT_EQ(count(html, ">failed</text>"), 2u);
-  EXPECT_EQ(count(html, "class=\"absent\""), 6u);
-  EXPECT_TRUE(has(html, "two_pass failed: it broke at kernel.time_block = 128, kernel.block_size = 512"));
+  EXPECT_EQ(count(html, ">dtype = bfloat16; colours from "), 4u);
+  EXPECT_EQ(count(html, "\">10×</td>"), 7u);
+  EXPECT_EQ(count(html, "\">20×</td>"), 6u);
+  EXPECT_EQ(count(html, "title=\"one_pass: 1.05× ± 1.6 %\">1.05×</td>"), 1u);
+  EXPECT_EQ(count(html, ">failed</td>"), 2u);
+  EXPECT_EQ(count(html, "title=\"two_pass failed: it broke\""), 2u);
   EXPECT_TRUE(has(html, "7 of 8 points"));
+}
+
+TEST(Page, ColoursOfHeatMapsFollowTheLogarithm) {
+  // The tones and shares of time quotients, as "low 0.500".
+  const auto tones = [](std::vector<double> quotients) {
+    BenchFile file = BenchFile().sweep("kernel.time_block", {"1", "2", "3"}).sweep("kernel.block_size", {"8", "9"});
+    for (size_t i = 0; i < quotients.size(); ++i) {
+      file.point({{"kernel.time_block", std::to_string(i + 1)}, {"kernel.block_size", "8"}},
+                 {ran("dense", 1, 1024), ran("one_pass", quotients[i], 1024)});
+    }
+    std::vector<std::string> list;
+    const Json list_of_chapters = chapters(file.run());
+    for (const Json& line : list_of_chapters[0]["rows"][0]["drawings"][1]["lines"]) {
+      const Json& cell = line["cells"][0];
+      list.push_back(cell["tone"].get<std::string>() + " " + cell["share"].get<std::string>());
+    }
+    return list;
+  };
+  using Texts = std::vector<std::string>;
+  // On both sides of 1 two tones meet there, and the further end sets the scale.
+  EXPECT_EQ(tones({0.25, 1, 2}), (Texts{"low 1.000", "low 0.000", "high 0.500"}));
+  EXPECT_EQ(tones({2, 4, 8}), (Texts{"low 0.000", "low 0.500", "low 1.000"}));
+  // Ten percent at least span the scale: less would paint noise.
+  EXPECT_EQ(tones({2, 2, 2}), (Texts{"low 0.500", "low 0.500", "low 0.500"}));
+  // Sizes without a logarithm get a tone at an end.
+  EXPECT_EQ(tones({0, 2, 8}), (Texts{"low 0.000", "low 0.000", "low 1.000"}));
 }
 
 TEST(Page, EverySweepGetsItsDrawings) {
   const auto headings = [](const BenchFile& file) {
     std::vector<std::string> list;
-    for (const Chapter& chapter : chapters(file.run())) list.push_back(chapter.heading);
+    for (const Json& chapter : chapters(file.run())) list.push_back(chapter["heading"]);
     return list;
   };
   const std::vector<Json> both = {ran("dense", 1, 4096), ran("one_pass", 1, 512)};
@@ -172,19 +257,19 @@ TEST(Page, EverySweepGetsItsDrawings) {
   shapes.point({{"seq_len", "128"}, {"model.vocab_size", "1000"}}, both);
   EXPECT_EQ(headings(shapes), (std::vector<std::string>{"Against tokens", "Against the vocabulary",
                                                         "The sweep: seq_len × model.vocab_size"}));
-  EXPECT_EQ(chapters(shapes.run())[0].rows.at(0).size(), 3u);
+  EXPECT_EQ(chapters(shapes.run())[0]["rows"].at(0)["drawings"].size(), 3u);
 }
 
 TEST(Page, TheCheckOfMarkupSeesWhatIsWrong) {
-  EXPECT_TRUE(is_well_formed("<!DOCTYPE html><a b=\"c &amp; d\">x &lt; y<br/></a>"));
-  for (const char* text :
-       {"<a>", "</a>", "<a><b></a></b>", "a & b", "a > b", "< a></a>", "<a b=c></a>", "<a b=\"<\"></a>", "<a b=\"c"}) {
+  EXPECT_TRUE(is_well_formed("<!DOCTYPE html><a b=\"c &amp; d\">x &lt; y<br/></a><script>a < b && c</script>"));
+  for (const char* text : {"<a>", "</a>", "<a><b></a></b>", "<script>a & b", "a & b", "a > b", "< a></a>",
+                           "<a b=c></a>", "<a b=\"<\"></a>", "<a b=\"c"}) {
     EXPECT_FALSE(is_well_formed(text)) << text;
   }
 }
 
 TEST(Page, IsWellFormedWhateverTheTextsHold) {
-  const std::string nasty = "</svg></style><script>alert('&amp;\"')</script>\u0001";
+  const std::string nasty = "{{title}}{{{script}}}</style><!--<script>alert('&amp;\"')</script>\u0001";
   BenchFile file;
   file.header["contenders"] = {"dense", nasty};
   file.header["settings"] = {nasty};
@@ -196,10 +281,17 @@ TEST(Page, IsWellFormedWhateverTheTextsHold) {
   file.point({{"seq_len", "128"}, {"model.name", nasty}}, {ran("dense", 1, 4096), ran(nasty, 1, 512)});
   file.point({{"seq_len", "256"}, {"model.name", nasty}}, {failed("dense", nasty), failed(nasty, nasty)});
   const BenchRun run = parse_run(nasty, file.text());
-  for (const std::string& text : {page({run, run}), picture({run, run})}) {
-    EXPECT_TRUE(is_well_formed(text));
-    EXPECT_EQ(text.find("<script"), std::string::npos);
-  }
+  const std::string html = page({run, run});
+  EXPECT_TRUE(is_well_formed(html));
+  // One holds the charts, one is ours.
+  EXPECT_EQ(count(html, "<script"), 2u);
+  EXPECT_EQ(count(html, "</script"), 2u);
+  EXPECT_EQ(count(html, "<!--"), 0u);
+  EXPECT_TRUE(
+      has(html, "<li>{{title}}{{{script}}}&lt;/style&gt;&lt;!--&lt;script&gt;alert(&apos;&amp;amp;&quot;&apos;)"));
+  EXPECT_EQ(charts_in(html)[0]["series"][1]["name"], nasty);
+  const BenchRun of_another_encoding = parse_run("\xff\xfe.jsonl", file.text());
+  EXPECT_TRUE(is_well_formed(page({of_another_encoding, of_another_encoding})));
 }
 
 TEST(Page, IsWellFormedForExtremeFigures) {
@@ -212,36 +304,54 @@ TEST(Page, IsWellFormedForExtremeFigures) {
   for (BenchFile each :
        {file, BenchFile().sweep("seq_len", {"128", "256"}).point(at("128"), {failed("dense", "no")})}) {
     each.points[0]["contenders"][0]["loss"] = nullptr;
-    for (const std::string& text : {page({each.run()}), picture({each.run()})}) {
-      EXPECT_TRUE(is_well_formed(text));
-      EXPECT_EQ(text.find("NaN"), std::string::npos);
-      EXPECT_EQ(text.find("=\"∞"), std::string::npos);
+    const std::string html = page({each.run()});
+    EXPECT_TRUE(is_well_formed(html));
+    for (const Json& chart : charts_in(html)) {
+      EXPECT_LT(chart["range"][0], chart["range"][1]);
+      EXPECT_EQ(chart["range"][0] > 0, chart["log"].get<bool>());
     }
+    for (const Json& mark : marks_in(charts_in(html))) EXPECT_EQ(mark["value"].is_null(), mark["failed"].get<bool>());
+    const std::string visible = html.substr(0, html.find(kChartsBegin));
+    EXPECT_EQ(visible.find("NaN"), std::string::npos);
+    EXPECT_EQ(visible.find(">∞"), std::string::npos);
   }
-  EXPECT_TRUE(has(page({file.run()}), "mark hollow"));
-  EXPECT_TRUE(has(page({file.run()}), ">log scale, hollow: 0</text>"));
+  EXPECT_TRUE(has(page({file.run()}), ">log scale, 0 at its foot</span>"));
 }
 
 TEST(Page, NeedsNothingButItself) {
-  for (const std::string& text : {page({read_run(kTokensFile), two_keys().run()}), picture({read_run(kTokensFile)})}) {
-    const std::string bare = std::regex_replace(text, std::regex(" xmlns=\"http://www.w3.org/2000/svg\""), "");
-    for (const char* part : {"http:", "https:", "//", "url(", "@import", "<script", "<link", "<img", "src=", "href="}) {
-      EXPECT_EQ(bare.find(part), std::string::npos) << part;
-    }
+  const std::string html = page({read_run(kTokensFile), two_keys().run()});
+  EXPECT_EQ(count(html, "Content-Security-Policy"), 1u);
+  EXPECT_TRUE(
+      std::regex_search(html.substr(0, 1000), std::regex("content=\"default-src 'none'; style-src 'unsafe-inline'; "
+                                                         "script-src 'sha256-[A-Za-z0-9+/]{43}='\"")));
+  // Chart.js names its home in a comment; the policy forbids to load anything.
+  const std::string ours = html.substr(0, html.rfind("<script>"));
+  for (const char* part : {"http:", "https:", "//", "url(", "@import", "<link", "<img", "src=", "href="}) {
+    EXPECT_EQ(ours.find(part), std::string::npos) << part;
   }
 }
 
-TEST(Page, DrawingsHaveTitlesDescriptionsAndDistinctNames) {
-  const std::string html = page({read_run(kTokensFile), two_keys().run()});
-  const size_t drawings = count(html, "<svg ");
-  EXPECT_EQ(drawings, 11u);
-  EXPECT_EQ(count(html, "role=\"img\""), drawings);
-  for (size_t i = 1; i <= drawings; ++i) {
-    const std::string id = "drawing-" + std::to_string(i);
-    EXPECT_EQ(count(html, "aria-labelledby=\"" + id + "-title " + id + "-desc\""), 1u);
-    EXPECT_EQ(count(html, "<title id=\"" + id + "-title\">"), 1u);
-    EXPECT_EQ(count(html, "<desc id=\"" + id + "-desc\">"), 1u);
+TEST(Page, CarriesChartJsAndItsLicence) {
+  const std::string html = page({read_run(kTokensFile)});
+  const std::string script = html.substr(html.rfind("<script>"));
+  EXPECT_TRUE(has(script, "Copyright (c) 2014-2022 Chart.js Contributors"));
+  EXPECT_TRUE(has(script, "Permission is hereby granted, free of charge"));
+  EXPECT_TRUE(has(script, "Chart.js v"));
+  EXPECT_TRUE(has(script, "getElementById(\"charts\")"));
+}
+
+TEST(Page, EachChartHasACanvasThatSaysItInWords) {
+  const std::string html = page({read_run(kTokensFile), two_keys().run(), read_run(kTokensFile)});
+  const Json charts = charts_in(html);
+  EXPECT_EQ(charts.size(), 6u);
+  EXPECT_EQ(count(html, "<canvas "), charts.size());
+  size_t at = 0;
+  for (const Json& chart : charts) {
+    at = html.find("<canvas role=\"img\" aria-label=\"" + chart["title"].get<std::string>(), at + 1);
+    ASSERT_NE(at, std::string::npos) << chart["title"];
   }
+  EXPECT_TRUE(
+      has(html, "dense: 148.0 MiB at 256 tokens; dense: 596.0 MiB at 1,024 tokens; dense failed: cannot allocate"));
 }
 
 TEST(Page, SectionsFollowTheFiles) {
@@ -249,27 +359,6 @@ TEST(Page, SectionsFollowTheFiles) {
   const std::string html = page({tokens, blocks});
   EXPECT_LT(html.find(">tokens.jsonl</h2>"), html.find(">run.jsonl</h2>"));
   EXPECT_EQ(page({tokens}).find("<h3"), std::string::npos);
-}
-
-TEST(Picture, HasARowForEachSweptSizeOfEachRun) {
-  const BenchRun tokens = read_run(kTokensFile), blocks = two_keys().run();
-  const std::string svg = picture({blocks, tokens});
-  EXPECT_TRUE(is_well_formed(svg));
-  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-  EXPECT_EQ(count(svg, "<svg "), 1u);
-  EXPECT_TRUE(has(svg, ">Extra peak memory</text>"));
-  EXPECT_TRUE(has(svg, ">Time of one call</text>"));
-  EXPECT_TRUE(has(
-      svg, "logitless 0.1.0, Example &lt;CPU&gt; &amp; &quot;Co&quot;, 2 threads, AVX2, openblas Haswell, 2026-11-21"));
-  EXPECT_EQ(svg.find("kernel.time_block"), std::string::npos);
-  EXPECT_TRUE(has(picture({blocks}), "kernel.time_block"));
-}
-
-TEST(Picture, BringsItsGroundForBothColourSchemes) {
-  const std::string svg = picture({read_run(kTokensFile)});
-  EXPECT_TRUE(has(svg, "<rect class=\"paper\""));
-  EXPECT_EQ(count(svg, ".chart .paper{fill:#ffffff}"), 1u);
-  EXPECT_EQ(count(svg, ".chart .paper{fill:#0d1117}"), 1u);
 }
 
 }  // namespace

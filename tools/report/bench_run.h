@@ -16,6 +16,9 @@ inline constexpr const char* kDense = "dense";      ///< the contender that the 
 inline constexpr const char* kAuto = "auto";        ///< the contender whose plan the library chooses
 inline constexpr const char* kForward = "forward";  ///< the contender that makes no gradients
 
+/// Sizes that are drawn lie between these or are 0, so that quotients and logarithms of any two are finite.
+inline constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
+
 /// A contender at one point. Where it failed, `error` says why and no figure counts.
 struct Measurement {
   std::string contender;

@@ -2,257 +2,277 @@
 #include "report/chapters.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 
-#include "report/bar_chart.h"
-#include "report/heat_map.h"
-#include "report/line_chart.h"
 #include "report/metric.h"
-#include "report/shape_text.h"
 #include "report/sweep.h"
 
 namespace logitless::report {
 namespace {
 
-// A size that some swept keys change.
-struct ShapeAxis {
-  const char* key;
-  const char* heading;
-  const char* label;
-  int64_t Shape::*size;
+using Json = nlohmann::ordered_json;
+using Slices = std::vector<Slice>;
+
+constexpr double kLogSpanX = 3;  // Sweeps double or quadruple as a rule: their logarithm spaces them evenly.
+constexpr double kLogSpanY = 10;
+constexpr double kLeastHeatSpan = 1.1;  // Less than ten percent between the ends would paint noise.
+
+// The smallest value above 0, and the largest.
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+
+  void include(double value) {
+    if (!(value > 0) || std::isinf(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
 };
 
-constexpr ShapeAxis kShapeAxes[] = {{"seq_len", "Against tokens", "tokens", &Shape::tokens},
-                                    {"batch_size", "Against tokens", "tokens", &Shape::tokens},
-                                    {"model.vocab_size", "Against the vocabulary", "vocabulary entries", &Shape::vocab},
-                                    {"model.hidden_size", "Against the hidden size", "hidden size", &Shape::hidden}};
-
-const ShapeAxis* shape_axis(const SweptKey& swept) {
-  for (const ShapeAxis& axis : kShapeAxes) {
-    if (swept.key == axis.key) return &axis;
+std::string title_of(Unit unit) {
+  switch (unit) {
+    case Unit::kBytes:
+      return "Extra peak memory";
+    case Unit::kSeconds:
+      return "Time of one call";
+    case Unit::kMemoryRatio:
+      return "Extra peak memory, dense ÷ contender";
+    case Unit::kTimeRatio:
+      return "Time ÷ time of dense";
   }
-  return nullptr;
+  return "";
 }
 
-std::vector<std::string> contenders_in(const BenchRun& run, const std::vector<const Point*>& points) {
-  std::vector<std::string> names;
-  for (const std::string& name : run.contenders) {
-    const auto takes_part = [&](const Point* point) { return point->find(name) != nullptr; };
-    if (std::any_of(points.begin(), points.end(), takes_part)) names.push_back(name);
-  }
-  return names;
-}
-
-// Whether dense and another contender ran at one of the points.
 bool has_quotients(const std::vector<const Point*>& points) {
   return std::any_of(points.begin(), points.end(), [](const Point* point) { return point->has_quotients(); });
 }
 
-std::string caption_of(const std::vector<const Point*>& points) {
+std::vector<std::string> contenders_in(const BenchRun& run, const std::vector<const Point*>& points) {
+  std::vector<std::string> names = run.contenders;
+  std::erase_if(names, [&](const std::string& name) {
+    return std::none_of(points.begin(), points.end(), [&](const Point* point) { return point->find(name); });
+  });
+  return names;
+}
+
+std::vector<const Point*> points_of(const Slices& slices) {
+  std::vector<const Point*> points;
+  for (const Slice& slice : slices) points.insert(points.end(), slice.points.begin(), slice.points.end());
+  return points;
+}
+
+Json chapter(const std::string& heading, const Slices& slices, Json rows) {
+  const std::vector<const Point*> points = points_of(slices);
   std::string caption = common_shape(points);
-  const auto has_forward = [](const Point* point) { return point->find(kForward) != nullptr; };
-  if (std::any_of(points.begin(), points.end(), has_forward)) {
+  if (std::any_of(points.begin(), points.end(), [](const Point* point) { return point->find(kForward); })) {
     caption += std::string(caption.empty() ? "" : ". ") + "forward computes the loss alone, without gradients";
   }
-  return caption.empty() ? caption : caption + ".";
+  if (!caption.empty()) caption += ".";
+  return {{"heading", heading}, {"caption", caption}, {"rows", std::move(rows)}};
 }
 
-// Where each value of a key lies along x.
-class Along {
- public:
-  Along(const BenchRun& run, size_t key) : swept_(run.sweep[key]), key_(key), shape_(shape_axis(swept_)) {
-    const auto is_number = [](const std::string& value) { return number_in(value).has_value(); };
-    ordinal_ = !shape_ && !std::all_of(swept_.values.begin(), swept_.values.end(), is_number);
+// The marks of one contender at all points, in the order of x; `along` is null for bars.
+Json marks_of(const std::string& contender, const Slice& slice, const Axis* along, Unit unit) {
+  Json marks = Json::array();
+  for (const Point* point : slice.points) {
+    const Measurement* m = point->find(contender);
+    if (!m) continue;
+    const double value = value_of(*point, *m, unit);
+    if (m->ok() && !std::isfinite(value)) continue;
+    Json mark = {{"x", 0},
+                 {"value", value},
+                 {"spread", spread_of(*point, *m, unit)},
+                 {"note", say(*point, *m, unit)},
+                 {"failed", !m->ok()}};
+    if (along) {
+      const Tick tick = along->tick(*point);
+      mark["x"] = tick.x;
+      mark["note"] = mark["note"].get<std::string>() + " at " + tick.label + " " + along->label();
+    } else {
+      mark["label"] = m->ok() ? text_of(*point, *m, unit) : "failed";
+    }
+    marks.push_back(std::move(mark));
   }
-  bool ordinal() const { return ordinal_; }
-  std::string label() const { return shape_ ? shape_->label : swept_.key; }
+  return marks;
+}
 
-  LinePosition operator()(const Point& point) const {
-    const std::string& value = point.at[key_];
-    if (shape_) return {static_cast<double>(point.shape.*shape_->size), grouped(point.shape.*shape_->size)};
-    if (!ordinal_) return {*number_in(value), value};
-    const auto place = std::find(swept_.values.begin(), swept_.values.end(), value) - swept_.values.begin();
-    return {static_cast<double>(place), value};
+Json ticks_of(const Axis& along, const Slice& slice) {
+  const double low = along.tick(*slice.points.front()).x, high = along.tick(*slice.points.back()).x;
+  Json ticks = Json::array();
+  for (const Point* point : slice.points) {
+    const Tick tick = along.tick(*point);
+    ticks.push_back({tick.x, tick.label});
   }
+  return {{"label", along.label()}, {"log", !along.ordinal() && low > 0 && high > low * kLogSpanX}, {"ticks", ticks}};
+}
 
- private:
-  const SweptKey& swept_;
-  size_t key_;
-  const ShapeAxis* shape_;
-  bool ordinal_;
+Json chart(const BenchRun& run, const Slice& slice, const Axis* along, Unit unit, const Range& range) {
+  Json series = Json::array();
+  std::string description;
+  bool has_zero = false;
+  for (const std::string& name : contenders_in(run, slice.points)) {
+    series.push_back({{"name", name}, {"marks", marks_of(name, slice, along, unit)}});
+    for (const Json& mark : series.back()["marks"]) {
+      description += (description.empty() ? "" : "; ") + mark["note"].get<std::string>();
+      has_zero = has_zero || (!mark["failed"] && mark["value"] == 0);
+    }
+  }
+  const bool log = along && range.high > range.low * kLogSpanY;
+  const auto [size, suffix] = magnitude(log ? std::sqrt(range.low * range.high) : range.high, unit);
+  std::string subtitle = slice.title;
+  if (log) subtitle += std::string(subtitle.empty() ? "" : ", ") + "log scale" + (has_zero ? ", 0 at its foot" : "");
+  return {{"is_chart", true},
+          {"title", title_of(unit)},
+          {"subtitle", subtitle},
+          {"description", description + "."},
+          {"unit", {{"size", size}, {"suffix", suffix}}},
+          {"log", log},
+          {"range", {log ? range.low : 0, range.high > 0 ? range.high : 1}},
+          {"x", along ? ticks_of(*along, slice) : Json(nullptr)},
+          {"series", std::move(series)}};
+}
+
+// A row for each slice, with a chart for each unit.
+Json chart_rows(const BenchRun& run, Slices slices, const Axis* along) {
+  std::vector<Unit> units = {Unit::kBytes, Unit::kSeconds};
+  if (along && has_quotients(points_of(slices))) units.push_back(Unit::kTimeRatio);
+  Json rows(slices.size(), {{"drawings", Json::array()}});
+  for (Slice& slice : slices) {
+    if (!along) continue;
+    std::stable_sort(slice.points.begin(), slice.points.end(),
+                     [&](const Point* a, const Point* b) { return along->tick(*a).x < along->tick(*b).x; });
+  }
+  for (const Unit unit : units) {
+    Range range;
+    for (const Point* point : points_of(slices)) {
+      for (const Measurement& m : point->measurements) {
+        range.include(value_of(*point, m, unit));
+        range.include(value_of(*point, m, unit) + spread_of(*point, m, unit));
+      }
+    }
+    for (size_t i = 0; i < slices.size(); ++i) {
+      rows[i]["drawings"].push_back(chart(run, slices[i], along, unit, range));
+    }
+  }
+  return rows;
+}
+
+// The colours of some heat maps: all maps of a contender and a unit share one scale, so that they can be held against
+// each other. A quotient of times whose values lie on both sides of 1 gets two tones, with 1 where they meet.
+struct HeatScale {
+  double low, high;
+  bool two_tones;
+
+  HeatScale(const Range& range, Unit unit)
+      : low(range.high > 0 ? range.low : 1),
+        high(range.high > 0 ? range.high : 1),
+        two_tones(unit == Unit::kTimeRatio && low <= 1 && 1 <= high) {
+    const double widen = std::sqrt(std::max(1.0, kLeastHeatSpan * low / high));
+    high = two_tones ? std::max({high, 1 / low, kLeastHeatSpan}) : high * widen;
+    low = two_tones ? 1 / high : low / widen;
+  }
+  const char* tone(double value) const { return two_tones && value > 1 ? "high" : "low"; }
+  double share(double value) const {
+    const double log = std::log(std::clamp(value, low, high));
+    return two_tones ? std::abs(log) / std::log(high) : (log - std::log(low)) / std::log(high / low);
+  }
 };
 
-LineChart line_chart(const BenchRun& run, const Slice& slice, const Along& along, const Metric& metric) {
-  std::vector<const Point*> points = slice.points;
-  std::stable_sort(points.begin(), points.end(),
-                   [&](const Point* a, const Point* b) { return along(*a).x < along(*b).x; });
-  LineChart chart{metric.title, slice.title, along.label(), {}, along.ordinal(), metric.unit, {}, {}};
-  for (const Point* point : points) chart.positions.push_back(along(*point));
-  for (const std::string& name : contenders_in(run, points)) {
-    LineSeries series{name, {}};
-    for (const Point* point : points) {
-      const Measurement* measurement = point->find(name);
-      if (!measurement) continue;
-      const double value = metric.value(*point, *measurement);
-      if (measurement->ok() && !std::isfinite(value)) continue;
-      const LinePosition position = along(*point);
-      series.marks.push_back({position.x, value, metric.spread(*point, *measurement),
-                              say(*point, *measurement, metric) + " at " + position.label + " " + along.label(),
-                              !measurement->ok()});
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return chart;
+Json heat_cell(const Point* point, const std::string& contender, Unit unit, const HeatScale& scale) {
+  const auto blank = [](const char* text, const std::string& note) {
+    return Json{{"text", text}, {"note", note}, {"tone", ""}, {"share", "0"}};
+  };
+  const Measurement* m = point ? point->find(contender) : nullptr;
+  if (!m) return blank(point ? "–" : "", contender + " was not measured");
+  if (!m->ok()) return blank("failed", say(*point, *m, unit));
+  const double value = value_of(*point, *m, unit);
+  if (std::isnan(value)) return blank("–", contender + ": dense, to divide by, is missing");
+  return {{"text", text_of(*point, *m, unit)},
+          {"note", say(*point, *m, unit)},
+          {"tone", scale.tone(value)},
+          {"share", fixed(scale.share(value), 3)}};
 }
 
-// One chart for each slice, all with the same range of y.
-void add_lines(Chapter& chapter, const BenchRun& run, const std::vector<Slice>& slices, const Along& along,
-               const Metric& metric) {
-  std::vector<LineChart> charts;
-  LineRange range;
-  for (const Slice& slice : slices) charts.push_back(line_chart(run, slice, along, metric));
-  for (const LineChart& chart : charts) {
-    for (const LineSeries& series : chart.series) {
-      for (const LineMark& mark : series.marks) range.include(mark);
-    }
-  }
-  for (size_t i = 0; i < charts.size(); ++i) {
-    charts[i].range = range;
-    chapter.rows[i].push_back(draw(charts[i]));
-  }
+std::string heat_title(const std::string& contender, Unit unit) {
+  if (unit == Unit::kMemoryRatio) return "Extra peak memory, dense ÷ " + contender;
+  if (unit == Unit::kTimeRatio) return "Time, " + contender + " ÷ dense";
+  return title_of(unit) + ", " + contender;
 }
 
-Chapter line_chapter(const BenchRun& run, size_t key, const VaryingKeys& keys) {
-  const ShapeAxis* shape = shape_axis(run.sweep[key]);
-  Chapter chapter{shape ? shape->heading : "Against " + run.sweep[key].key, "", shape != nullptr, {}};
-  const Along along(run, key);
-  const std::vector<Slice> slices = cut(run, {key}, keys.axes);
-  std::vector<const Point*> shown;
-  for (const Slice& slice : slices) shown.insert(shown.end(), slice.points.begin(), slice.points.end());
-  chapter.caption = caption_of(shown);
-  chapter.rows.resize(slices.size());
-  add_lines(chapter, run, slices, along, kMemory);
-  add_lines(chapter, run, slices, along, kTime);
-  if (has_quotients(shown)) add_lines(chapter, run, slices, along, kTimeRatio);
-  return chapter;
-}
-
-HeatCell heat_cell(const Point& point, const std::string& contender, const Metric& metric) {
-  const Measurement* measurement = point.find(contender);
-  if (!measurement) return {std::nullopt, "–", contender + " was not measured"};
-  const std::string note = say(point, *measurement, metric);
-  if (!measurement->ok()) return {std::nullopt, "failed", note};
-  const double value = metric.value(point, *measurement);
-  if (std::isnan(value)) return {std::nullopt, "–", contender + ": dense, to divide by, is missing"};
-  return {value, human(value, metric.unit), note};
-}
-
-std::string heat_title(const std::string& contender, const Metric& metric) {
-  switch (metric.unit) {
-    case Unit::kMemoryRatio:
-      return "Extra peak memory, dense ÷ " + contender;
-    case Unit::kTimeRatio:
-      return "Time, " + contender + " ÷ dense";
-    default:
-      return std::string(metric.title) + ", " + contender;
-  }
-}
-
-HeatMap heat_map(const BenchRun& run, const Slice& slice, size_t row_key, size_t column_key,
-                 const std::string& contender, const Metric& metric) {
+Json heat_map(const BenchRun& run, const Slice& slice, size_t row_key, size_t column_key, const std::string& contender,
+              Unit unit, const HeatScale& scale) {
   const SweptKey &rows = run.sweep[row_key], &columns = run.sweep[column_key];
-  HeatMap map{heat_title(contender, metric), slice.title, rows.key, columns.key, rows.values, columns.values, {}, {}};
+  Json lines = Json::array();
   for (const std::string& row : rows.values) {
+    Json cells = Json::array();
     for (const std::string& column : columns.values) {
-      const auto is_here = [&](const Point* p) { return p->at[row_key] == row && p->at[column_key] == column; };
-      const auto point = std::find_if(slice.points.begin(), slice.points.end(), is_here);
-      map.cells.push_back(point != slice.points.end() ? heat_cell(**point, contender, metric)
-                                                      : HeatCell{std::nullopt, "", contender + ": not measured"});
-      map.cells.back().note += " at " + rows.key + " = " + row + ", " + columns.key + " = " + column;
+      const auto point = std::find_if(slice.points.begin(), slice.points.end(), [&](const Point* p) {
+        return p->at[row_key] == row && p->at[column_key] == column;
+      });
+      cells.push_back(heat_cell(point == slice.points.end() ? nullptr : *point, contender, unit, scale));
     }
+    lines.push_back({{"value", row}, {"cells", std::move(cells)}});
   }
-  return map;
+  const std::string colours =
+      "colours from " + human(scale.low, unit) + " to " + human(scale.high, unit) + ", log scale";
+  return {{"is_heat_map", true},
+          {"title", heat_title(contender, unit)},
+          {"subtitle", slice.title + (slice.title.empty() ? "" : "; ") + colours},
+          {"row_key", rows.key},
+          {"column_key", columns.key},
+          {"columns", columns.values},
+          {"lines", std::move(lines)}};
 }
 
-// A row of memory and time for each slice. All maps of a contender share one scale of colours, so that they can be held
-// against each other.
-void add_heat_rows(Chapter& chapter, const BenchRun& run, const std::vector<Slice>& slices, size_t row_key,
-                   size_t column_key, const std::string& contender, std::initializer_list<Metric> metrics) {
-  const size_t first_row = chapter.rows.size();
-  chapter.rows.resize(first_row + slices.size());
-  for (const Metric& metric : metrics) {
-    std::vector<HeatMap> maps;
-    for (const Slice& slice : slices) maps.push_back(heat_map(run, slice, row_key, column_key, contender, metric));
-    const HeatScale scale = scale_of(maps, metric.unit);
-    for (size_t i = 0; i < maps.size(); ++i) {
-      maps[i].scale = scale;
-      chapter.rows[first_row + i].push_back(draw(maps[i]));
-    }
-  }
-}
-
-Chapter heat_chapter(const BenchRun& run, size_t row_key, size_t column_key) {
-  const std::vector<const Point*> points = all_points(run);
-  Chapter chapter{
-      "The sweep: " + run.sweep[row_key].key + " × " + run.sweep[column_key].key, caption_of(points), false, {}};
-  const std::vector<Slice> slices = cut(run, {row_key, column_key});
-  if (!has_quotients(points)) {
-    for (const std::string& contender : contenders_in(run, points)) {
-      add_heat_rows(chapter, run, slices, row_key, column_key, contender, {kMemory, kTime});
-    }
-    return chapter;
-  }
+// Quotients of the contenders, or sizes where dense is missing: a row of memory and time for each slice.
+Json heat_rows(const BenchRun& run, const Slices& slices, size_t row_key, size_t column_key) {
+  const std::vector<const Point*> points = points_of(slices);
+  const bool quotients = has_quotients(points);
+  Json rows = Json::array();
   for (const std::string& contender : contenders_in(run, points)) {
-    if (contender == kDense) continue;
-    add_heat_rows(chapter, run, slices, row_key, column_key, contender, {kMemoryRatio, kTimeRatio});
+    if (quotients && contender == kDense) continue;
+    const size_t first_row = rows.size();
+    for (size_t i = 0; i < slices.size(); ++i) rows.push_back({{"drawings", Json::array()}});
+    for (const Unit unit :
+         quotients ? std::array{Unit::kMemoryRatio, Unit::kTimeRatio} : std::array{Unit::kBytes, Unit::kSeconds}) {
+      Range range;
+      for (const Point* point : points) {
+        if (const Measurement* m = point->find(contender)) range.include(value_of(*point, *m, unit));
+      }
+      const HeatScale scale(range, unit);
+      for (size_t i = 0; i < slices.size(); ++i) {
+        rows[first_row + i]["drawings"].push_back(
+            heat_map(run, slices[i], row_key, column_key, contender, unit, scale));
+      }
+    }
   }
-  return chapter;
-}
-
-// "32× less", "1.3× more" or "as dense", for a quotient dense ÷ contender.
-std::string memory_words(double quotient) {
-  if (memory_ratio(quotient) == memory_ratio(1)) return "as dense";
-  return quotient > 1 ? memory_ratio(quotient) + " less" : memory_ratio(1 / quotient) + " more";
-}
-
-std::string bar_label(const Point& point, const Measurement& measurement, const Metric& metric) {
-  if (!measurement.ok()) return "failed";
-  const std::string text = human(metric.value(point, measurement), metric.unit);
-  const bool is_time = metric.unit == Unit::kSeconds;
-  const double quotient = (is_time ? kTimeRatio : kMemoryRatio).value(point, measurement);
-  if (measurement.contender == kDense || !std::isfinite(quotient)) return text;
-  return text + " (" + (is_time ? time_ratio(quotient) : memory_words(quotient)) + ")";
-}
-
-BarChart bar_chart(const BenchRun& run, const Slice& slice, const Metric& metric) {
-  const Point& point = *slice.points.front();
-  BarChart chart{metric.title, slice.title, {}};
-  for (const std::string& name : contenders_in(run, slice.points)) {
-    const Measurement& measurement = *point.find(name);
-    chart.bars.push_back({name, metric.value(point, measurement), metric.spread(point, measurement),
-                          bar_label(point, measurement, metric), !measurement.ok()});
-  }
-  return chart;
-}
-
-Chapter bar_chapter(const BenchRun& run) {
-  Chapter chapter{"Memory and time", caption_of(all_points(run)), false, {}};
-  for (const Slice& slice : cut(run, {})) {
-    chapter.rows.push_back({draw(bar_chart(run, slice, kMemory)), draw(bar_chart(run, slice, kTime))});
-  }
-  return chapter;
+  return rows;
 }
 
 }  // namespace
 
-std::vector<Chapter> chapters(const BenchRun& run) {
-  const VaryingKeys keys = varying_keys(run);
-  std::vector<Chapter> list;
-  for (const size_t key : keys.axes) {
-    if (shape_axis(run.sweep[key]) || keys.axes.size() == 1) list.push_back(line_chapter(run, key, keys));
+Json chapters(const BenchRun& run) {
+  const std::vector<size_t> axes = axis_keys(run);
+  Json list = Json::array();
+  for (const size_t key : axes) {
+    const Axis along(run, key);
+    if (!along.is_shape() && axes.size() > 1) continue;
+    const Slices slices = cut(run, {key}, axes);
+    list.push_back(chapter(along.heading(), slices, chart_rows(run, slices, &along)));
   }
-  if (keys.axes.size() >= 2) list.push_back(heat_chapter(run, keys.axes[0], keys.axes[1]));
-  if (keys.axes.empty()) list.push_back(bar_chapter(run));
+  if (axes.size() >= 2) {
+    const size_t rows = axes[0], columns = axes[1];
+    const Slices slices = cut(run, {rows, columns});
+    list.push_back(chapter("The sweep: " + run.sweep[rows].key + " × " + run.sweep[columns].key, slices,
+                           heat_rows(run, slices, rows, columns)));
+  }
+  if (axes.empty()) {
+    const Slices slices = cut(run, {});
+    list.push_back(chapter("Memory and time", slices, chart_rows(run, slices, nullptr)));
+  }
   return list;
 }
 

@@ -2,24 +2,31 @@
 // Which drawings a run gets.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <nlohmann/json_fwd.hpp>
 
 #include "report/bench_run.h"
-#include "report/panel.h"
 
 namespace logitless::report {
 
-struct Chapter {
-  std::string heading;
-  std::string caption;                   ///< what all its drawings share, and how to read them
-  bool against_shape = false;            ///< lines against tokens, vocabulary or hidden size
-  std::vector<std::vector<Panel>> rows;  ///< each begins with memory and time
-};
-
-/// Lines against every swept key that changes the shape; against any other key of numbers where it is the only one; a
-/// heat map of the first two keys of numbers where there are more; bars where there is none. Keys of names, and further
-/// keys of a heat map, get a drawing for each value. At least one chapter, each with at least one row.
-std::vector<Chapter> chapters(const BenchRun& run);
+/// Charts against every swept key that changes the shape; against any other key of numbers where it is the only one;
+/// heat maps of the first two keys of numbers where there are more; bars where there is none. Keys of names, and
+/// further keys of a heat map, get a drawing for each value. At least one chapter, each with at least one row of memory
+/// and time:
+///
+///     [{heading, caption, rows: [{drawings: [CHART or HEAT MAP]}]}]
+///
+/// A chart has, of `series` in the order of the contenders, values in bytes, in seconds or as quotients:
+///
+///     {is_chart: true, title, subtitle, description,  // in words what it shows, for those who cannot see it
+///      unit: {size, suffix},                          // of the axis of values: {1048576, " MiB"}
+///      log, range: [low, high],                       // the charts of one chapter and metric share them
+///      x: {label, log, ticks: [[x, label]]},          // null: bars
+///      series: [{name, marks: [{x, value, spread, note, failed, label}]}]}
+///
+/// and a heat map, whose tones follow the logarithm of the value:
+///
+///     {is_heat_map: true, title, subtitle, row_key, column_key, columns,
+///      lines: [{value, cells: [{text, note, tone, share}]}]}
+nlohmann::ordered_json chapters(const BenchRun& run);
 
 }  // namespace logitless::report

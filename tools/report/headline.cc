@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
-#include "report/shape_text.h"
-#include "report/units.h"
+#include "report/metric.h"
+#include "report/sweep.h"
 
 namespace logitless::report {
 namespace {
@@ -38,9 +39,8 @@ Quotients quotients_of(const std::string& contender, const std::vector<const Poi
     }
     quotients.dense = dense;
     quotients.own = own;
-    quotients.memory.push_back(static_cast<double>(dense->extra_peak_bytes) /
-                               static_cast<double>(own->extra_peak_bytes));
-    quotients.time.push_back(own->median_s / dense->median_s);
+    quotients.memory.push_back(value_of(*point, *own, Unit::kMemoryRatio));
+    quotients.time.push_back(value_of(*point, *own, Unit::kTimeRatio));
   }
   return quotients;
 }
@@ -52,39 +52,32 @@ std::string range_text(const std::vector<double>& values, Format format) {
   return first == last ? first : first + " to " + last;
 }
 
-// Sets the claim's quotient of memory in words that fit it.
-void claim_memory(Claim& claim, std::vector<double> quotients) {
-  std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });  // 0 ÷ 0 says nothing.
-  if (quotients.empty()) return;
+// A quotient of memory in words that fit it; none where all are 0 ÷ 0.
+std::optional<Figure> memory_figure(std::vector<double> quotients, const std::string& detail) {
+  std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });
+  if (quotients.empty()) return std::nullopt;
   if (std::all_of(quotients.begin(), quotients.end(), [](double quotient) { return std::isinf(quotient); })) {
-    claim.memory = human_bytes(0);
-    claim.memory_words = "of extra peak memory";
-    return;
+    return Figure{human_bytes(0), "of extra peak memory", detail};
   }
   const bool more = *std::max_element(quotients.begin(), quotients.end()) < 1;
   if (more) {
     for (double& quotient : quotients) quotient = 1 / quotient;
   }
-  claim.memory = range_text(quotients, memory_ratio);
-  claim.memory_words = more ? "more extra peak memory than dense" : "less extra peak memory than dense";
-  if (claim.memory == memory_ratio(1)) claim.memory_words = "the extra peak memory of dense";
+  const std::string text = range_text(quotients, memory_ratio);
+  if (text == memory_ratio(1)) return Figure{text, "the extra peak memory of dense", detail};
+  return Figure{text, more ? "more extra peak memory than dense" : "less extra peak memory than dense", detail};
 }
 
 Claim claim_of(const std::string& contender, const Quotients& quotients) {
-  Claim claim;
-  claim.contender = contender;
+  Claim claim{contender, "", {}};
   if (contender == kForward) claim.remark = "the loss alone, no gradients";
   if (contender == kAuto) claim.remark = "chose " + quotients.plans;
-  claim_memory(claim, quotients.memory);
-  claim.time = range_text(quotients.time, time_ratio);
-  claim.time_words = "the time of dense";
   const Measurement &own = *quotients.own, &dense = *quotients.dense;
-  if (quotients.time.size() == 1) {
-    claim.memory_figures = human_bytes(own.extra_peak_bytes) + ", not " + human_bytes(dense.extra_peak_bytes);
-    claim.time_figures = human_seconds(own.median_s) + ", not " + human_seconds(dense.median_s);
-  } else {
-    claim.memory_figures = claim.time_figures = "over " + std::to_string(quotients.time.size()) + " points";
-  }
+  std::string memory = human_bytes(own.extra_peak_bytes) + ", not " + human_bytes(dense.extra_peak_bytes);
+  std::string time = human_seconds(own.median_s) + ", not " + human_seconds(dense.median_s);
+  if (quotients.time.size() > 1) memory = time = "over " + std::to_string(quotients.time.size()) + " points";
+  if (const auto figure = memory_figure(quotients.memory, memory)) claim.figures.push_back(*figure);
+  claim.figures.push_back({range_text(quotients.time, time_ratio), "the time of dense", time});
   return claim;
 }
 

@@ -9,13 +9,16 @@
 
 namespace logitless::report {
 
-/// What a contender saves and costs against dense: "4.9×", "less extra peak memory than dense", "245.0 MiB, not 1.16
-/// GiB".
+/// "4.9×", "less extra peak memory than dense", "245.0 MiB, not 1.16 GiB"
+struct Figure {
+  std::string figure, words, detail;
+};
+
+/// What a contender saves and costs against dense.
 struct Claim {
   std::string contender;
-  std::string remark;  ///< "loss alone, no gradients", or empty
-  std::string memory, memory_words, memory_figures;
-  std::string time, time_words, time_figures;
+  std::string remark;           ///< "loss alone, no gradients", or empty
+  std::vector<Figure> figures;  ///< memory, unless there is nothing to say about it, and time
 };
 
 struct Headline {

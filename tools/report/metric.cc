@@ -1,53 +1,49 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "report/metric.h"
 
+#include <cmath>
 #include <limits>
 
 namespace logitless::report {
-namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-double memory(const Point&, const Measurement& m) { return m.ok() ? static_cast<double>(m.extra_peak_bytes) : kNone; }
-
-double time(const Point&, const Measurement& m) { return m.ok() ? m.median_s : kNone; }
-
-double memory_quotient(const Point& point, const Measurement& m) {
+double value_of(const Point& point, const Measurement& m, Unit unit) {
   const Measurement* dense = point.find_ok(kDense);
-  return dense ? memory(point, *dense) / memory(point, m) : kNone;
+  const bool is_quotient = unit == Unit::kMemoryRatio || unit == Unit::kTimeRatio;
+  if (!m.ok() || (is_quotient && !dense)) return std::numeric_limits<double>::quiet_NaN();
+  const auto peak = static_cast<double>(m.extra_peak_bytes);
+  switch (unit) {
+    case Unit::kBytes:
+      return peak;
+    case Unit::kSeconds:
+      return m.median_s;
+    case Unit::kMemoryRatio:
+      return static_cast<double>(dense->extra_peak_bytes) / peak;
+    case Unit::kTimeRatio:
+      return m.median_s / dense->median_s;
+  }
+  return 0;
 }
 
-double time_quotient(const Point& point, const Measurement& m) {
-  const Measurement* dense = point.find_ok(kDense);
-  return dense ? time(point, m) / dense->median_s : kNone;
+std::string text_of(const Point& point, const Measurement& m, Unit unit) {
+  const double value = value_of(point, m, unit);
+  return std::isfinite(value) ? human(value, unit) : "–";
 }
 
-double no_spread(const Point&, const Measurement&) { return 0; }
-
-double time_spread(const Point&, const Measurement& m) { return m.spread_s; }
-
-double time_quotient_spread(const Point& point, const Measurement& m) {
+double spread_of(const Point& point, const Measurement& m, Unit unit) {
+  if (unit == Unit::kSeconds) return m.spread_s;
   const Measurement* dense = point.find_ok(kDense);
-  return dense ? m.spread_s / dense->median_s : 0;
+  return unit == Unit::kTimeRatio && dense && dense->median_s > 0 ? m.spread_s / dense->median_s : 0;
 }
-
-}  // namespace
-
-const Metric kMemory = {"Extra peak memory", Unit::kBytes, memory, no_spread};
-const Metric kTime = {"Time of one call", Unit::kSeconds, time, time_spread};
-const Metric kMemoryRatio = {"Extra peak memory, dense ÷ contender", Unit::kMemoryRatio, memory_quotient, no_spread};
-const Metric kTimeRatio = {"Time ÷ time of dense", Unit::kTimeRatio, time_quotient, time_quotient_spread};
 
 std::string spread_text(double value, double spread) {
   return "± " + fixed(value > 0 ? 100 * spread / value : 0, 1) + " %";
 }
 
-std::string say(const Point& point, const Measurement& measurement, const Metric& metric) {
-  if (!measurement.ok()) return measurement.contender + " failed: " + measurement.error;
-  const double value = metric.value(point, measurement), spread = metric.spread(point, measurement);
-  std::string text = measurement.contender + ": " + human(value, metric.unit);
-  if (spread > 0) text.append(" ").append(spread_text(value, spread));
-  return text;
+std::string say(const Point& point, const Measurement& m, Unit unit) {
+  if (!m.ok()) return m.contender + " failed: " + m.error;
+  const double spread = spread_of(point, m, unit);
+  const std::string text = m.contender + ": " + text_of(point, m, unit);
+  return spread > 0 ? text + " " + spread_text(value_of(point, m, unit), spread) : text;
 }
 
 }  // namespace logitless::report

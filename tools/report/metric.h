@@ -8,24 +8,20 @@
 
 namespace logitless::report {
 
-/// A figure that drawings show, of one contender at one point. NaN where the contender failed, or where the dense path
-/// that it is divided by did.
-struct Metric {
-  const char* title;
-  Unit unit;
-  double (*value)(const Point& point, const Measurement& measurement);
-  double (*spread)(const Point& point, const Measurement& measurement);  ///< 0: none
-};
+/// What the page says of a contender at a point: its extra peak memory, its time, dense's memory ÷ its own, or its time
+/// ÷ dense's. NaN where the contender failed, or where dense, which it is divided by, did.
+double value_of(const Point& point, const Measurement& measurement, Unit unit);
 
-extern const Metric kMemory;       ///< extra peak
-extern const Metric kTime;         ///< of one call
-extern const Metric kMemoryRatio;  ///< dense ÷ contender
-extern const Metric kTimeRatio;    ///< contender ÷ dense; the spread is the contender's own
+/// The same in words; "–" where there is nothing to say.
+std::string text_of(const Point& point, const Measurement& measurement, Unit unit);
 
-/// "one_pass: 7.64 s ± 1.2 %", or its error.
-std::string say(const Point& point, const Measurement& measurement, const Metric& metric);
+/// Half the distance between the quartiles; that of a quotient is the contender's own. 0 for memory.
+double spread_of(const Point& point, const Measurement& measurement, Unit unit);
 
 /// "± 1.2 %"
 std::string spread_text(double value, double spread);
+
+/// "one_pass: 7.64 s ± 1.2 %", or its error.
+std::string say(const Point& point, const Measurement& measurement, Unit unit);
 
 }  // namespace logitless::report

@@ -1,136 +1,81 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "report/page.h"
 
+#include <cmath>
+#include <kainjow/mustache.hpp>
+#include <nlohmann/json.hpp>
+
 #include "report/chapters.h"
 #include "report/headline.h"
-#include "report/machine.h"
-#include "report/markup.h"
-#include "report/style.h"
-#include "report/table.h"
+#include "report/metric.h"
+#include "report/sweep.h"
 
 namespace logitless::report {
+
+// The files beside this one; assets.cmake puts them into the program.
+extern const char* const kPageTemplate;  // page.html
+extern const char* const kPageStyle;     // page.css
+extern const char* const kPageScript;    // Chart.js with its licence, and page.js
+extern const char* const kScriptHash;    // SHA-256 of kPageScript in base64, as a Content-Security-Policy wants it
+
 namespace {
 
-constexpr const char* kPageCss = R"(:root{color-scheme:light dark}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:76rem;padding:1rem 1rem 4rem;background:#fff;color:#1f2328;
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;overflow-wrap:anywhere}
-h1{font-size:1.6rem;margin:.5rem 0 0;line-height:1.2}
-.run{font-size:1.3rem;margin:3rem 0 .5rem;border-top:1px solid #d5d9de;padding-top:1.5rem}
-.chapter{font-size:1.1rem;margin:2.25rem 0 .25rem}
-p{margin:.5rem 0;max-width:60rem}
-.quiet{color:#57606a;font-size:.875rem}
-.claims{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,17rem),1fr));gap:1rem;margin:1rem 0;padding:0;list-style:none}
-.claims li{border-left:4px solid currentColor;padding-left:.8rem}
-.claims p{margin:.15rem 0;color:#1f2328}
-.claims strong{font-size:1.5rem;line-height:1.3;font-variant-numeric:tabular-nums}
-.claims .name{color:inherit;font-weight:600}
-.claims .quiet{color:#57606a;font-weight:400}
-.note{border-left:4px solid #b88700;padding:.1rem 0 .1rem .8rem}
-.panels{display:flex;flex-wrap:wrap;gap:1.5rem 2rem;margin-top:1rem}
-.panel{flex:1 1 20rem;min-width:0;max-width:26rem;margin:0;overflow-x:auto}
-.panel svg{display:block;width:100%;height:auto}
-.panel.wide{max-width:100%;flex-basis:auto}
-.panel.wide svg{width:auto;max-width:none}
-.scroll{overflow-x:auto;margin:1rem 0}
-table{border-collapse:collapse;font-size:.8125rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
-th,td{padding:.25rem .6rem;text-align:left;white-space:nowrap}
-thead th{text-align:right;border-bottom:1px solid #9aa2ab}
-thead th:first-child,thead th:last-child{text-align:left}
-tbody th{font-weight:400;background:#fff;position:sticky;left:0}
-.point th{background:#f3f5f7;white-space:normal}
-.point span{position:sticky;left:.6rem;display:inline-block;max-width:min(58rem,86vw)}
-.number{text-align:right}
-.error{color:#b3261e;white-space:normal;max-width:40rem}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.875rem;margin:.5rem 0}
-dt{color:#57606a}
-dd{margin:0}
-.settings{columns:17rem;margin:.5rem 0;padding:0;list-style:none;font:.8125rem/1.6 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-@media screen and (prefers-color-scheme:dark){
-body{background:#0d1117;color:#e6edf3}
-.run{border-color:#30363d}
-.quiet,.claims .quiet,dt{color:#9aa5b1}
-.claims p{color:#e6edf3}
-.note{border-color:#d9a514}
-thead th{border-color:#6b7480}
-tbody th{background:#0d1117}
-.point th{background:#161b22}
-.error{color:#ff8a80}
-}
-@media print{
-body{max-width:none;padding:0;font-size:11pt}
-.panel,.claims li,tbody{break-inside:avoid}
-.run,.chapter{break-after:avoid}
-.panels{gap:1rem}
-.panel{flex-basis:28%}
-.scroll,.panel{overflow:visible}
-table{font-size:7pt}
-th,td{padding:.1rem .3rem;white-space:normal}
-}
-)";
+using Json = nlohmann::ordered_json;
+using kainjow::mustache::data;
 
-// Nothing may be fetched and no script may run, whatever stands in the file.
-constexpr const char* kPolicy = "default-src 'none'; style-src 'unsafe-inline'";
-
-void write_head(Markup& html, const std::string& title) {
-  html.raw("<!DOCTYPE html>\n").open("html", {{"lang", "en"}}).open("head").line_break();
-  html.empty("meta", {{"charset", "utf-8"}}).line_break();
-  html.empty("meta", {{"http-equiv", "Content-Security-Policy"}, {"content", kPolicy}}).line_break();
-  html.empty("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}).line_break();
-  html.empty("meta", {{"name", "color-scheme"}, {"content", "light dark"}}).line_break();
-  html.element("title", title).line_break();
-  html.open("style").raw(kPageCss).raw(chart_css()).close().close().line_break();
-}
-
-void write_claim_line(Markup& html, const std::string& figure, const std::string& words, const std::string& detail) {
-  if (figure.empty()) return;
-  html.open("p").element("strong", figure).text(" " + words + " ");
-  html.element("span", {{"class", "quiet"}}, "(" + detail + ")").close();
-}
-
-void write_headline(Markup& html, const BenchRun& run) {
-  const Headline top = headline(run);
-  html.element("p", top.lead).line_break();
-  html.open("ul", {{"class", "claims"}}).line_break();
-  for (const Claim& claim : top.claims) {
-    html.open("li", {{"class", series_class(claim.contender)}});
-    html.open("p", {{"class", "name"}}).text(claim.contender);
-    if (!claim.remark.empty()) html.element("span", {{"class", "quiet"}}, " (" + claim.remark + ")");
-    html.close();
-    write_claim_line(html, claim.memory, claim.memory_words, claim.memory_figures);
-    write_claim_line(html, claim.time, claim.time_words, claim.time_figures);
-    html.close().line_break();
+// What the template calls {{name}}; {{#name}} leaves out a text that is empty.
+data template_data(const Json& json) {
+  if (json.is_string() && json != "") return data(json.get<std::string>());
+  if (json.is_array()) {
+    data list(data::type::list);
+    for (const Json& item : json) list << template_data(item);
+    return list;
   }
-  html.close().line_break();
-  for (const std::string& remark : top.remarks) html.element("p", {{"class", "note"}}, remark).line_break();
-  for (const std::string& note : run.notes) html.element("p", {{"class", "note"}}, note).line_break();
+  if (!json.is_object()) return data(json.is_boolean() && json.get<bool>());
+  data object;
+  for (const auto& [name, value] : json.items()) object.set(name, template_data(value));
+  return object;
 }
 
-void write_panel(Markup& html, const Panel& panel, int number) {
-  // One that is wider than a phone scrolls in its own box, by keyboard too.
-  if (panel.width > kPanelWidth) {
-    html.open("figure", {{"class", "panel wide"}, {"tabindex", "0"}});
-  } else {
-    html.open("figure", {{"class", "panel"}});
+Json facts(const std::vector<std::pair<std::string, std::string>>& list) {
+  Json facts = Json::array();
+  for (const auto& [name, value] : list) facts.push_back({{"name", name}, {"value", value}});
+  return facts;
+}
+
+// The columns of the table, from the time on.
+Json cells(const Point& point, const Measurement& m) {
+  return {text_of(point, m, Unit::kSeconds) + " " + spread_text(m.median_s, m.spread_s),
+          text_of(point, m, Unit::kTimeRatio),
+          human_seconds(m.first_s),
+          m.gemm_efficiency ? fixed(100 * *m.gemm_efficiency, 0) + " %" : "–",
+          text_of(point, m, Unit::kBytes),
+          text_of(point, m, Unit::kMemoryRatio),
+          human_bytes(m.workspace_bytes),
+          std::isnan(m.loss) ? "not finite" : fixed(m.loss, 6),
+          m.plan};
+}
+
+// Sizes other than the tokens are swept under their own names or stand above the table, common to all points.
+std::string heading_of(const BenchRun& run, const Point& point) {
+  std::string text;
+  for (size_t key = 0; key < run.sweep.size(); ++key) text += run.sweep[key].key + " = " + point.at[key] + " · ";
+  text += grouped(point.shape.tokens) + " tokens · " + point.task + ", level " + point.level;
+  if (point.gemm_rate_flops) text += " · GEMM " + trimmed(*point.gemm_rate_flops / 1e9, 1) + " GFLOP/s";
+  return text;
+}
+
+Json table_of(const BenchRun& run) {
+  Json points = Json::array();
+  for (const Point& point : run.points) {
+    Json measurements = Json::array();
+    for (const Measurement& m : point.measurements) {
+      measurements.push_back(
+          {{"contender", m.contender}, {"error", m.error}, {"cells", m.ok() ? cells(point, m) : Json::array()}});
+    }
+    points.push_back({{"heading", heading_of(run, point)}, {"measurements", std::move(measurements)}});
   }
-  open_svg(html, "drawing-" + std::to_string(number), panel.width, panel.height, panel.title, panel.description);
-  html.raw(panel.body).close().close().line_break();
-}
-
-void write_chapter(Markup& html, const Chapter& chapter, const char* level, int& drawings) {
-  html.element(level, {{"class", "chapter"}}, chapter.heading);
-  html.element("p", {{"class", "quiet"}}, chapter.caption).line_break();
-  for (const std::vector<Panel>& row : chapter.rows) {
-    html.open("div", {{"class", "panels"}}).line_break();
-    for (const Panel& panel : row) write_panel(html, panel, ++drawings);
-    html.close().line_break();
-  }
-}
-
-void write_facts(Markup& html, const std::vector<std::pair<std::string, std::string>>& facts) {
-  html.open("dl").line_break();
-  for (const auto& [name, value] : facts) html.element("dt", name).element("dd", value).line_break();
-  html.close().line_break();
+  return points;
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -139,51 +84,110 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-void write_setup(Markup& html, const BenchRun& run, const char* level) {
-  html.element(level, {{"class", "chapter"}}, "How it was measured");
-  std::vector<std::pair<std::string, std::string>> facts = {{"file", run.name},
-                                                            {"date", run.started},
-                                                            {"timed calls", std::to_string(run.iters)},
-                                                            {"warm-up calls", std::to_string(run.warmup)},
-                                                            {"inputs", run.inputs},
-                                                            {"contenders", joined(run.contenders)}};
-  for (const SweptKey& swept : run.sweep) facts.emplace_back("sweep", swept.key + " = " + joined(swept.values));
-  write_facts(html, facts);
-  html.element(level, {{"class", "chapter"}}, "Settings");
-  html.open("ul", {{"class", "settings"}}).line_break();
-  for (const std::string& setting : run.settings) html.element("li", setting).line_break();
-  html.close().line_break();
-  html.element(level, {{"class", "chapter"}}, "The machine");
-  for (const std::string& warning : run.warnings) {
-    html.element("p", {{"class", "note"}}, "Warning: " + warning).line_break();
-  }
-  write_facts(html, run.environment);
+Json setup_of(const BenchRun& run) {
+  std::vector<std::pair<std::string, std::string>> list = {{"file", run.name},
+                                                           {"date", run.started},
+                                                           {"timed calls", std::to_string(run.iters)},
+                                                           {"warm-up calls", std::to_string(run.warmup)},
+                                                           {"inputs", run.inputs},
+                                                           {"contenders", joined(run.contenders)}};
+  for (const SweptKey& swept : run.sweep) list.emplace_back("sweep", swept.key + " = " + joined(swept.values));
+  return facts(list);
 }
 
-void write_run(Markup& html, const BenchRun& run, bool alone, int& drawings) {
-  const char* level = alone ? "h2" : "h3";
-  html.open("section").line_break();
-  if (!alone) html.element("h2", {{"class", "run"}}, run.name).line_break();
-  html.element("p", {{"class", "quiet"}}, machine_line(run)).line_break();
-  write_headline(html, run);
-  for (const Chapter& chapter : chapters(run)) write_chapter(html, chapter, level, drawings);
-  html.element(level, {{"class", "chapter"}}, "All points").line_break();
-  write_table(html, run);
-  write_setup(html, run, level);
-  html.close().line_break();
+// "logitless 0.1.0, AMD EPYC 9R14, 2 threads, AVX3_ZEN4, openblas SkylakeX, 2026-11-21": what the environment tells of
+// it.
+std::string machine_line(const BenchRun& run) {
+  std::string line = "logitless " + run.version;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty()) line += ", " + text;
+  };
+  add(run.fact("cpu"));
+  const std::string threads = run.fact("threads"), core = run.fact("blas_core");
+  if (!threads.empty()) add(threads + (threads == "1" ? " thread" : " threads"));
+  add(run.fact("simd_target"));
+  add(run.fact("gemm_backend") + (core.empty() ? "" : " " + core));
+  add(run.started.substr(0, run.started.find('T')));
+  return line;
+}
+
+Json claims_of(const Headline& headline) {
+  Json claims = Json::array();
+  for (const Claim& claim : headline.claims) {
+    Json figures = Json::array();
+    for (const auto& [figure, words, detail] : claim.figures) {
+      figures.push_back({{"figure", figure}, {"words", words}, {"detail", detail}});
+    }
+    claims.push_back({{"contender", claim.contender}, {"remark", claim.remark}, {"figures", std::move(figures)}});
+  }
+  return claims;
+}
+
+Json section_of(const BenchRun& run, bool alone) {
+  Headline top = headline(run);
+  top.remarks.insert(top.remarks.end(), run.notes.begin(), run.notes.end());
+  std::vector<const Point*> points;
+  for (const Point& point : run.points) points.push_back(&point);
+  return {{"name", run.name},
+          {"among_others", !alone},
+          {"level", alone ? "2" : "3"},
+          {"machine", machine_line(run)},
+          {"lead", top.lead},
+          {"claims", claims_of(top)},
+          {"remarks", top.remarks},
+          {"chapters", chapters(run)},
+          {"common_shape", common_shape(points)},
+          {"points", table_of(run)},
+          {"setup", setup_of(run)},
+          {"settings", run.settings},
+          {"warnings", run.warnings},
+          {"environment", facts(run.environment)}};
+}
+
+// The charts of all sections, in the order of the page, for a <script> element: no text can end it.
+std::string charts_of(const Json& sections) {
+  Json charts = Json::array();
+  for (const Json& section : sections) {
+    for (const Json& chapter : section["chapters"]) {
+      for (const Json& row : chapter["rows"]) {
+        for (const Json& drawing : row["drawings"]) {
+          if (drawing.contains("is_chart")) charts.push_back(drawing);
+        }
+      }
+    }
+  }
+  std::string text;
+  for (const char c : charts.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+    text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  }
+  return text;
+}
+
+// As text or as an attribute's value: nothing that comes in can turn into markup. Control characters that HTML forbids
+// become U+FFFD.
+std::string escape(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool forbidden = (byte < 0x20 && c != '\t' && c != '\n') || byte == 0x7f;
+    out += forbidden ? std::string("\uFFFD") : kainjow::mustache::html_escape(std::string(1, c));
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string page(const std::vector<BenchRun>& runs) {
-  Markup html;
-  write_head(html, "logitless benchmark: " + runs.front().name);
-  html.open("body").open("main").line_break();
-  html.element("h1", "Dense and fused: memory and time").line_break();
-  int drawings = 0;
-  for (const BenchRun& run : runs) write_run(html, run, runs.size() == 1, drawings);
-  html.close().close().close().line_break();
-  return html.str();
+  Json sections = Json::array();
+  for (const BenchRun& run : runs) sections.push_back(section_of(run, runs.size() == 1));
+  data all = template_data({{"title", runs.front().name}, {"runs", sections}});
+  all.set("charts", charts_of(sections));
+  all.set("style", kPageStyle);
+  all.set("script", kPageScript);
+  all.set("script_hash", kScriptHash);
+  kainjow::mustache::mustache html{std::string(kPageTemplate)};
+  html.set_custom_escape(escape);
+  return html.render(all);
 }
 
 }  // namespace logitless::report

@@ -9,7 +9,6 @@
 #include "io/error.h"
 #include "io/json_depth.h"
 #include "io/text_file.h"
-#include "report/scale.h"
 #include "report/units.h"
 
 namespace logitless::report {

@@ -5,8 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 
-#include "report/scale.h"
+#include "report/units.h"
 
 namespace logitless::report {
 namespace {
@@ -25,8 +26,7 @@ std::string without_section(const std::string& key) { return key.substr(key.rfin
 
 bool begins_with_digit(const std::string& text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; }
 
-}  // namespace
-
+// The value of a key as a number, where all of it is one and its size can be drawn.
 std::optional<double> number_in(const std::string& value) {
   double number = 0;
   const char* end = value.data() + value.size();
@@ -36,6 +36,21 @@ std::optional<double> number_in(const std::string& value) {
   return number == 0 || (size >= kLeastSize && size <= kMostSize) ? std::optional(number) : std::nullopt;
 }
 
+// The keys that change a size of the shape.
+struct ShapeKey {
+  const char* key;
+  const char* heading;
+  const char* label;
+  int64_t Shape::*size;
+};
+
+constexpr ShapeKey kShapeKeys[] = {{"seq_len", "Against tokens", "tokens", &Shape::tokens},
+                                   {"batch_size", "Against tokens", "tokens", &Shape::tokens},
+                                   {"model.vocab_size", "Against the vocabulary", "vocabulary entries", &Shape::vocab},
+                                   {"model.hidden_size", "Against the hidden size", "hidden size", &Shape::hidden}};
+
+}  // namespace
+
 std::string short_key(const BenchRun& run, size_t key) {
   const std::string name = without_section(run.sweep[key].key);
   const auto alike = std::count_if(run.sweep.begin(), run.sweep.end(),
@@ -43,13 +58,11 @@ std::string short_key(const BenchRun& run, size_t key) {
   return alike == 1 ? name : run.sweep[key].key;
 }
 
-VaryingKeys varying_keys(const BenchRun& run) {
-  VaryingKeys keys;
+std::vector<size_t> axis_keys(const BenchRun& run) {
+  std::vector<size_t> keys;
   for (size_t key = 0; key < run.sweep.size(); ++key) {
     const std::vector<std::string>& values = run.sweep[key].values;
-    if (values.size() < 2) continue;
-    const bool is_axis = std::count_if(values.begin(), values.end(), begins_with_digit) >= 2;
-    (is_axis ? keys.axes : keys.facets).push_back(key);
+    if (std::count_if(values.begin(), values.end(), begins_with_digit) >= 2) keys.push_back(key);
   }
   return keys;
 }
@@ -77,6 +90,39 @@ std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, co
     slices.push_back(std::max_element(candidates.begin(), candidates.end(), fuller_later)->second);
   }
   return slices;
+}
+
+Axis::Axis(const BenchRun& run, size_t key)
+    : swept_(run.sweep[key]), key_(key), label_(swept_.key), heading_("Against " + swept_.key) {
+  for (const ShapeKey& shape : kShapeKeys) {
+    if (swept_.key != shape.key) continue;
+    size_ = shape.size;
+    label_ = shape.label;
+    heading_ = shape.heading;
+  }
+  const auto is_number = [](const std::string& value) { return number_in(value).has_value(); };
+  ordinal_ = !size_ && !std::all_of(swept_.values.begin(), swept_.values.end(), is_number);
+}
+
+Tick Axis::tick(const Point& point) const {
+  const std::string& value = point.at[key_];
+  if (size_) return {static_cast<double>(point.shape.*size_), grouped(point.shape.*size_)};
+  return {ordinal_ ? static_cast<double>(place_of(swept_, value)) : *number_in(value), value};
+}
+
+std::string common_shape(const std::vector<const Point*>& points) {
+  const Shape& shape = points.front()->shape;
+  std::string text;
+  const auto add = [&](auto member, const std::string& words) {
+    const auto same = [&](const Point* other) { return other->shape.*member == shape.*member; };
+    if (std::all_of(points.begin(), points.end(), same)) text += (text.empty() ? "" : ", ") + words;
+  };
+  add(&Shape::tokens, grouped(shape.tokens) + " tokens");
+  add(&Shape::vocab, grouped(shape.vocab) + " vocabulary entries");
+  add(&Shape::hidden, "hidden size " + grouped(shape.hidden));
+  add(&Shape::dtype, shape.dtype);
+  add(&Shape::layout, shape.layout);
+  return text;
 }
 
 }  // namespace logitless::report

@@ -1,9 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Cuts a run's points into the sets that one drawing can show.
+// Cuts a run's points into the sets that one drawing can show, and says where they lie in it.
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +10,9 @@
 
 namespace logitless::report {
 
-/// The swept keys (as indices of BenchRun::sweep) that take more than one value.
-struct VaryingKeys {
-  std::vector<size_t> axes;    ///< at least two of the values begin with a digit: they can lie along an axis
-  std::vector<size_t> facets;  ///< names, such as a dtype: one drawing for each
-};
-VaryingKeys varying_keys(const BenchRun& run);
+/// The swept keys (as indices of BenchRun::sweep) that can lie along an axis: at least two of their values begin with a
+/// digit.
+std::vector<size_t> axis_keys(const BenchRun& run);
 
 /// Points that differ in the keys of one drawing alone.
 struct Slice {
@@ -29,10 +25,35 @@ struct Slice {
 /// values.
 std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, const std::vector<size_t>& held = {});
 
-/// The value of a key as a number, where all of it is one and its size can be drawn.
-std::optional<double> number_in(const std::string& value);
+struct Tick {
+  double x = 0;
+  std::string label;
+};
+
+/// Where the points of a sweep lie along one of its keys: at the size of the shape that the key changes, at its values
+/// where all of them are numbers, else one place after the other.
+class Axis {
+ public:
+  Axis(const BenchRun& run, size_t key);
+
+  bool is_shape() const { return size_ != nullptr; }
+  bool ordinal() const { return ordinal_; }
+  const std::string& label() const { return label_; }      ///< "tokens", "kernel.block_size"
+  const std::string& heading() const { return heading_; }  ///< "Against tokens", "Against kernel.block_size"
+  Tick tick(const Point& point) const;
+
+ private:
+  const SweptKey& swept_;
+  size_t key_;
+  int64_t Shape::*size_ = nullptr;
+  std::string label_, heading_;
+  bool ordinal_ = false;
+};
 
 /// A swept key without its section, "dtype" for "model.dtype", unless two swept keys would then look alike.
 std::string short_key(const BenchRun& run, size_t key);
+
+/// What all of these points share: "1,024 tokens, hidden size 1,536, float32, hidden_vocab"
+std::string common_shape(const std::vector<const Point*>& points);
 
 }  // namespace logitless::report

@@ -9,23 +9,17 @@
 namespace logitless::report {
 namespace {
 
-struct Magnitude {
-  const char* name;
-  double size;
-  int digits = 0;  // After the point.
-};
-
-const Magnitude& magnitude_of_bytes(double bytes) {
-  static constexpr Magnitude magnitudes[] = {
-      {"B", 1, 0}, {"KiB", 0x1p10, 1}, {"MiB", 0x1p20, 1}, {"GiB", 0x1p30, 2}, {"TiB", 0x1p40, 2}};
+Magnitude magnitude_of_bytes(double bytes) {
+  constexpr Magnitude magnitudes[] = {
+      {1, " B"}, {0x1p10, " KiB"}, {0x1p20, " MiB"}, {0x1p30, " GiB"}, {0x1p40, " TiB"}};
   size_t i = 0;
   while (i + 1 < std::size(magnitudes) && bytes >= magnitudes[i + 1].size) ++i;
   return magnitudes[i];
 }
 
-const Magnitude& magnitude_of_seconds(double seconds) {
+Magnitude magnitude_of_seconds(double seconds) {
   // The limits are those at which three digits round up to the next unit.
-  static constexpr Magnitude magnitudes[] = {{"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  constexpr Magnitude magnitudes[] = {{1e-6, " µs"}, {1e-3, " ms"}, {1, " s"}};
   return magnitudes[seconds < 0.9995e-3 ? 0 : seconds < 0.9995 ? 1 : 2];
 }
 
@@ -51,13 +45,14 @@ std::string trimmed(double value, int digits) {
 }
 
 std::string human_bytes(int64_t bytes) {
-  const Magnitude& magnitude = magnitude_of_bytes(static_cast<double>(bytes));
-  return fixed(static_cast<double>(bytes) / magnitude.size, magnitude.digits) + " " + magnitude.name;
+  const Magnitude magnitude = magnitude_of_bytes(static_cast<double>(bytes));
+  const int digits = magnitude.size < 0x1p10 ? 0 : magnitude.size < 0x1p30 ? 1 : 2;
+  return fixed(static_cast<double>(bytes) / magnitude.size, digits) + magnitude.suffix;
 }
 
 std::string human_seconds(double seconds) {
-  const Magnitude& magnitude = magnitude_of_seconds(seconds);
-  return three_digits(seconds / magnitude.size) + " " + magnitude.name;
+  const Magnitude magnitude = magnitude_of_seconds(seconds);
+  return three_digits(seconds / magnitude.size) + magnitude.suffix;
 }
 
 std::string grouped(int64_t value) {
@@ -73,17 +68,6 @@ std::string memory_ratio(double ratio) {
 
 std::string time_ratio(double ratio) { return fixed(ratio, ratio < 0.095 ? 3 : 2) + "×"; }
 
-std::string tick_label(double value, Unit unit, double reference) {
-  if (unit == Unit::kNone) {
-    return value == std::floor(value) && std::abs(value) < 1e15 ? grouped(static_cast<int64_t>(value))
-                                                                : trimmed(value, 6);
-  }
-  if (value == 0) return "0";
-  if (unit == Unit::kMemoryRatio || unit == Unit::kTimeRatio) return trimmed(value, 3) + "×";
-  const Magnitude& magnitude = unit == Unit::kBytes ? magnitude_of_bytes(reference) : magnitude_of_seconds(reference);
-  return trimmed(value / magnitude.size, 3) + " " + magnitude.name;
-}
-
 std::string human(double value, Unit unit) {
   switch (unit) {
     case Unit::kBytes:
@@ -94,10 +78,19 @@ std::string human(double value, Unit unit) {
       return memory_ratio(value);
     case Unit::kTimeRatio:
       return time_ratio(value);
-    case Unit::kNone:
-      break;
   }
-  return trimmed(value, 3);
+  return "";
+}
+
+Magnitude magnitude(double value, Unit unit) {
+  switch (unit) {
+    case Unit::kBytes:
+      return magnitude_of_bytes(value);
+    case Unit::kSeconds:
+      return magnitude_of_seconds(value);
+    default:
+      return {1, "×"};
+  }
 }
 
 }  // namespace logitless::report

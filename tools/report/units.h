@@ -23,12 +23,17 @@ std::string fixed(double value, int digits);
 /// At most `digits` after the point, no trailing zeros: "1.5", "2", "0"
 std::string trimmed(double value, int digits);
 
-enum class Unit { kNone, kBytes, kSeconds, kMemoryRatio, kTimeRatio };
+/// What a contender is measured by: peak memory, time, dense's memory ÷ its own, its time ÷ dense's.
+enum class Unit { kBytes, kSeconds, kMemoryRatio, kTimeRatio };
 
-/// A tick's label, as short as its exact value allows: "16 MiB", "2.5 ms", "1,024". MiB or GiB, ms or s: what suits
-/// `reference`.
-std::string tick_label(double value, Unit unit, double reference);
 /// A measured value.
 std::string human(double value, Unit unit);
+
+/// What values like this one are counted in on an axis: {1048576, " MiB"}
+struct Magnitude {
+  double size;
+  const char* suffix;
+};
+Magnitude magnitude(double value, Unit unit);
 
 }  // namespace logitless::report
