@@ -1,0 +1,89 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""scripts/ci/arrows on small repositories: what it accepts, and the line that each kind of mistake earns."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "ci" / "arrows"
+
+SOURCES = {
+    "include/logitless/plan.h": "",
+    "src/core/checks.h": '#include "logitless/plan.h"\n',
+    "src/engine/run.h": "",
+    "src/engine/run.cc": '#include "engine/run.h"\n#include <logitless/plan.h>\n\n#include "core/checks.h"\n',
+    "bench/main.cc": '#include "run.h"  // of this folder\n#include "hwy/highway.h"\n',
+    "bench/run.h": "",
+}
+ARROWS = ["include", "src/core -> include", "src/engine -> include, src/core", "bench"]
+
+
+class Arrows(unittest.TestCase):
+    def expect(self, messages, sources=None, arrows=None, page=None):
+        """Runs the script on SOURCES and `sources`, where the page states `arrows`."""
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            for path, text in {**SOURCES, **(sources or {})}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            (root / "docs").mkdir()
+            block = "\n".join(["# Page", "```arrows", *(ARROWS if arrows is None else arrows), "```", "src/core -> bench"])
+            (root / "docs/architecture.md").write_text(page or block)
+            run = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True, check=False)
+        self.assertEqual(run.stderr, "")
+        self.assertEqual(run.returncode, 1 if messages else 0, run.stdout)
+        if messages:
+            self.assertEqual(run.stdout.splitlines(), messages)
+
+    def test_what_is_stated_and_used_is_right(self):
+        self.expect([])
+
+    def test_an_include_without_an_arrow(self):
+        self.expect(
+            ["bench/main.cc:2: includes engine/run.h, but docs/architecture.md states no arrow bench -> src/engine: "
+             "do without it, or state it there"],
+            sources={"bench/main.cc": '#include "run.h"\n  #  include "engine/run.h"\n#include "engine/run.h"\n'})
+
+    def test_an_arrow_that_no_include_uses(self):
+        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
+                    arrows=[*ARROWS[:3], "bench -> include"])
+
+    def test_what_is_commented_out_uses_no_arrow(self):
+        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
+                    sources={"bench/main.cc": '// #include "logitless/plan.h"\n'}, arrows=[*ARROWS[:3], "bench -> include"])
+
+    def test_an_arrow_back_needs_a_reason(self):
+        back = {"src/core/checks.cc": '#include "engine/run.h"\n'}
+        self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+                     "add the reason after a colon"],
+                    sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine", *ARROWS[2:]])
+        self.expect(["docs/architecture.md:5: nothing follows the colon: write the reason, or leave the colon out",
+                     "docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+                     "add the reason after a colon"],
+                    sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine:", *ARROWS[2:]])
+        self.expect([], sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine: it is a test", *ARROWS[2:]])
+
+    def test_folders_that_do_not_exist(self):
+        self.expect(["docs/architecture.md:7: there is no folder src/gone"], arrows=[*ARROWS, "src/gone"])
+        self.expect(["docs/architecture.md:6: bench -> src/gone: src/gone has no line of its own"],
+                    arrows=[*ARROWS[:3], "bench -> src/gone"])
+
+    def test_an_arrow_that_is_stated_twice(self):
+        self.expect(["docs/architecture.md:6: src/engine -> include was stated in line 5"],
+                    arrows=[*ARROWS[:3], "src/engine -> include", "bench"])
+
+    def test_a_page_without_a_block(self):
+        self.expect(["docs/architecture.md: there is no block of arrows: it begins with ```arrows",
+                     "src/core/checks.h:1: includes logitless/plan.h, but docs/architecture.md states no arrow "
+                     "src/core -> include: do without it, or state it there",
+                     "src/engine/run.cc:2: includes logitless/plan.h, but docs/architecture.md states no arrow "
+                     "src/engine -> include: do without it, or state it there",
+                     "src/engine/run.cc:4: includes core/checks.h, but docs/architecture.md states no arrow "
+                     "src/engine -> src/core: do without it, or state it there"],
+                    page="src/core -> include\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
