@@ -148,11 +148,12 @@ TEST(Page, LinesMarkEveryMeasurementAndFailure) {
   EXPECT_EQ(memory["x"]["ticks"], (Json{{256.0, "256"}, {1024.0, "1,024"}, {4096.0, "4,096"}}));
   EXPECT_EQ(memory["series"][2]["name"], "two_pass");
   EXPECT_EQ(memory["series"][2]["marks"][1]["note"], "two_pass: 13.2 MiB at 1,024 tokens");
-  EXPECT_EQ(charts[1]["series"][2]["marks"][1], (Json{{"x", 1024.0},
-                                                      {"value", 5.0},
+  EXPECT_EQ(charts[1]["series"][2]["marks"][1], (Json{{"value", 5.0},
                                                       {"spread", 0.05},
+                                                      {"text", "5.00 s"},
                                                       {"note", "two_pass: 5.00 s ± 1.0 % at 1,024 tokens"},
-                                                      {"failed", false}}));
+                                                      {"failed", false},
+                                                      {"x", 1024.0}}));
   EXPECT_EQ(charts[2]["log"], false);
   EXPECT_EQ(charts[2]["range"][0], 0);
 }
@@ -163,8 +164,8 @@ TEST(Page, ASinglePointMakesBars) {
   ASSERT_EQ(charts.size(), 2u);
   EXPECT_TRUE(charts[0]["x"].is_null());
   EXPECT_EQ(charts[0]["range"], (Json{0, 8192.0}));
-  EXPECT_EQ(charts[0]["series"][0]["marks"][0]["label"], "8.0 KiB");
-  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["label"], "failed");
+  EXPECT_EQ(charts[0]["series"][0]["marks"][0]["text"], "8.0 KiB");
+  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["text"], "failed");
   EXPECT_EQ(charts[1]["series"][1]["marks"][0]["note"], "one_pass failed: it broke");
 }
 
@@ -178,8 +179,8 @@ TEST(Page, ChartsOfOneMetricShareTheirRange) {
   }
   const Json charts = charts_in(page({file.run()}));
   ASSERT_EQ(charts.size(), 4u);
-  EXPECT_EQ(charts[0]["subtitle"], "dtype = float32, log scale");
-  EXPECT_EQ(charts[2]["subtitle"], "dtype = bfloat16, log scale");
+  EXPECT_EQ(charts[0]["subtitle"], "model.dtype = float32, log scale");
+  EXPECT_EQ(charts[2]["subtitle"], "model.dtype = bfloat16, log scale");
   EXPECT_EQ(charts[0]["range"], (Json{1e4, 1e7}));
   EXPECT_EQ(charts[2]["range"], charts[0]["range"]);
 }
@@ -202,7 +203,7 @@ TEST(Page, TwoKeysOfNumbersMakeHeatMapsWithAValueInEachCell) {
   EXPECT_EQ(count(html, "<table class=\"heat\">"), 8u);
   EXPECT_TRUE(has(html, "The sweep: kernel.time_block × kernel.block_size"));
   EXPECT_TRUE(has(html, "Extra peak memory, dense ÷ two_pass"));
-  EXPECT_EQ(count(html, ">dtype = bfloat16; colours from "), 4u);
+  EXPECT_EQ(count(html, ">model.dtype = bfloat16; colours from "), 4u);
   EXPECT_EQ(count(html, "\">10×</td>"), 7u);
   EXPECT_EQ(count(html, "\">20×</td>"), 6u);
   EXPECT_EQ(count(html, "title=\"one_pass: 1.05× ± 1.6 %\">1.05×</td>"), 1u);
@@ -255,7 +256,7 @@ TEST(Page, EverySweepGetsItsDrawings) {
   BenchFile shapes;
   shapes.sweep("seq_len", {"128", "256"}).sweep("model.vocab_size", {"1000", "2000"});
   shapes.point({{"seq_len", "128"}, {"model.vocab_size", "1000"}}, both);
-  EXPECT_EQ(headings(shapes), (std::vector<std::string>{"Against tokens", "Against the vocabulary",
+  EXPECT_EQ(headings(shapes), (std::vector<std::string>{"Against tokens", "Against vocabulary entries",
                                                         "The sweep: seq_len × model.vocab_size"}));
   EXPECT_EQ(chapters(shapes.run())[0]["rows"].at(0)["drawings"].size(), 3u);
 }

@@ -21,7 +21,7 @@ namespace logitless::report {
 ///      unit: {size, suffix},                          // of the axis of values: {1048576, " MiB"}
 ///      log, range: [low, high],                       // the charts of one chapter and metric share them
 ///      x: {label, log, ticks: [[x, label]]},          // null: bars
-///      series: [{name, marks: [{x, value, spread, note, failed, label}]}]}
+///      series: [{name, marks: [{value, spread, text, note, failed, x}]}]}
 ///
 /// and a heat map, whose tones follow the logarithm of the value:
 ///

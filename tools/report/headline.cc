@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <nlohmann/json.hpp>
 
 #include "report/metric.h"
 #include "report/sweep.h"
 
 namespace logitless::report {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::vector<const Point*> largest_with_quotients(const BenchRun& run) {
   std::vector<const Point*> largest;
@@ -21,30 +23,6 @@ std::vector<const Point*> largest_with_quotients(const BenchRun& run) {
   return largest;
 }
 
-// The quotients of one contender over several points.
-struct Quotients {
-  std::vector<double> memory, time;  // dense ÷ contender, contender ÷ dense
-  const Measurement* dense = nullptr;
-  const Measurement* own = nullptr;
-  std::string plans;  // "one_pass", or "one_pass or two_pass" where they differ.
-};
-
-Quotients quotients_of(const std::string& contender, const std::vector<const Point*>& points) {
-  Quotients quotients;
-  for (const Point* point : points) {
-    const Measurement *dense = point->find_ok(kDense), *own = point->find_ok(contender);
-    if (!own) continue;
-    if (quotients.plans.find(own->plan) == std::string::npos) {
-      quotients.plans += (quotients.plans.empty() ? "" : " or ") + own->plan;
-    }
-    quotients.dense = dense;
-    quotients.own = own;
-    quotients.memory.push_back(value_of(*point, *own, Unit::kMemoryRatio));
-    quotients.time.push_back(value_of(*point, *own, Unit::kTimeRatio));
-  }
-  return quotients;
-}
-
 template <class Format>
 std::string range_text(const std::vector<double>& values, Format format) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -52,37 +30,52 @@ std::string range_text(const std::vector<double>& values, Format format) {
   return first == last ? first : first + " to " + last;
 }
 
-// A quotient of memory in words that fit it; none where all are 0 ÷ 0.
-std::optional<Figure> memory_figure(std::vector<double> quotients, const std::string& detail) {
+Json figure(const std::string& figure, const char* words, const std::string& detail) {
+  return {{"figure", figure}, {"words", words}, {"detail", detail}};
+}
+
+// Quotients of memory in words that fit them; null where all are 0 ÷ 0.
+Json memory_figure(std::vector<double> quotients, const std::string& detail) {
   std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });
-  if (quotients.empty()) return std::nullopt;
+  if (quotients.empty()) return nullptr;
   if (std::all_of(quotients.begin(), quotients.end(), [](double quotient) { return std::isinf(quotient); })) {
-    return Figure{human_bytes(0), "of extra peak memory", detail};
+    return figure(human_bytes(0), "of extra peak memory", detail);
   }
   const bool more = *std::max_element(quotients.begin(), quotients.end()) < 1;
   if (more) {
     for (double& quotient : quotients) quotient = 1 / quotient;
   }
   const std::string text = range_text(quotients, memory_ratio);
-  if (text == memory_ratio(1)) return Figure{text, "the extra peak memory of dense", detail};
-  return Figure{text, more ? "more extra peak memory than dense" : "less extra peak memory than dense", detail};
+  if (text == memory_ratio(1)) return figure(text, "the extra peak memory of dense", detail);
+  return figure(text, more ? "more extra peak memory than dense" : "less extra peak memory than dense", detail);
 }
 
-Claim claim_of(const std::string& contender, const Quotients& quotients) {
-  Claim claim{contender, "", {}};
-  if (contender == kForward) claim.remark = "the loss alone, no gradients";
-  if (contender == kAuto) claim.remark = "chose " + quotients.plans;
-  const Measurement &own = *quotients.own, &dense = *quotients.dense;
-  std::string memory = human_bytes(own.extra_peak_bytes) + ", not " + human_bytes(dense.extra_peak_bytes);
-  std::string time = human_seconds(own.median_s) + ", not " + human_seconds(dense.median_s);
-  if (quotients.time.size() > 1) memory = time = "over " + std::to_string(quotients.time.size()) + " points";
-  if (const auto figure = memory_figure(quotients.memory, memory)) claim.figures.push_back(*figure);
-  claim.figures.push_back({range_text(quotients.time, time_ratio), "the time of dense", time});
-  return claim;
+// Null where the contender ran at none of the points.
+Json claim_of(const std::string& contender, const std::vector<const Point*>& points) {
+  std::vector<double> memory, time;
+  std::string plans, memory_detail, time_detail;  // "one_pass", or "one_pass or two_pass" where they differ.
+  for (const Point* point : points) {
+    const Measurement *dense = point->find_ok(kDense), *own = point->find_ok(contender);
+    if (!own) continue;
+    if (plans.find(own->plan) == std::string::npos) plans += (plans.empty() ? "" : " or ") + own->plan;
+    memory.push_back(value_of(*point, *own, Unit::kMemoryRatio));
+    time.push_back(value_of(*point, *own, Unit::kTimeRatio));
+    memory_detail = human_bytes(own->extra_peak_bytes) + ", not " + human_bytes(dense->extra_peak_bytes);
+    time_detail = human_seconds(own->median_s) + ", not " + human_seconds(dense->median_s);
+  }
+  if (time.empty()) return nullptr;
+  if (time.size() > 1) memory_detail = time_detail = "over " + std::to_string(time.size()) + " points";
+  Json figures = Json::array();
+  if (const Json of_memory = memory_figure(memory, memory_detail); !of_memory.is_null()) figures.push_back(of_memory);
+  figures.push_back(figure(range_text(time, time_ratio), "the time of dense", time_detail));
+  const std::string remark = contender == kForward ? "the loss alone, no gradients"
+                             : contender == kAuto  ? "chose " + plans
+                                                   : "";
+  return {{"contender", contender}, {"remark", remark}, {"figures", figures}};
 }
 
 // Where dense gave up and another contender did not: what this library is for.
-void add_dense_failures(const BenchRun& run, Headline& headline) {
+void add_dense_failures(const BenchRun& run, Json& remarks) {
   const Point* largest = nullptr;
   for (const Point& point : run.points) {
     const Measurement* dense = point.find(kDense);
@@ -95,10 +88,10 @@ void add_dense_failures(const BenchRun& run, Headline& headline) {
     if (m.ok())
       text += "; " + m.contender + " took " + human_seconds(m.median_s) + " and " + human_bytes(m.extra_peak_bytes);
   }
-  headline.remarks.push_back(text + ".");
+  remarks.push_back(text + ".");
 }
 
-void add_counts(const BenchRun& run, Headline& headline) {
+void add_counts(const BenchRun& run, Json& remarks) {
   size_t failures = 0, expected = 1;
   for (const Point& point : run.points) {
     failures += static_cast<size_t>(std::count_if(point.measurements.begin(), point.measurements.end(),
@@ -106,33 +99,30 @@ void add_counts(const BenchRun& run, Headline& headline) {
   }
   for (const SweptKey& swept : run.sweep) expected *= swept.values.size();
   if (failures > 0) {
-    headline.remarks.push_back(std::to_string(failures) + (failures == 1 ? " measurement" : " measurements") +
-                               " failed; the table says why.");
+    remarks.push_back(std::to_string(failures) + (failures == 1 ? " measurement" : " measurements") +
+                      " failed; the table says why.");
   }
   if (run.points.size() < expected) {
-    headline.remarks.push_back("The run is not complete: " + std::to_string(run.points.size()) + " of " +
-                               std::to_string(expected) + " points of the sweep are in the file.");
+    remarks.push_back("The run is not complete: " + std::to_string(run.points.size()) + " of " +
+                      std::to_string(expected) + " points of the sweep are in the file.");
   }
 }
 
 }  // namespace
 
-Headline headline(const BenchRun& run) {
-  Headline headline;
+Json headline(const BenchRun& run) {
   const std::vector<const Point*> points = largest_with_quotients(run);
-  if (points.empty()) {
-    headline.lead = "There is no point at which dense and another contender both ran, so there are no quotients.";
-  } else {
-    headline.lead = "At the largest shape, " + common_shape(points) + ":";
-    for (const std::string& contender : run.contenders) {
-      if (contender == kDense) continue;
-      const Quotients quotients = quotients_of(contender, points);
-      if (quotients.own) headline.claims.push_back(claim_of(contender, quotients));
-    }
+  Json claims = Json::array(), remarks = Json::array();
+  for (const std::string& contender : run.contenders) {
+    if (contender == kDense) continue;
+    if (const Json claim = claim_of(contender, points); !claim.is_null()) claims.push_back(claim);
   }
-  add_dense_failures(run, headline);
-  add_counts(run, headline);
-  return headline;
+  add_dense_failures(run, remarks);
+  add_counts(run, remarks);
+  const std::string lead =
+      points.empty() ? "There is no point at which dense and another contender both ran, so there are no quotients."
+                     : "At the largest shape, " + common_shape(points) + ":";
+  return {{"lead", lead}, {"claims", claims}, {"remarks", remarks}};
 }
 
 }  // namespace logitless::report

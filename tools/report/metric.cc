@@ -39,11 +39,4 @@ std::string spread_text(double value, double spread) {
   return "± " + fixed(value > 0 ? 100 * spread / value : 0, 1) + " %";
 }
 
-std::string say(const Point& point, const Measurement& m, Unit unit) {
-  if (!m.ok()) return m.contender + " failed: " + m.error;
-  const double spread = spread_of(point, m, unit);
-  const std::string text = m.contender + ": " + text_of(point, m, unit);
-  return spread > 0 ? text + " " + spread_text(value_of(point, m, unit), spread) : text;
-}
-
 }  // namespace logitless::report

@@ -21,7 +21,4 @@ double spread_of(const Point& point, const Measurement& measurement, Unit unit);
 /// "± 1.2 %"
 std::string spread_text(double value, double spread);
 
-/// "one_pass: 7.64 s ± 1.2 %", or its error.
-std::string say(const Point& point, const Measurement& measurement, Unit unit);
-
 }  // namespace logitless::report

@@ -111,30 +111,18 @@ std::string machine_line(const BenchRun& run) {
   return line;
 }
 
-Json claims_of(const Headline& headline) {
-  Json claims = Json::array();
-  for (const Claim& claim : headline.claims) {
-    Json figures = Json::array();
-    for (const auto& [figure, words, detail] : claim.figures) {
-      figures.push_back({{"figure", figure}, {"words", words}, {"detail", detail}});
-    }
-    claims.push_back({{"contender", claim.contender}, {"remark", claim.remark}, {"figures", std::move(figures)}});
-  }
-  return claims;
-}
-
 Json section_of(const BenchRun& run, bool alone) {
-  Headline top = headline(run);
-  top.remarks.insert(top.remarks.end(), run.notes.begin(), run.notes.end());
+  Json top = headline(run);
+  for (const std::string& note : run.notes) top["remarks"].push_back(note);
   std::vector<const Point*> points;
   for (const Point& point : run.points) points.push_back(&point);
   return {{"name", run.name},
           {"among_others", !alone},
           {"level", alone ? "2" : "3"},
           {"machine", machine_line(run)},
-          {"lead", top.lead},
-          {"claims", claims_of(top)},
-          {"remarks", top.remarks},
+          {"lead", top["lead"]},
+          {"claims", top["claims"]},
+          {"remarks", top["remarks"]},
           {"chapters", chapters(run)},
           {"common_shape", common_shape(points)},
           {"points", table_of(run)},

@@ -51,6 +51,7 @@
       ...(chart.log ? {min: low, max: high} : {suggestedMin: low, suggestedMax: high}),
       grid: {drawBorder: false, color: ({tick}) => tick?.label === "" ? "transparent" : style("--grid")},
       ticks: {
+        autoSkip: !(chart.log && high < 3000 * low),  // Up to three powers of ten have room for 1, 2 and 5 of each.
         callback(value, index, ticks) {
           const text = Chart.Ticks.formatters[chart.log ? "logarithmic" : "numeric"].call(this, value, index, ticks);
           return text && value.toLocaleString("en", {maximumSignificantDigits: 6}) + chart.unit.suffix;
@@ -114,7 +115,7 @@
     return {
       type: "bar",
       data: {
-        labels: marks.map((mark) => [mark.name, mark.label]),
+        labels: marks.map((mark) => [mark.name, mark.text]),
         datasets: [{
           data: marks.map((mark, y) => ({...mark, x: mark.value / chart.unit.size, y, spread: mark.spread / chart.unit.size})),
           backgroundColor: marks.map((mark) => lookOf(mark.name).colour),

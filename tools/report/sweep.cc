@@ -22,8 +22,6 @@ size_t place_of(const SweptKey& swept, const std::string& value) {
   return static_cast<size_t>(std::find(swept.values.begin(), swept.values.end(), value) - swept.values.begin());
 }
 
-std::string without_section(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
 bool begins_with_digit(const std::string& text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; }
 
 // The value of a key as a number, where all of it is one and its size can be drawn.
@@ -39,24 +37,16 @@ std::optional<double> number_in(const std::string& value) {
 // The keys that change a size of the shape.
 struct ShapeKey {
   const char* key;
-  const char* heading;
   const char* label;
   int64_t Shape::*size;
 };
 
-constexpr ShapeKey kShapeKeys[] = {{"seq_len", "Against tokens", "tokens", &Shape::tokens},
-                                   {"batch_size", "Against tokens", "tokens", &Shape::tokens},
-                                   {"model.vocab_size", "Against the vocabulary", "vocabulary entries", &Shape::vocab},
-                                   {"model.hidden_size", "Against the hidden size", "hidden size", &Shape::hidden}};
+constexpr ShapeKey kShapeKeys[] = {{"seq_len", "tokens", &Shape::tokens},
+                                   {"batch_size", "tokens", &Shape::tokens},
+                                   {"model.vocab_size", "vocabulary entries", &Shape::vocab},
+                                   {"model.hidden_size", "hidden size", &Shape::hidden}};
 
 }  // namespace
-
-std::string short_key(const BenchRun& run, size_t key) {
-  const std::string name = without_section(run.sweep[key].key);
-  const auto alike = std::count_if(run.sweep.begin(), run.sweep.end(),
-                                   [&](const SweptKey& swept) { return without_section(swept.key) == name; });
-  return alike == 1 ? name : run.sweep[key].key;
-}
 
 std::vector<size_t> axis_keys(const BenchRun& run) {
   std::vector<size_t> keys;
@@ -76,7 +66,7 @@ std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, co
     for (size_t key = 0; key < run.sweep.size(); ++key) {
       if (run.sweep[key].values.size() < 2 || is_in(drawn, key)) continue;
       (is_in(held, key) ? rival : kept).push_back(place_of(run.sweep[key], point.at[key]));
-      title += (title.empty() ? "" : ", ") + short_key(run, key) + " = " + point.at[key];
+      title += (title.empty() ? "" : ", ") + run.sweep[key].key + " = " + point.at[key];
     }
     Slice& slice = rivals[kept][rival];
     slice.title = title;
@@ -92,13 +82,11 @@ std::vector<Slice> cut(const BenchRun& run, const std::vector<size_t>& drawn, co
   return slices;
 }
 
-Axis::Axis(const BenchRun& run, size_t key)
-    : swept_(run.sweep[key]), key_(key), label_(swept_.key), heading_("Against " + swept_.key) {
+Axis::Axis(const BenchRun& run, size_t key) : swept_(run.sweep[key]), key_(key), label_(swept_.key) {
   for (const ShapeKey& shape : kShapeKeys) {
     if (swept_.key != shape.key) continue;
     size_ = shape.size;
     label_ = shape.label;
-    heading_ = shape.heading;
   }
   const auto is_number = [](const std::string& value) { return number_in(value).has_value(); };
   ordinal_ = !size_ && !std::all_of(swept_.values.begin(), swept_.values.end(), is_number);

@@ -16,7 +16,7 @@ std::vector<size_t> axis_keys(const BenchRun& run);
 
 /// Points that differ in the keys of one drawing alone.
 struct Slice {
-  std::string title;  ///< "dtype = float32, vocab_size = 32000": the keys that other slices or held points vary
+  std::string title;  ///< "model.dtype = float32, seq_len = 512": the keys that other slices or held points vary
   std::vector<const Point*> points;
 };
 
@@ -38,20 +38,16 @@ class Axis {
 
   bool is_shape() const { return size_ != nullptr; }
   bool ordinal() const { return ordinal_; }
-  const std::string& label() const { return label_; }      ///< "tokens", "kernel.block_size"
-  const std::string& heading() const { return heading_; }  ///< "Against tokens", "Against kernel.block_size"
+  const std::string& label() const { return label_; }  ///< "tokens", "kernel.block_size"
   Tick tick(const Point& point) const;
 
  private:
   const SweptKey& swept_;
   size_t key_;
   int64_t Shape::*size_ = nullptr;
-  std::string label_, heading_;
+  std::string label_;
   bool ordinal_ = false;
 };
-
-/// A swept key without its section, "dtype" for "model.dtype", unless two swept keys would then look alike.
-std::string short_key(const BenchRun& run, size_t key);
 
 /// What all of these points share: "1,024 tokens, hidden size 1,536, float32, hidden_vocab"
 std::string common_shape(const std::vector<const Point*>& points);
