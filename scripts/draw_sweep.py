@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Draws memory and time against tokens from a file of `logitless bench`, as one picture for a README (needs matplotlib).
+"""Draws memory and time against tokens from a file of `logitless bench`: a picture for a README (needs matplotlib).
 
 `logitless report` makes the page with everything else that the file holds."""
 
@@ -68,8 +68,8 @@ def draw(header, points, output):
     from matplotlib import pyplot
 
     # Letters stay text, and the same file gives the same bytes.
-    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "logitless", "text.color": INK, "axes.labelcolor": INK,
-                            "xtick.color": INK, "ytick.color": INK})
+    pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "logitless"})
+    pyplot.rcParams.update({key: INK for key in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")})
     figure, (memory, time) = pyplot.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
     draw_axes(memory, "Extra peak memory", "MiB", header, points, lambda of: of["extra_peak_bytes"] / 2**20)
     draw_axes(time, "Time of one call", "s", header, points, lambda of: of["median_s"])

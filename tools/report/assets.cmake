@@ -1,4 +1,5 @@
-# Writes the C++ file that holds what a page is made of: cmake -D SOURCE=... -D CHART_JS=... -D OUTPUT=... -P assets.cmake
+# Writes the C++ file that holds what a page is made of:
+#   cmake -D SOURCE=FOLDER -D CHART_JS=FILE -D OUTPUT=FILE -P assets.cmake
 set(base64 ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
 
 # SHA-256 in base64, three bytes by four letters; 32 bytes leave two over.

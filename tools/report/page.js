@@ -39,7 +39,7 @@
     },
   };
 
-  // The ends of the axis of values, with a little room. The charts of a metric share them, to be held against each other.
+  // The ends of the axis of values, with a little room. All charts of a metric share them.
   function ends({range: [low, high], log}) {
     return log ? [low / 1.5, high * 2] : [0, high * 1.1];
   }
@@ -75,8 +75,8 @@
     };
   }
 
-  // Where a mark stands: one that failed at the top, below those that failed there too; on a logarithmic axis a 0 at its
-  // foot.
+  // Where a mark stands: one that failed at the top, below those that failed there too, and a 0 on a logarithmic axis
+  // at its foot.
   function placed(mark, chart, failures) {
     const [low, high] = ends(chart);
     let value = chart.log ? Math.max(mark.value, low) : mark.value;
@@ -111,13 +111,13 @@
   }
 
   function bars(chart) {
-    const marks = chart.series.map(({name, marks: [mark]}) => ({...mark, name}));
+    const {size} = chart.unit, marks = chart.series.map(({name, marks: [mark]}) => ({...mark, name}));
     return {
       type: "bar",
       data: {
         labels: marks.map((mark) => [mark.name, mark.text]),
         datasets: [{
-          data: marks.map((mark, y) => ({...mark, x: mark.value / chart.unit.size, y, spread: mark.spread / chart.unit.size})),
+          data: marks.map((mark, y) => ({...mark, x: mark.value / size, y, spread: mark.spread / size})),
           backgroundColor: marks.map((mark) => lookOf(mark.name).colour),
           barPercentage: 0.6,
         }],
