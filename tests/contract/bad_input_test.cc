@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/refusal.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -48,24 +49,11 @@ struct Call {
   std::vector<int64_t> integers;
 };
 
-struct BadCase {
-  std::string name;
-  std::function<void(Call&)> spoil;
-  std::vector<std::string> parts;  ///< of the message
-};
+using BadCase = testing::BadCase<Call>;
 
-// `function` throws InvalidInput with all parts in one line, and leaves the outputs as they were.
+// `function` refuses the call with all parts in one line, and leaves the outputs as they were.
 void expect_refused(const Call& call, const std::vector<std::string>& parts, const std::function<void()>& function) {
-  try {
-    function();
-    ADD_FAILURE() << "accepted";
-  } catch (const InvalidInput& error) {
-    const std::string message = error.what();
-    for (const std::string& part : parts) {
-      EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
-    }
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
+  expect_invalid_input(parts, function);
   EXPECT_TRUE(call.outputs.bytes() == call.before) << "an output was written";
 }
 
@@ -303,14 +291,9 @@ TEST(BadInput, WorkspaceTooSmallSaysHowMuchIsNeeded) {
       tester.tightest_workspace().matches_oracle();
       const size_t least = tester.run_spec().context.workspace_bytes;
       for (const size_t less : {size_t{1000}, least - 1}) {
-        try {
-          tester.workspace(less).run_once();
-          ADD_FAILURE() << less << " of " << least << " bytes are accepted";
-        } catch (const InvalidInput& error) {
-          const std::string message = error.what();
-          EXPECT_EQ(message.find("workspace_bytes = " + std::to_string(less) + " is too small: plan "), 0u) << message;
-          EXPECT_NE(message.find(" needs at least " + std::to_string(least) + " bytes"), std::string::npos) << message;
-        }
+        expect_invalid_input({"workspace_bytes = " + std::to_string(less) + " is too small: plan ",
+                              " needs at least " + std::to_string(least) + " bytes"},
+                             [&] { tester.workspace(less).run_once(); });
       }
     }
   }

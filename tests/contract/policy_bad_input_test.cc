@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/policy_cases.h"
+#include "support/refusal.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -60,23 +61,11 @@ struct Call {
   std::vector<int64_t> offsets;
 };
 
-struct BadCase {
-  std::string name;
-  std::function<void(Call&)> spoil;
-  std::vector<std::string> parts;  ///< of the message
-};
+using BadCase = testing::BadCase<Call>;
 
+// `function` refuses the call with all parts in one line, and leaves the outputs as they were.
 void expect_refused(const Call& call, const std::vector<std::string>& parts, const std::function<void()>& function) {
-  try {
-    function();
-    ADD_FAILURE() << "accepted";
-  } catch (const InvalidInput& error) {
-    const std::string message = error.what();
-    for (const std::string& part : parts) {
-      EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
-    }
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
+  expect_invalid_input(parts, function);
   EXPECT_TRUE(call.outputs.bytes() == call.before) << "an output was written";
 }
 

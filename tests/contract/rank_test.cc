@@ -34,20 +34,12 @@ class RankedLoss final : public TokenLoss {
 
 class RankTester : public Tester<RankTester> {
  public:
-  RankTester& temperatures() { return input("temperatures", "0.3 to 5", temperatures_, random_temperatures(37, 3)); }
-  RankTester& temperature_meaning(TemperatureMeaning meaning) {
-    return input("meaning", static_cast<int>(meaning), options_.temperature_meaning, meaning);
-  }
-  RankTester& round_to(DType type) { return input("round_to", name_of(type), options_.round_logits_to, type); }
-
   /// Every call that gives ranks, against the oracle's, without any tolerance.
   void matches_oracle() {
     SCOPED_TRACE(describe());
     Inputs inputs = whole_inputs();
-    TokenOptions options = options_;
-    options.ignore_index = spec_.ignore_index;
-    options.shift = spec_.shift;
-    options.temperatures = temperatures_;
+    HostArray<double> temperatures;
+    const TokenOptions options = token_options(temperatures);
     const oracle::Statistics truth = oracle::compute_statistics(
         oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options));
     const TokenStats stats =
@@ -83,9 +75,6 @@ class RankTester : public Tester<RankTester> {
     return inputs;
   }
   void forget() override {}
-
-  TokenOptions options_;
-  std::vector<double> temperatures_;
 };
 
 RankTester small() { return RankTester().tiles(16, 64).threads(2); }

@@ -13,6 +13,7 @@
 #include "support/logits_tester.h"
 #include "support/policy_tester.h"
 #include "support/preference_tester.h"
+#include "support/refusal.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -237,11 +238,7 @@ struct Call {
   Call() { gradients.set_d_hidden(written.data(), 2, 3, 4, 16); }
 };
 
-struct BadCase {
-  std::string name;
-  std::function<void(Call&)> spoil;
-  std::vector<std::string> parts;  ///< of the message
-};
+using BadCase = testing::BadCase<Call>;
 
 void expect_refused(const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
@@ -250,16 +247,8 @@ void expect_refused(const std::vector<BadCase>& cases) {
       Call call;
       bad.spoil(call);
       const std::vector<float> states = call.states, written = call.written;
-      try {
-        function(Context(), call.hidden, call.head, call.targets, {}, call.gradients);
-        ADD_FAILURE() << "accepted";
-      } catch (const InvalidInput& error) {
-        const std::string message = error.what();
-        for (const std::string& part : bad.parts) {
-          EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
-        }
-        EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-      }
+      expect_invalid_input(bad.parts,
+                           [&] { function(Context(), call.hidden, call.head, call.targets, {}, call.gradients); });
       EXPECT_TRUE(call.written == written && call.states == states) << "an output was written";
     }
   }

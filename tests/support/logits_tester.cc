@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "support/given_gradients.h"
+
 namespace logitless::testing {
 
 LogitsBuffer::LogitsBuffer(const Shape& shape, const Allocate& allocate)
@@ -69,36 +71,8 @@ struct LogitsTester::Reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// A loss whose token gradients are given numbers. It notes the order in which it saw the rows.
-class GivenGradients final : public TokenLoss {
- public:
-  GivenGradients(const TokenGrads& grads, std::vector<int64_t> groups) : grads_(grads), groups_(std::move(groups)) {}
-
-  StatsRequest needs() const override { return {true, true, true, true}; }
-  GradientTerms gradients() const override { return {true, true, true}; }
-  std::span<const int64_t> groups() const override { return groups_; }
-  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
-    ++calls;
-    for (const int64_t row : rows) {
-      const auto i = static_cast<size_t>(row);
-      seen.push_back(row);
-      logp.push_back(stats.logp[i]);
-      grads.logp[i] = grads_.logp[i];
-      grads.lse[i] = grads_.lse[i];
-      grads.entropy[i] = grads_.entropy[i];
-      grads.prior[i] = grads_.prior[i];
-    }
-  }
-
-  std::vector<int64_t> seen;
-  std::vector<double> logp;
-  int calls = 0;
-
- private:
-  const TokenGrads& grads_;
-  std::vector<int64_t> groups_;
-};
+constexpr StatsRequest kEverything{true, true, true, true};
+constexpr std::array<bool, 4> kEveryTerm{true, true, true, true};
 
 template <class T>
 void append(std::vector<std::byte>& bytes, std::span<const T> values) {
@@ -116,25 +90,10 @@ LogitsTester::Reference& LogitsTester::reference() {
   source.layout = HeadLayout::kHiddenVocab;
   auto reference = std::make_shared<Reference>(source);
   Reference& r = *reference;
-  r.options = options_;
-  r.options.ignore_index = spec_.ignore_index;
-  r.options.shift = spec_.shift;
-  if (temperatures_on_) {
-    r.temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
-    r.options.temperatures = r.temperatures.span();
-  }
-  if (class_weights_on_) {
-    r.class_weights = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
-    r.options.class_weights = r.class_weights.span();
-  }
-  r.upstream = {random_token_gradients(spec_.tokens, spec_.seed), spec_.allocate};
-  r.token_options.ignore_index = spec_.ignore_index;
-  r.token_options.shift = spec_.shift;
-  r.token_options.temperature = options_.temperature;
-  r.token_options.temperatures = r.options.temperatures;
-  r.token_options.temperature_meaning = options_.temperature_meaning;
-  r.token_options.round_logits_to = options_.round_logits_to;
+  r.token_options = token_options(r.temperatures);
+  r.options = cross_entropy_options(r.token_options, r.class_weights);
   r.token_options.prior = r.options.class_weights;
+  r.upstream = {random_token_gradients(spec_.tokens, spec_.seed), spec_.allocate};
 
   // The poisoned hidden states of rows that take no part make NaN logits.
   const int64_t time = spec_.tokens / spec_.sequences;
@@ -210,36 +169,22 @@ LogitsRun LogitsTester::cross_entropy_once() {
   return run;
 }
 
-TokenGrads LogitsTester::token_grads() const {
-  TokenGrads grads;
-  std::vector<double>* columns[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
-  const std::vector<double> zeros = random_token_gradients(spec_.tokens, spec_.seed);
-  uint64_t seed = spec_.seed;
-  for (std::vector<double>* column : columns) {
-    *column = random_token_gradients(spec_.tokens, ++seed);
-    // A third of the rows has zeros in every term.
-    for (size_t i = 0; i < zeros.size(); ++i) {
-      if (zeros[i] == 0) (*column)[i] = 0;
-    }
-  }
-  return grads;
-}
-
 LogitsRun LogitsTester::token_loss_once() {
   Reference& r = reference();
-  const TokenGrads grads = token_grads();
-  GivenGradients loss(grads,
+  const TokenGrads grads = random_token_grads(spec_.tokens, spec_.seed, kEveryTerm);
+  GivenGradients loss(grads, kEverything,
                       groups_ ? std::vector<int64_t>(static_cast<size_t>(spec_.tokens)) : std::vector<int64_t>());
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
     run.stats = run_token_loss_from_logits(context(), logits, r.targets(), r.token_options, loss, out);
   });
-  EXPECT_TRUE(std::is_sorted(loss.seen.begin(), loss.seen.end())) << "rows out of order";
-  for (size_t k = 0; k < loss.seen.size(); ++k) {
-    EXPECT_TRUE(is_near(loss.logp[k], run.stats.logp[static_cast<size_t>(loss.seen[k])], 0));
+  const std::vector<int64_t>& rows = loss.rows();
+  EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end())) << "rows out of order";
+  for (size_t k = 0; k < rows.size(); ++k) {
+    EXPECT_TRUE(is_near(loss.logp()[k], run.stats.logp[static_cast<size_t>(rows[k])], 0));
   }
   if (groups_) {
-    EXPECT_EQ(loss.calls, 1);
+    EXPECT_EQ(loss.calls(), 1);
   }
   for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.prior})
     append(run.bytes, std::span<const double>(*column));
@@ -251,9 +196,7 @@ LogitsRun LogitsTester::token_loss_once() {
 LogitsRun LogitsTester::entropy_once() {
   Reference& r = reference();
   EntropyOptions options;
-  options.temperature = options_.temperature;
-  options.temperatures = r.options.temperatures;
-  options.round_logits_to = options_.round_logits_to;
+  set_token_options(r.token_options, options);
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
     const std::span<const double> upstream = out.data ? r.upstream.span() : std::span<const double>();
@@ -321,23 +264,14 @@ void LogitsTester::token_loss_matches_oracle() {
   SCOPED_TRACE(describe());
   Reference& r = reference();
   const Expected expected = r.expected(r.targets(), r.token_options);
-  expect_statistics_near(
-      token_stats_from_logits(context(), r.logits.view(), r.targets(), r.token_options, {true, true, true, true}),
-      expected);
+  expect_statistics_near(token_stats_from_logits(context(), r.logits.view(), r.targets(), r.token_options, kEverything),
+                         expected);
   const LogitsRun run = token_loss_once();
   expect_statistics_near(run.stats, expected);
   if (without_gradient_) return;
-  const TokenGrads grads = token_grads();
-  oracle::TokenGradients want(spec_.tokens);
-  for (int64_t i = 0; i < spec_.tokens; ++i) {
-    if (!expected.problem.takes_part(i)) continue;
-    const auto k = static_cast<size_t>(i);
-    want.logp[i] = grads.logp[k];
-    want.lse[i] = grads.lse[k];
-    want.entropy[i] = grads.entropy[k];
-    want.prior[i] = grads.prior[k];
-  }
-  expect_gradient_near(run.dlogits, expected, want, oracle::TokenGradients(spec_.tokens));
+  const TokenGrads grads = random_token_grads(spec_.tokens, spec_.seed, kEveryTerm);
+  expect_gradient_near(run.dlogits, expected, oracle_grads(grads, expected.problem),
+                       oracle::TokenGradients(spec_.tokens));
 }
 
 void LogitsTester::entropy_matches_oracle() {

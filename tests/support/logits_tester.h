@@ -54,7 +54,7 @@ struct LogitsRun {
   std::vector<std::byte> bytes;  ///< everything that must not depend on threads
 };
 
-class LogitsTester : public Tester<LogitsTester> {
+class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
  public:
   LogitsTester& later(int64_t positions) { return input("later", positions, later_, positions); }
   LogitsTester& time_first(bool on = true) { return input("time_first", on, time_first_, on); }
@@ -62,26 +62,6 @@ class LogitsTester : public Tester<LogitsTester> {
   LogitsTester& without_gradient(bool on = true) { return run("without_gradient", on, without_gradient_, on); }
   /// The loss of run_token_loss_from_logits has groups: all rows are evaluated at once.
   LogitsTester& groups(bool on = true) { return run("groups", on, groups_, on); }
-  LogitsTester& round_to(DType type) { return input("round_to", name_of(type), options_.round_logits_to, type); }
-  LogitsTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
-  LogitsTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
-  LogitsTester& temperature_meaning(TemperatureMeaning meaning) {
-    return input("meaning", static_cast<int>(meaning), options_.temperature_meaning, meaning);
-  }
-  LogitsTester& reduction(Reduction value) {
-    return input("reduction", static_cast<int>(value), options_.reduction, value);
-  }
-  LogitsTester& class_weights(bool on = true) { return input("class_weights", on, class_weights_on_, on); }
-  LogitsTester& label_smoothing(double value) {
-    return input("label_smoothing", value, options_.label_smoothing, value);
-  }
-  LogitsTester& z_loss(double value) { return input("z_loss", value, options_.z_loss, value); }
-  LogitsTester& loss_scale(double value) { return input("loss_scale", value, options_.loss_scale, value); }
-  LogitsTester& normaliser(double value) { return input("normaliser", value, options_.normaliser, value); }
-  LogitsTester& metrics() {
-    options_.want_entropy = true;
-    return input("metrics", true, options_.want_accuracy, true);
-  }
   /// Words that every row masks with -inf.
   LogitsTester& masked(int64_t first, int64_t last) {
     masked_last_ = last;
@@ -112,18 +92,14 @@ class LogitsTester : public Tester<LogitsTester> {
   template <class Call>
   void with_buffers(LogitsRun& run, const Call& call);
   void run_one_entropy();
-  TokenGrads token_grads() const;
   void expect_gradient_near(const LogitsBuffer& got, const Expected& expected, const oracle::TokenGradients& grads,
                             const oracle::TokenGradients& token_errors) const;
 
-  CrossEntropyOptions options_;
   int64_t later_ = 0;
   bool time_first_ = false;
   bool in_place_ = false;
   bool without_gradient_ = false;
   bool groups_ = false;
-  bool temperatures_on_ = false;
-  bool class_weights_on_ = false;
   int64_t masked_first_ = 0, masked_last_ = 0;
   std::shared_ptr<Reference> reference_;
 };

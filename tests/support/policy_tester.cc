@@ -212,23 +212,16 @@ PolicyTester::Reference& PolicyTester::reference() {
   auto made = std::make_shared<Reference>(spec);
   if (from_logits_) turn_into_logits(made->inputs);
   made->options = case_.options;
-  if (temperatures_on_) {
-    made->temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
-    made->options.temperatures = made->temperatures.span();
-  }
-  TokenOptions token_options;
-  token_options.ignore_index = spec_.ignore_index;
-  token_options.temperature = made->options.temperature;
-  token_options.temperatures = made->options.temperatures;
-  token_options.temperature_meaning = made->options.temperature_meaning;
+  const TokenOptions token = token_options(made->temperatures);
+  set_token_options(token, made->options);
   Arithmetic arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
   if (from_logits_) {
     arithmetic.exact_logits = true;
     arithmetic.gradient_unit = 0;
   }
-  made->expected = expect_statistics(oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(),
-                                                          made->inputs.targets_view(), token_options),
-                                     arithmetic);
+  made->expected = expect_statistics(
+      oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(), made->inputs.targets_view(), token),
+      arithmetic);
   make_batch(*made);
   reference_ = made;
   return *reference_;

@@ -39,17 +39,10 @@ class PolicyTester : public Tester<PolicyTester> {
   PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
   PolicyTester& variant(PolicyVariant value) { return policy(plain_case(value)); }
   PolicyTester& twist(const std::string& name);
-  PolicyTester& temperature(double value) { return input("temperature", value, case_.options.temperature, value); }
-  /// One a token, random from 0.3 to 5.
-  PolicyTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
-  PolicyTester& temperature_meaning(TemperatureMeaning meaning) {
-    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
-                 case_.options.temperature_meaning, meaning);
-  }
   /// Element type of the vectors of the batch.
   PolicyTester& batch_dtype(DType type) { return input("batch_dtype", name_of(type), batch_dtype_, type); }
 
-  /// The least that the plan needs.
+  /// What the call's plan would be.
   Plan planned();
 
   /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss than errors
@@ -70,7 +63,6 @@ class PolicyTester : public Tester<PolicyTester> {
 
   PolicyCase case_ = plain_case(PolicyVariant::kGrpo);
   DType batch_dtype_ = DType::kFloat64;
-  bool temperatures_on_ = false;
   bool from_logits_ = false;
   std::shared_ptr<Reference> reference_;
 };

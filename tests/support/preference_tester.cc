@@ -152,12 +152,10 @@ PreferenceTester& PreferenceTester::options(const std::string& name, const Prefe
   return input("loss", name, options_, options);
 }
 
-SequenceData& PreferenceTester::data() {
-  if (!data_) {
-    data_ = make_sequence_data(spec_, empty_, token_, form_, reference_dtype_, true, context().gemm_backend());
-    options_.token = data_->token;
-  }
-  return *data_;
+SequenceData& PreferenceTester::given() {
+  SequenceData& data = this->data(true);
+  options_.token = data.token;
+  return data;
 }
 
 SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, GradientOutputs& outputs) const {
@@ -170,7 +168,7 @@ SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, Gradien
 }
 
 SequenceRun<PreferenceResult> PreferenceTester::run_once() {
-  SequenceData& own = data();
+  SequenceData& own = given();
   GradientOutputs outputs(own.inputs, run_);
   return call(own, outputs);
 }
@@ -192,7 +190,7 @@ PreferenceTester& PreferenceTester::tightest_workspace() {
 
 void PreferenceTester::matches_oracle() {
   SCOPED_TRACE(describe());
-  SequenceData& data = this->data();
+  SequenceData& data = given();
   if (!data.pairs) {
     const auto compute = [&](const oracle::SequenceBatch& batch) {
       return oracle::compute_preference(batch, options_);
@@ -211,12 +209,10 @@ void PreferenceTester::matches_oracle() {
   expect_gradients_near(outputs, data.expected, run_, spec_.layout);
 }
 
-SequenceData& KtoTester::data() {
-  if (!data_) {
-    data_ = make_sequence_data(spec_, empty_, token_, form_, reference_dtype_, false, context().gemm_backend());
-    case_.options.token = data_->token;
-  }
-  return *data_;
+SequenceData& KtoTester::given() {
+  SequenceData& data = this->data(false);
+  case_.options.token = data.token;
+  return data;
 }
 
 SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outputs) const {
@@ -239,14 +235,14 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
 }
 
 SequenceRun<KtoResult> KtoTester::run_once() {
-  SequenceData& own = data();
+  SequenceData& own = given();
   GradientOutputs outputs(own.inputs, run_);
   return call(own, outputs);
 }
 
 void KtoTester::matches_oracle() {
   SCOPED_TRACE(describe());
-  SequenceData& data = this->data();
+  SequenceData& data = given();
   if (!data.kto) {
     const auto compute = [&](const oracle::SequenceBatch& batch) {
       return oracle::compute_kto(kto_input(batch, case_), case_.options);

@@ -28,11 +28,6 @@ struct SequenceRun {
 template <class Self>
 class SequenceTester : public Tester<Self> {
  public:
-  Self& temperature(double value) { return this->input("temperature", value, token_.temperature, value); }
-  Self& temperature_meaning(TemperatureMeaning meaning) {
-    const bool logp = meaning == TemperatureMeaning::kScaleLogp;
-    return this->input("meaning", logp ? "scale_logp" : "scale_logits", token_.temperature_meaning, meaning);
-  }
   Self& reference(ReferenceForm form) { return this->input("reference", static_cast<int>(form), form_, form); }
   /// Of the numbers of kSequences and kTokens.
   Self& reference_dtype(DType dtype) { return this->input("reference_dtype", name_of(dtype), reference_dtype_, dtype); }
@@ -43,12 +38,23 @@ class SequenceTester : public Tester<Self> {
 
  protected:
   void forget() override { data_.reset(); }
+  /// `pairs`: as make_sequence_data() takes it.
+  SequenceData& data(bool pairs) {
+    if (data_) return *data_;
+    HostArray<double> temperatures;
+    PreferenceTokenOptions token;
+    set_token_options(this->token_options(temperatures), token);
+    data_ =
+        make_sequence_data(this->spec_, empty_, token, form_, reference_dtype_, pairs, this->context().gemm_backend());
+    return *data_;
+  }
 
-  PreferenceTokenOptions token_;
+  std::shared_ptr<SequenceData> data_;
+
+ private:
   ReferenceForm form_ = ReferenceForm::kTokens;
   DType reference_dtype_ = DType::kFloat64;
   std::vector<int64_t> empty_;
-  std::shared_ptr<SequenceData> data_;
 };
 
 /// By default 3 pairs of 7 tokens, some of them ignored.
@@ -68,7 +74,7 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
   PreferenceTester& tightest_workspace();
 
  private:
-  SequenceData& data();
+  SequenceData& given();  // with the options of the call in place
   SequenceRun<PreferenceResult> call(SequenceData& data, GradientOutputs& outputs) const;
 
   PreferenceOptions options_;
@@ -85,7 +91,7 @@ class KtoTester : public SequenceTester<KtoTester> {
   SequenceRun<KtoResult> run_once();
 
  private:
-  SequenceData& data();
+  SequenceData& given();  // with the options of the call in place
   SequenceRun<KtoResult> call(SequenceData& data, GradientOutputs& outputs) const;
 
   KtoCase case_ = kto_cases()[1];

@@ -96,12 +96,10 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
 }  // namespace
 
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const std::vector<int64_t>& empty,
-                                                 PreferenceTokenOptions token, ReferenceForm form,
+                                                 const PreferenceTokenOptions& token, ReferenceForm form,
                                                  DType reference_dtype, bool pairs, const std::string& gemm_backend) {
   const InputSpec spec = with_targets(given, empty);
   auto data = std::make_shared<SequenceData>(spec, reference_spec_of(spec));
-  token.ignore_index = spec.ignore_index;
-  token.shift = spec.shift;
   data->token = token;
   const Inputs& inputs = data->inputs;
   const Arithmetic arithmetic = arithmetic_for(spec.dtype, gemm_backend);

@@ -49,7 +49,7 @@ struct SequenceData {
 /// `pairs`: the sequences are pairs, and those with an empty side are without a part. Sequences in `empty` have no
 /// target.
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& spec, const std::vector<int64_t>& empty,
-                                                 PreferenceTokenOptions token, ReferenceForm form,
+                                                 const PreferenceTokenOptions& token, ReferenceForm form,
                                                  DType reference_dtype, bool pairs, const std::string& gemm_backend);
 
 }  // namespace logitless::testing

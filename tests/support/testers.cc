@@ -2,7 +2,6 @@
 #include "support/testers.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace logitless::testing {
 
@@ -51,17 +50,7 @@ std::vector<double> CrossEntropyTester::upstream_values() const {
 CrossEntropyTester::Reference& CrossEntropyTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
-  reference->options = options_;
-  reference->options.ignore_index = spec_.ignore_index;
-  reference->options.shift = spec_.shift;
-  if (temperatures_on_) {
-    reference->temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
-    reference->options.temperatures = reference->temperatures.span();
-  }
-  if (class_weights_on_) {
-    reference->class_weights = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
-    reference->options.class_weights = reference->class_weights.span();
-  }
+  reference->options = cross_entropy_options(token_options(reference->temperatures), reference->class_weights);
   reference->upstream = upstream_values();
 
   reference_ = reference;

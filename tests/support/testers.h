@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -60,12 +61,23 @@ class Tester {
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
   Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
   Self& shift(bool on = true) { return input("shift", on, spec_.shift, on); }
-  /// Used over and over.
+  /// Word ids, taken from the first one again when there are more tokens.
   Self& targets(std::vector<int64_t> words) { return input("targets", words.size(), spec_.targets, std::move(words)); }
   Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
   /// Without NaN in rows that take no part, for a path that computes them.
   Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
   Self& seed(uint64_t value) { return input("seed", value, spec_.seed, value); }
+
+  // The rest of TokenOptions.
+  Self& temperature(double value) { return input("temperature", value, token_.temperature, value); }
+  /// One a token, random from 0.3 to 5.
+  Self& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
+  Self& temperature_meaning(TemperatureMeaning meaning) {
+    return input("temperature_meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
+                 token_.temperature_meaning, meaning);
+  }
+  /// For logits that the engine gets exactly: one with an error may be rounded to the other side.
+  Self& round_to(DType type) { return input("round_to", name_of(type), token_.round_logits_to, type); }
 
   // How it runs, and where results go.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
@@ -135,6 +147,18 @@ class Tester {
     return text;
   }
 
+  /// All of them but the prior. `temperatures` keeps those of temperatures().
+  TokenOptions token_options(HostArray<double>& temperatures) const {
+    TokenOptions options = token_;
+    options.ignore_index = spec_.ignore_index;
+    options.shift = spec_.shift;
+    if (temperatures_on_) {
+      temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
+      options.temperatures = temperatures.span();
+    }
+    return options;
+  }
+
   virtual ~Tester() = default;
   virtual void forget() = 0;
 
@@ -142,7 +166,59 @@ class Tester {
   RunSpec run_;
 
  private:
+  TokenOptions token_;
+  bool temperatures_on_ = false;
   std::map<std::string, std::string> settings_;
+};
+
+/// Sets what `options` of a call have in common with TokenOptions.
+template <class Options>
+void set_token_options(const TokenOptions& token, Options& options) {
+  options.temperature = token.temperature;
+  options.round_logits_to = token.round_logits_to;
+  if constexpr (requires { options.temperature_meaning; }) options.temperature_meaning = token.temperature_meaning;
+  if constexpr (requires { options.ignore_index; }) options.ignore_index = token.ignore_index;
+  if constexpr (requires { options.shift; }) options.shift = token.shift;
+  if constexpr (requires { options.temperatures; }) {
+    options.temperatures = token.temperatures;
+  } else if (!token.temperatures.empty()) {
+    throw std::logic_error("temperatures() was called, but the call takes one temperature for all tokens");
+  }
+}
+
+/// What testers of cross-entropy can vary beside, whatever it is computed from.
+template <class Self>
+class CrossEntropyOptionsTester : public Tester<Self> {
+ public:
+  Self& reduction(Reduction value) {
+    return this->input("reduction", static_cast<int>(value), options_.reduction, value);
+  }
+  Self& class_weights(bool on = true) { return this->input("class_weights", on, class_weights_on_, on); }
+  Self& label_smoothing(double value) { return this->input("label_smoothing", value, options_.label_smoothing, value); }
+  Self& z_loss(double value) { return this->input("z_loss", value, options_.z_loss, value); }
+  Self& loss_scale(double value) { return this->input("loss_scale", value, options_.loss_scale, value); }
+  Self& normaliser(double value) { return this->input("normaliser", value, options_.normaliser, value); }
+  Self& metrics() {
+    options_.want_entropy = true;
+    return this->input("metrics", true, options_.want_accuracy, true);
+  }
+
+ protected:
+  /// `class_weights` keeps those of class_weights().
+  CrossEntropyOptions cross_entropy_options(const TokenOptions& token, HostArray<float>& class_weights) const {
+    CrossEntropyOptions options = options_;
+    set_token_options(token, options);
+    if (class_weights_on_) {
+      class_weights = {random_class_weights(this->spec_.vocab, this->spec_.seed), this->spec_.allocate};
+      options.class_weights = class_weights.span();
+    }
+    return options;
+  }
+
+  CrossEntropyOptions options_;  ///< those that are set above
+
+ private:
+  bool class_weights_on_ = false;
 };
 
 enum class Form {
@@ -158,29 +234,8 @@ struct CrossEntropyRun {
   std::vector<std::byte> bytes;  ///< gradients, losses, loss, metrics: everything that must not depend on threads
 };
 
-class CrossEntropyTester : public Tester<CrossEntropyTester> {
+class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> {
  public:
-  CrossEntropyTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
-  /// One a token, random from 0.3 to 5.
-  CrossEntropyTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
-  CrossEntropyTester& temperature_meaning(TemperatureMeaning meaning) {
-    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
-                 options_.temperature_meaning, meaning);
-  }
-  CrossEntropyTester& reduction(Reduction value) {
-    return input("reduction", static_cast<int>(value), options_.reduction, value);
-  }
-  CrossEntropyTester& class_weights(bool on = true) { return input("class_weights", on, class_weights_on_, on); }
-  CrossEntropyTester& label_smoothing(double value) {
-    return input("label_smoothing", value, options_.label_smoothing, value);
-  }
-  CrossEntropyTester& z_loss(double value) { return input("z_loss", value, options_.z_loss, value); }
-  CrossEntropyTester& loss_scale(double value) { return input("loss_scale", value, options_.loss_scale, value); }
-  CrossEntropyTester& normaliser(double value) { return input("normaliser", value, options_.normaliser, value); }
-  CrossEntropyTester& metrics() {
-    options_.want_entropy = true;
-    return input("metrics", true, options_.want_accuracy, true);
-  }
   /// ∂L/∂loss of the split form: random, one value or under kNone one a token. Without: 1.
   CrossEntropyTester& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
 
@@ -205,10 +260,7 @@ class CrossEntropyTester : public Tester<CrossEntropyTester> {
   CrossEntropyRun call(const Reference& reference, const Inputs& inputs, GradientOutputs& outputs) const;
   void expect_plan(const Reference& reference, const CrossEntropyRun& run) const;
 
-  CrossEntropyOptions options_;
   Form form_ = Form::kFused;
-  bool temperatures_on_ = false;
-  bool class_weights_on_ = false;
   bool upstream_on_ = false;
   std::shared_ptr<Reference> reference_;
 };
@@ -216,12 +268,6 @@ class CrossEntropyTester : public Tester<CrossEntropyTester> {
 /// The three calls of token_stats.h.
 class TokenStatsTester : public Tester<TokenStatsTester> {
  public:
-  TokenStatsTester& temperature(double value) { return input("temperature", value, options_.temperature, value); }
-  TokenStatsTester& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
-  TokenStatsTester& temperature_meaning(TemperatureMeaning meaning) {
-    return input("meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
-                 options_.temperature_meaning, meaning);
-  }
   /// A q of its own instead of 1/V.
   TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
@@ -253,10 +299,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   TokenGrads token_grads() const;
   TokenStats statistics(Reference& reference) const;
 
-  TokenOptions options_;
   StatsRequest request_{true, true, true, true};
   std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, prior
-  bool temperatures_on_ = false;
   bool prior_on_ = false;
   std::shared_ptr<Reference> reference_;
 };

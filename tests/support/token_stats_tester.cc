@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/given_gradients.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -18,37 +19,6 @@ struct TokenStatsTester::Reference {
 
 namespace {
 
-// A loss whose token gradients are given numbers.
-class GivenGradients : public TokenLoss {
- public:
-  GivenGradients(const TokenGrads& grads, StatsRequest request) : grads_(grads), request_(request) {}
-
-  StatsRequest needs() const override { return request_; }
-  GradientTerms gradients() const override {
-    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.prior.empty()};
-  }
-  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
-    for (const int64_t row : rows) {
-      rows_.push_back(row);
-      logp_.push_back(stats.logp[row]);
-      grads.logp[row] = grads_.logp.empty() ? 0.0 : grads_.logp[row];
-      if (!grads_.lse.empty()) grads.lse[row] = grads_.lse[row];
-      if (!grads_.entropy.empty()) grads.entropy[row] = grads_.entropy[row];
-      if (!grads_.prior.empty()) grads.prior[row] = grads_.prior[row];
-    }
-  }
-
-  /// Rows in the order of the calls, and the logp that they had then.
-  const std::vector<int64_t>& rows() const { return rows_; }
-  const std::vector<double>& logp() const { return logp_; }
-
- private:
-  TokenGrads grads_;
-  StatsRequest request_;
-  std::vector<int64_t> rows_;
-  std::vector<double> logp_;
-};
-
 void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tokens) {
   EXPECT_EQ(static_cast<int64_t>(stats.entropy.size()), request.entropy ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.prior.size()), request.prior ? tokens : 0);
@@ -58,31 +28,12 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
 
 }  // namespace
 
-TokenGrads TokenStatsTester::token_grads() const {
-  TokenGrads grads;
-  std::vector<double>* columns[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
-  const std::vector<double> zeros = random_token_gradients(spec_.tokens, spec_.seed);
-  for (size_t term = 0; term < std::size(columns); ++term) {
-    if (!terms_[term]) continue;
-    *columns[term] = random_token_gradients(spec_.tokens, spec_.seed + term + 1);
-    // A third of the rows has zeros in every term.
-    for (size_t i = 0; i < zeros.size(); ++i) {
-      if (zeros[i] == 0) (*columns[term])[i] = 0;
-    }
-  }
-  return grads;
-}
+TokenGrads TokenStatsTester::token_grads() const { return random_token_grads(spec_.tokens, spec_.seed, terms_); }
 
 TokenStatsTester::Reference& TokenStatsTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
-  reference->options = options_;
-  reference->options.ignore_index = spec_.ignore_index;
-  reference->options.shift = spec_.shift;
-  if (temperatures_on_) {
-    reference->temperatures = {random_temperatures(spec_.tokens, spec_.seed), spec_.allocate};
-    reference->options.temperatures = reference->temperatures.span();
-  }
+  reference->options = token_options(reference->temperatures);
   if (prior_on_) {
     reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
     reference->options.prior = reference->prior.span();
@@ -92,16 +43,7 @@ TokenStatsTester::Reference& TokenStatsTester::reference() {
   expected = expect_statistics(
       oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options),
       arithmetic_for(spec_.dtype, context().gemm_backend()));
-  oracle::TokenGradients token_gradients(spec_.tokens);
-  const TokenGrads grads = token_grads();
-  for (int64_t i = 0; i < spec_.tokens; ++i) {
-    if (!expected.problem.takes_part(i)) continue;
-    if (!grads.logp.empty()) token_gradients.logp[i] = grads.logp[i];
-    if (!grads.lse.empty()) token_gradients.lse[i] = grads.lse[i];
-    if (!grads.entropy.empty()) token_gradients.entropy[i] = grads.entropy[i];
-    if (!grads.prior.empty()) token_gradients.prior[i] = grads.prior[i];
-  }
-  add_gradients(expected, token_gradients, oracle::TokenGradients(spec_.tokens));
+  add_gradients(expected, oracle_grads(token_grads(), expected.problem), oracle::TokenGradients(spec_.tokens));
   reference_ = reference;
   return *reference_;
 }
@@ -148,7 +90,8 @@ Plan TokenStatsTester::token_loss_matches_oracle() {
   Reference& truth = reference();
   Inputs inputs(spec_);
   GradientOutputs outputs(inputs, run_);
-  GivenGradients loss(token_grads(), request_);
+  const TokenGrads grads = token_grads();
+  GivenGradients loss(grads, request_);
   Plan plan;
   const TokenStats stats = run_token_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
                                           truth.options, loss, outputs.gradients(), &plan);

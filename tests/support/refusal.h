@@ -1,0 +1,37 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls that must be refused.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "logitless/error.h"
+
+namespace logitless::testing {
+
+/// One way to spoil a good call. Call is the call with all its inputs.
+template <class Call>
+struct BadCase {
+  std::string name;
+  std::function<void(Call&)> spoil;
+  std::vector<std::string> parts;  ///< of the message
+};
+
+/// `call` throws InvalidInput, and its message is one line with all of `parts` in it.
+inline void expect_invalid_input(const std::vector<std::string>& parts, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    for (const std::string& part : parts) {
+      EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
+    }
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+}  // namespace logitless::testing
