@@ -92,7 +92,7 @@ TEST_F(BenchProcessTest, APointEndsWithTheCommand) {
   const pid_t command = start(sweep_);
   const pid_t point = wait_for_last_point(command);
   ASSERT_GT(point, 0);
-  wait_for_mapping(point, "logits");
+  wait_for_work(point);
   ASSERT_EQ(kill(point, SIGSTOP), 0);
   ASSERT_EQ(kill(command, SIGKILL), 0);
   finish(command);

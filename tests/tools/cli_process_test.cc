@@ -39,7 +39,7 @@ TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
   const pid_t contender = wait_for_child(command);
   ASSERT_GT(contender, 0);
   // Stopped in the middle of its work it cannot end by itself: only the death of the command ends it.
-  wait_for_mapping(contender, "d_hidden");
+  wait_for_work(contender);
   ASSERT_EQ(kill(contender, SIGSTOP), 0);
   ASSERT_EQ(kill(command, SIGKILL), 0);
   finish(command);

@@ -378,7 +378,7 @@ TEST_F(CliTest, HelpAndVersionExitWithZero) {
     const Finished result = run(arguments);
     EXPECT_EQ(result.exit_code(), 0);
     EXPECT_TRUE(has(result.out, "Example"));
-    EXPECT_FALSE(has(result.out, "run-contender"));
+    EXPECT_FALSE(has(result.out, "run-turns"));
   }
 }
 

@@ -49,7 +49,7 @@ inline bool has_ended(pid_t child) {
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
 }
 
-// Whether it runs one of the commands that nobody types, such as run-point. The leak sanitizer has a child as well,
+// Whether it runs one of the commands that nobody types, such as run-turns. The leak sanitizer has a child as well,
 // which must not be killed.
 inline bool runs_hidden_command(pid_t process) {
   std::ostringstream words;
@@ -68,14 +68,17 @@ inline pid_t wait_for_child(pid_t command) {
   return 0;
 }
 
-// Until a child of the command has mapped one of its tensors, or is gone: it knows its parent by then.
-inline void wait_for_mapping(pid_t child, const std::string& tensor) {
-  const auto is_mapped = [&] {
-    std::ostringstream maps;
-    maps << std::ifstream("/proc/" + std::to_string(child) + "/maps").rdbuf();
-    return maps.str().find("memfd:logitless-" + tensor) != std::string::npos;
+// Until a child of the command holds more than its code and its libraries do, or is gone: it knows its parent by then,
+// and is in the middle of its work.
+inline void wait_for_work(pid_t child) {
+  constexpr int64_t kPages = 60 << 8;  // 60 MiB
+  const auto is_at_work = [&] {
+    std::ifstream in("/proc/" + std::to_string(child) + "/statm");
+    int64_t size = 0, resident = 0;
+    in >> size >> resident;
+    return resident > kPages;
   };
-  while (!is_mapped() && is_alive(child)) std::this_thread::yield();
+  while (!is_at_work() && is_alive(child)) std::this_thread::yield();
 }
 
 }  // namespace logitless::testing

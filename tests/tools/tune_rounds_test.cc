@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What `logitless tune` tries, and what a budget allows.
-#include "cli/tune_rounds.h"
+#include "cli/tune/rounds.h"
 
 #include <gtest/gtest.h>
 

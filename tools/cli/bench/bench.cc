@@ -1,0 +1,278 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless bench`: time and memory over a sweep of config keys, written point by point.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "cli/bench/against.h"
+#include "cli/bench/file.h"
+#include "cli/bench/plan.h"
+#include "cli/common/progress.h"
+#include "cli/common/task_call.h"
+#include "logitless/context.h"
+#include "report/reader.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kBenchHelp = "Measures time and memory over a sweep of config keys";
+
+constexpr const char* kBenchFooter =
+    R"(Each point of the sweep (the product of all --sweep lists) runs in a process of its own, on seeded inputs. In it the
+contenders take turns, so that whatever slows the machine down slows all of them down.
+  level fused   dense, auto (the config's kernel.plan), one_pass, two_pass, forward (no gradients);
+                by default dense, auto and forward
+  level logits  dense (two sweeps over the logits), apart, in_place; by default all of them
+time is a median, spread half the distance between the quartiles, first the first call of all. The GEMM rate is that of
+one large product in the same process, and a contender's share of it counts the products that it makes itself. Extra
+peak is what a call takes above its inputs and outputs (a median too).
+
+--output gets one JSON line a point as soon as it is measured; `logitless report` draws it. Where the file is there and
+holds the same benchmark, points that stand in it are not measured again, so that an interrupted run can be completed.
+
+--against exits with 1 where a time, extra peak or workspace has grown by more than the margin times the earlier figure
+plus both spreads (of memory: 256 KiB at least), or where a contender that ran fails now. Points are the same where all
+of their settings agree; those that only one run has are listed.
+
+Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which no
+contender ran.
+
+Examples:
+  logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl
+  logitless report sweep.jsonl -o report.html
+  logitless bench configs/tiny.yaml --sweep seq_len=64,256 --iters 9 --against sweep.jsonl)";
+
+std::string now_in_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  gmtime_r(&now, &fields);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &fields);
+  return text;
+}
+
+Json header_of(const BenchOptions& options, const BenchPlan& plan, const Environment& environment) {
+  Json sweep = Json::Array();
+  for (const SweptKey& swept : plan.sweep) sweep.push_back({{"key", swept.key}, {"values", swept.values}});
+  Json header = {{"type", "header"},
+                 {"schema", 1},
+                 {"version", environment.version},
+                 {"started", now_in_utc()},
+                 {"settings", plan.shared_settings()},
+                 {"sweep", sweep},
+                 {"iters", options.iters},
+                 {"warmup", options.warmup},
+                 {"inputs", options.inputs},
+                 {"contenders", plan.contenders},
+                 {"environment", environment_json(environment)}};
+  if (!plan.profiles().empty()) header["profiles"] = plan.profiles();
+  return header;
+}
+
+Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& measured) {
+  Json at = Json::object();
+  for (size_t i = 0; i < point.at.size(); ++i) at[plan.sweep[i].key] = point.at[i];
+  Json json = {{"type", "point"},
+               {"at", at},
+               {"task", io::name_of(point.config.task)},
+               {"level", io::name_of(point.config.level)},
+               {"shape", shape_json(seeded_shape(point.config))}};
+  json.update(measured);
+  return json;
+}
+
+void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) {
+  if (point.gemm_rate_flops) file.write(step, "gemm_rate_flops", *point.gemm_rate_flops);
+  for (const report::Measurement& m : point.measurements) {
+    if (!m.ok()) continue;
+    file.write(step, m.contender + "/loss", m.loss);
+    file.write(step, m.contender + "/median_s", m.median_s);
+    if (m.gemm_efficiency) file.write(step, m.contender + "/gemm_efficiency", *m.gemm_efficiency);
+    file.write(step, m.contender + "/extra_peak_bytes", static_cast<double>(m.extra_peak_bytes));
+  }
+}
+
+// Tells how long the rest takes from how long the work so far took.
+class TimeLeft {
+ public:
+  explicit TimeLeft(double work) : left_(work) {}
+
+  /// `share` of a point's work is done.
+  std::optional<double> at(double work, double share) const {
+    const double done = done_ + share * work;
+    if (done <= 0) return std::nullopt;
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    return seconds / done * (left_ - share * work);
+  }
+  void finish(double work) {
+    done_ += work;
+    left_ -= work;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+  double done_ = 0, left_;
+};
+
+// A line a contender: time, spread, time divided by that of dense, share of the GEMM rate, memory, plan.
+std::string table_of(const report::Point& point) {
+  using report::human_bytes, report::human_seconds;
+  TextTable table({"", "time", "spread", "first", "/ dense", "/ GEMM rate", "extra peak", "workspace", "plan"});
+  const report::Measurement* dense = point.find_ok(report::kDense);
+  for (const report::Measurement& m : point.measurements) {
+    if (!m.ok()) {
+      table.add({m.contender, "failed: " + m.error});
+      continue;
+    }
+    table.add({m.contender, human_seconds(m.median_s), human_seconds(m.spread_s), human_seconds(m.first_s),
+               dense ? report::time_ratio(m.median_s / dense->median_s) : "-",
+               m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-", human_bytes(m.extra_peak_bytes),
+               human_bytes(m.workspace_bytes), m.plan});
+  }
+  return table.text();
+}
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const BenchPlan& plan, const Environment& environment)
+      : options_(options),
+        plan_(plan),
+        environment_(environment),
+        file_(options.output_path, header_of(options, plan, environment), options.overwrite),
+        progress_(!options.quiet) {
+    if (!options.metrics_path.empty()) metrics_.emplace(options.metrics_path);
+  }
+
+  void run() {
+    double work = 0;
+    size_t there = 0;
+    for (const PlannedPoint& point : plan_.points) {
+      const bool measured = file_.find(point.at) != nullptr;
+      there += measured;
+      if (!measured) work += point.work;
+    }
+    if (there > 0) {
+      progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
+                    " already");
+    }
+    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    TimeLeft left(work);
+    for (size_t i = 0; i < plan_.points.size(); ++i) {
+      const report::Point* point = file_.find(plan_.points[i].at);
+      if (!point) point = &measure(i, left);
+      if (metrics_) write_metrics(*point, static_cast<int64_t>(i) + 1, *metrics_);
+    }
+    progress_.erase();
+  }
+
+  const report::BenchRun& result() const { return file_.run(); }
+
+  /// Standard output belongs to the JSON Lines where they go there.
+  void print(const std::string& text) {
+    if (!options_.quiet && options_.output_path != "-") progress_.print(text);
+  }
+
+ private:
+  const report::Point& measure(size_t index, TimeLeft& left) {
+    const PlannedPoint& planned = plan_.points[index];
+    const std::string name = format("point %zu of %zu: ", index + 1, plan_.points.size()) + planned.name;
+    progress_.log(name);
+    const auto values = options_.inputs == "zeros" ? SeededValues::kZeros : SeededValues::kRandom;
+    TurnsRequest request{planned.config.settings, planned.contenders, options_.warmup, options_.iters, values};
+    const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
+      progress_.phase(name + ", " + step, left.at(planned.work, share));
+    });
+    const report::Point& point = file_.append(point_json(plan_, planned, measured));
+    left.finish(planned.work);
+    std::string text = "\n";
+    text.append(planned.name).append("\n");
+    text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
+    if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
+    text += "\n";
+    if (!planned.profile.empty()) text.append(planned.profile).append("\n");
+    print(text + table_of(point));
+    return point;
+  }
+
+  const BenchOptions& options_;
+  const BenchPlan& plan_;
+  const Environment& environment_;
+  BenchFile file_;
+  std::optional<MetricsFile> metrics_;
+  Progress progress_;
+};
+
+void check_paths(const BenchOptions& options, const Profile& profile) {
+  if (options.metrics_path == "-") throw io::Error("--metrics -: must be the name of a file");
+  const OutputFile output{"-o", options.output_path}, metrics{"--metrics", options.metrics_path};
+  const InputFile against{"the file that --against names", options.against_path};
+  check_output_files({output, metrics}, input_files({}, profile, {options.config.path().value_or("")}));
+  check_output_files({metrics}, {against});
+  if (options.overwrite) check_output_files({output}, {against});  // else it is resumed: nothing is lost
+}
+
+bool every_point_has_a_result(const report::BenchRun& run) {
+  return std::all_of(run.points.begin(), run.points.end(), [](const report::Point& point) {
+    return std::any_of(point.measurements.begin(), point.measurements.end(), [](const auto& m) { return m.ok(); });
+  });
+}
+
+std::vector<std::vector<std::string>> places_of(const BenchPlan& plan) {
+  std::vector<std::vector<std::string>> places;
+  for (const PlannedPoint& point : plan.points) places.push_back(point.at);
+  return places;
+}
+
+// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no contender
+// ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+int run_bench(const BenchOptions& options) {
+  const Profile profile(options.profile_path);
+  check_paths(options, profile);
+  const BenchPlan plan = plan_bench(options, profile);
+  const Environment environment = describe_environment(Context(context_options_of(plan.points.front().config)));
+  std::optional<report::BenchRun> before;
+  if (!options.against_path.empty()) {
+    before = report::read_run(options.against_path);
+    report::BenchRun header;
+    report::parse_line("this run", 1, header_of(options, plan, environment).line(), header);
+    check_comparable(*before, header, places_of(plan));
+  }
+  Bench bench(options, plan, environment);
+  bench.run();
+  if (!every_point_has_a_result(bench.result())) {
+    std::fprintf(stderr, "logitless: there is a point at which no contender ran\n");
+    return 3;
+  }
+  if (!before) return 0;
+  const Comparison comparison = compare_runs(*before, bench.result(), options.margin);
+  bench.print(std::string("\n").append(table_of(comparison)));
+  return comparison.worse() ? 1 : 0;
+}
+
+void add_flags(Command& bench, BenchOptions& options) {
+  options.config.add_to(bench);
+  bench.values("--sweep", options.sweep, "KEY=VALUE,VALUE...", "values that a key takes in turn; repeatable");
+  bench.values("--contenders", options.contenders, "NAME,NAME...", "who takes turns", true);
+  bench.value("--warmup", options.warmup, "N", "turns that are not timed, 1 by default").within(0, 1000000);
+  bench.value("--iters", options.iters, "N", "timed turns, 5 by default").within(1, 1000000);
+  bench.value("--inputs", options.inputs, "KIND", "random (by default) or zeros").one_of({"random", "zeros"});
+  const Flag output =
+      bench.value("-o,--output", options.output_path, "FILE", "writes JSON Lines; - is standard output");
+  bench.flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds").needs(output);
+  const Flag against =
+      bench.value("--against", options.against_path, "FILE", "an earlier run's file to hold this run against");
+  bench.value("--margin", options.margin, "MARGIN", "how much may grow beyond the spreads, 0.05 by default")
+      .within(0.0, 1e6)
+      .needs(against);
+  bench.value("--metrics", options.metrics_path, "FILE", "writes {\"step\", \"name\", \"value\"} lines for trackers");
+  bench.profile_flag(options.profile_path);
+  bench.flag("--quiet", options.quiet, "prints no tables and no progress");
+}
+
+}  // namespace
+
+void add_bench(CommandLine& line) { line.add("bench", kBenchHelp, kBenchFooter, add_flags, run_bench); }
+
+}  // namespace logitless::cli

@@ -1,0 +1,128 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/bench/against.h"
+#include "io/error.h"
+#include "report/reader.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kChooseAnother = "choose another file, or --overwrite to start anew";
+
+std::string read_all(int descriptor) {
+  std::string text;
+  char bytes[65536];
+  for (ssize_t count = 1; (count = read(descriptor, bytes, sizeof(bytes))) > 0;) {
+    text.append(bytes, static_cast<size_t>(count));
+  }
+  return text;
+}
+
+// A header that an interruption tore, and not the beginning of something else.
+bool is_torn_header(std::string_view text) {
+  constexpr std::string_view kBegin = R"({"type":"header",)";
+  const size_t common = std::min(text.size(), kBegin.size());
+  return text.substr(0, common) == kBegin.substr(0, common);
+}
+
+}  // namespace
+
+BenchFile::BenchFile(const std::string& path, const Json& header, bool overwrite) : path_(path) {
+  const std::string line = header.line() + "\n";
+  report::parse_line("this run", 1, line, run_);
+  if (path.empty()) return;
+  if (path == "-") {
+    descriptor_ = STDOUT_FILENO;
+    write_line(line);
+  } else {
+    open_file(overwrite, line);
+  }
+}
+
+BenchFile::~BenchFile() {
+  if (descriptor_ > STDOUT_FILENO) close(descriptor_);
+}
+
+void BenchFile::open_file(bool overwrite, const std::string& header) {
+  descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw io::Error("-o " + path_ + ": cannot be opened: " + std::strerror(errno));
+  struct stat status {};
+  regular_ = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular_) {
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) throw io::Error("-o " + path_ + ": another bench writes it");
+    if (!overwrite && resume(read_all(descriptor_))) return;
+    if (ftruncate(descriptor_, 0) != 0) throw io::Error("-o " + path_ + ": cannot be cut: " + std::strerror(errno));
+  }
+  write_line(header);
+}
+
+// False where there is nothing to go on with.
+bool BenchFile::resume(const std::string& text) {
+  const size_t whole = text.rfind('\n') + 1;  // npos + 1 = 0
+  if (whole == 0) {
+    if (is_torn_header(text)) return false;
+    throw io::Error("-o " + path_ + ": is not a file of bench: " + kChooseAnother);
+  }
+  report::BenchRun before;
+  int64_t number = 0;
+  for (size_t begin = 0; begin < whole;) {
+    const size_t end = text.find('\n', begin);
+    try {
+      report::parse_line(path_, ++number, std::string_view(text).substr(begin, end - begin), before);
+    } catch (const io::Error& e) {
+      throw io::Error(std::string("-o ") + e.what() + ": " + kChooseAnother);
+    }
+    begin = end + 1;
+  }
+  std::vector<std::string> differences = option_differences(before, run_);
+  if (differences.empty()) differences = machine_differences(before, run_);
+  if (!differences.empty()) {
+    throw io::Error("-o " + path_ + ": holds another benchmark (" + some_of(differences) + "): " + kChooseAnother);
+  }
+  if (ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
+    throw io::Error("-o " + path_ + ": cannot be cut: " + std::strerror(errno));
+  }
+  bytes_ = whole;
+  run_ = std::move(before);
+  return true;
+}
+
+const report::Point* BenchFile::find(const std::vector<std::string>& at) const {
+  const auto it =
+      std::find_if(run_.points.begin(), run_.points.end(), [&](const auto& point) { return point.at == at; });
+  return it == run_.points.end() ? nullptr : &*it;
+}
+
+const report::Point& BenchFile::append(const Json& point) {
+  const std::string line = point.line() + "\n";
+  report::parse_line("this run", static_cast<int64_t>(run_.points.size()) + 2, line, run_);
+  if (descriptor_ >= 0) write_line(line);
+  return run_.points.back();
+}
+
+void BenchFile::write_line(const std::string& line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = write(descriptor_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const std::string why = std::strerror(errno);
+      // Half a line is cut off where that is possible; where not, the next run does it.
+      [[maybe_unused]] const int cut = regular_ ? ftruncate(descriptor_, static_cast<off_t>(bytes_)) : 0;
+      throw io::Error("-o " + path_ + ": cannot be written: " + why);
+    }
+    done += static_cast<size_t>(written);
+  }
+  bytes_ += line.size();
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,44 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The JSON Lines of a benchmark: a header, then a line a point, each written and flushed whole.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/common/json.h"
+#include "report/bench_run.h"
+
+namespace logitless::cli {
+
+class BenchFile {
+ public:
+  /// Starts a file, or goes on with one that has the same header; a torn last line is cut off then. `path` empty: the
+  /// run is in memory alone; "-": standard output. Throws io::Error, with nothing written, where the file holds
+  /// something else (unless `overwrite`), another process writes it, or it cannot be written.
+  BenchFile(const std::string& path, const Json& header, bool overwrite);
+  ~BenchFile();
+  BenchFile(const BenchFile&) = delete;
+  BenchFile& operator=(const BenchFile&) = delete;
+
+  /// The header and the points so far.
+  const report::BenchRun& run() const { return run_; }
+  /// Null where the point has not been measured yet.
+  const report::Point* find(const std::vector<std::string>& at) const;
+  /// Adds a point and returns it. Throws io::Error.
+  const report::Point& append(const Json& point);
+
+ private:
+  void open_file(bool overwrite, const std::string& header);
+  bool resume(const std::string& text);
+  void write_line(const std::string& line);
+
+  std::string path_;
+  int descriptor_ = -1;  // -1: no file
+  size_t bytes_ = 0;     // of whole lines, in a regular file
+  bool regular_ = false;
+  report::BenchRun run_;
+};
+
+}  // namespace logitless::cli

@@ -1,0 +1,227 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/plan.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "cli/common/task_call.h"
+#include "io/error.h"
+#include "logitless/context.h"
+
+namespace logitless::cli {
+namespace {
+
+using io::Error;
+using io::Level;
+
+constexpr size_t kMostPoints = 100'000;
+
+struct KnownContender {
+  Level level;
+  bool by_default;
+  Contender contender;
+};
+
+const std::vector<KnownContender>& known_contenders() {
+  static const std::vector<KnownContender> known = {
+      {Level::kFused, true, {.name = "dense", .dense = true}},
+      {Level::kFused, true, {.name = "auto"}},
+      {Level::kFused, false, {.name = "one_pass", .assignments = {"kernel.plan=one_pass"}}},
+      {Level::kFused, false, {.name = "two_pass", .assignments = {"kernel.plan=two_pass"}}},
+      {Level::kFused, true, {.name = "forward", .forward_only = true}},
+      {Level::kLogits, true, {.name = "dense", .dense = true}},
+      {Level::kLogits, true, {.name = "apart", .assignments = {"kernel.in_place=false"}}},
+      {Level::kLogits, true, {.name = "in_place", .assignments = {"kernel.in_place=true"}}},
+  };
+  return known;
+}
+
+Contender find_contender(const std::string& name, Level level) {
+  std::string names;
+  for (const KnownContender& known : known_contenders()) {
+    if (known.level != level) continue;
+    if (known.contender.name == name) return known.contender;
+    names += (names.empty() ? "" : ", ") + known.contender.name;
+  }
+  throw Error("--contenders " + name + ": level " + io::name_of(level) + " has " + names);
+}
+
+std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {
+  std::vector<Contender> contenders;
+  for (const KnownContender& known : known_contenders()) {
+    // In place there is no room for the gradient of a narrow type in float32.
+    const bool fits =
+        known.contender.name != "in_place" || config.gradient_dtype(config.model.dtype) == config.model.dtype;
+    if (wanted.empty() && known.level == config.level && known.by_default && fits)
+      contenders.push_back(known.contender);
+  }
+  for (const std::string& name : wanted) contenders.push_back(find_contender(name, config.level));
+  return contenders;
+}
+
+void check_contender(const io::Config& config, const Contender& contender) {
+  try {
+    const Context context(context_options_of(contender_config(config.settings, contender)));
+  } catch (const Error& e) {
+    throw Error("--contenders " + contender.name + ": " + e.what());
+  }
+}
+
+// A config serves every command, but who sets a key by hand expects something of it.
+void check_effects(const io::Config& config) {
+  for (const auto& [key, place] : config.places) {
+    if (key.starts_with("tolerances.") && place.starts_with("--")) {
+      throw Error(config.place_of(key) + " has no effect on bench, which compares no results");
+    }
+  }
+}
+
+double work_of(const PlannedPoint& point, int turns) {
+  constexpr double kGemm = 5e9;          // multiply-adds of the large GEMM, and what starting a process costs
+  constexpr double kLogitsSweeps = 100;  // what a logit costs without a GEMM
+  const Job shape = seeded_shape(point.config);
+  const double depth = point.config.level == Level::kFused ? 3 * static_cast<double>(shape.hidden_size) : kLogitsSweeps;
+  const double call = static_cast<double>(shape.tokens) * static_cast<double>(shape.vocab_size) * depth;
+  return turns * (kGemm + static_cast<double>(point.contenders.size()) * call);
+}
+
+PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, const std::vector<std::string>& swept) {
+  PlannedPoint point;
+  point.config = io::load_config(options.config.path(), options.config.assignments, swept);
+  for (const std::string& assignment : swept) {
+    point.at.push_back(assignment.substr(assignment.find('=') + 1));
+    point.name += (point.name.empty() ? "" : " ") + assignment;
+  }
+  if (swept.empty()) point.name = "the config's point";
+  check_seeded(point.config);
+  check_outputs(point.config, point.config.model.bias);
+  check_effects(point.config);
+  point.profile = profile.apply(seeded_shape(point.config), point.config);
+  point.contenders = contenders_for(point.config, options.contenders);
+  for (const Contender& contender : point.contenders) check_contender(point.config, contender);
+  point.work = work_of(point, options.warmup + options.iters);
+  return point;
+}
+
+void check_names(const std::vector<std::string>& contenders) {
+  for (auto it = contenders.begin(); it != contenders.end(); ++it) {
+    if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": stands there twice");
+  }
+}
+
+std::string trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  int depth = 0;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',' && depth == 0) {
+      parts.push_back(trimmed(text.substr(begin, i - begin)));
+      begin = i + 1;
+    }
+  }
+  parts.push_back(trimmed(text.substr(begin)));
+  return parts;
+}
+
+bool overlap(const std::string& a, const std::string& b) {
+  return a == b || a.starts_with(b + ".") || b.starts_with(a + ".");
+}
+
+}  // namespace
+
+std::vector<std::string> BenchPlan::shared_settings() const {
+  const io::Config& config = points.front().config;
+  return {config.settings.begin(), config.settings.begin() + static_cast<ptrdiff_t>(config.unswept)};
+}
+
+std::vector<std::string> BenchPlan::profiles() const {
+  std::vector<std::string> lines;
+  for (const PlannedPoint& point : points) {
+    if (!point.profile.empty()) lines.push_back(point.name + ": " + point.profile);
+  }
+  return lines;
+}
+
+BenchPlan plan_bench(const BenchOptions& options, const Profile& profile) {
+  check_names(options.contenders);
+  BenchPlan plan;
+  for (const std::string& text : options.sweep) plan.sweep.push_back(parse_sweep(text));
+  check_sweep(plan.sweep, options.config.assignments);
+  for (const std::vector<std::string>& swept : assignments_of(plan.sweep)) {
+    plan.points.push_back(plan_point(options, profile, swept));
+    for (const Contender& contender : plan.points.back().contenders) {
+      if (std::find(plan.contenders.begin(), plan.contenders.end(), contender.name) == plan.contenders.end()) {
+        plan.contenders.push_back(contender.name);
+      }
+    }
+  }
+  return plan;
+}
+
+SweptKey parse_sweep(const std::string& text) {
+  const std::string place = "--sweep " + text;
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error(place + ": must have the form key=value,value..., for example seq_len=256,512");
+  }
+  SweptKey swept{text.substr(0, equals), split(std::string_view(text).substr(equals + 1))};
+  for (size_t i = 0; i < swept.values.size(); ++i) {
+    if (swept.values[i].empty()) throw Error(place + ": value " + std::to_string(i + 1) + " is empty");
+    if (std::find(swept.values.begin(), swept.values.begin() + static_cast<ptrdiff_t>(i), swept.values[i]) !=
+        swept.values.begin() + static_cast<ptrdiff_t>(i)) {
+      throw Error(place + ": " + swept.values[i] + " stands there twice");
+    }
+  }
+  return swept;
+}
+
+void check_sweep(std::span<const SweptKey> sweep, std::span<const std::string> assignments) {
+  for (size_t i = 0; i < sweep.size(); ++i) {
+    const std::string& key = sweep[i].key;
+    for (const SweptKey& earlier : sweep.first(i)) {
+      if (overlap(key, earlier.key)) throw Error("--sweep " + key + ": --sweep " + earlier.key + " sets it as well");
+    }
+    for (const std::string& assignment : assignments) {
+      const std::string set = assignment.substr(0, assignment.find('='));
+      if (set == key || set.starts_with(key + ".")) {
+        throw Error("--set " + set + " has no effect: --sweep " + key + " sets it as well");
+      }
+    }
+  }
+}
+
+std::vector<std::vector<std::string>> assignments_of(std::span<const SweptKey> sweep) {
+  std::vector<std::vector<std::string>> points = {{}};
+  for (const SweptKey& swept : sweep) {
+    if (points.size() > kMostPoints / swept.values.size()) {
+      throw Error("--sweep " + swept.key + ": the sweep has more than " + std::to_string(kMostPoints) + " points");
+    }
+    std::vector<std::vector<std::string>> longer;
+    for (const std::vector<std::string>& point : points) {
+      for (const std::string& value : swept.values) {
+        longer.push_back(point);
+        longer.back().push_back(swept.key + "=" + value);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,165 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <sstream>
+
+#include "cli/common/output.h"
+#include "logitless/environment.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  logitless compare configs/tiny.yaml
+  logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 -o sweep.jsonl
+  logitless report sweep.jsonl -o report.html
+  logitless gradcheck configs/tiny.yaml
+  logitless score configs/tiny.yaml -o scores.safetensors
+  logitless tune configs/tiny.yaml -o profile.yaml
+  logitless info
+`logitless COMMAND --help` says more.)";
+
+CLI::Option* add_tensor(CLI::App& command, const char* name, std::string& path, const char* help) {
+  return command.add_option(name, path, help)->type_name("FILE[:TENSOR]");
+}
+
+// Of files: an unset variable of a script is not a wish for no file.
+void refuse_empty_names(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (!option->get_type_name().starts_with("FILE") && !option->get_positional()) continue;
+      option->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; });
+    }
+  }
+}
+
+}  // namespace
+
+Flag Flag::required() { return Flag(option_->required()); }
+Flag Flag::needs(Flag other) { return Flag(option_->needs(other.option_)); }
+Flag Flag::excludes(Flag other) { return Flag(option_->excludes(other.option_)); }
+Flag Flag::one_of(const std::vector<std::string>& values) { return Flag(option_->check(CLI::IsMember(values))); }
+Flag Flag::within(int low, int high) { return Flag(option_->check(CLI::Range(low, high))); }
+
+Flag Flag::within(double low, double high) {
+  const std::string range = format("from %g to %g", low, high);
+  const auto check = [=](const std::string& text) {
+    double number = 0;
+    const bool inside = CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
+    return inside ? "" : "must be a number " + range + ", not " + text;
+  };
+  return Flag(option_->check(CLI::Validator(check, range)));
+}
+
+template <class T>
+Flag Command::value(const std::string& names, T& to, const char* type, const char* help) {
+  return Flag(app_->add_option(names, to, help)->type_name(type));
+}
+template Flag Command::value(const std::string&, std::string&, const char*, const char*);
+template Flag Command::value(const std::string&, int&, const char*, const char*);
+template Flag Command::value(const std::string&, double&, const char*, const char*);
+
+Flag Command::values(const std::string& names, std::vector<std::string>& to, const char* type, const char* help,
+                     bool separated) {
+  CLI::Option* option = app_->add_option(names, to, help)->type_name(type)->allow_extra_args(false);
+  return Flag(separated ? option->delimiter(',') : option);
+}
+
+Flag Command::arguments(const std::string& names, std::vector<std::string>& to, const char* type, const char* help) {
+  return Flag(app_->add_option(names, to, help)->type_name(type));
+}
+
+Flag Command::flag(const std::string& names, bool& to, const char* help) {
+  return Flag(app_->add_flag(names, to, help));
+}
+
+void Command::head_flags(TensorPaths& paths) {
+  auto* hidden = add_tensor(*app_, "--hidden", paths.hidden, "hidden states [N, H] or [B, T, H], safetensors");
+  auto* head = add_tensor(*app_, "--lm-head", paths.lm_head, "LM head [V, H] or [H, V]");
+  auto* targets = add_tensor(*app_, "--targets", paths.targets, "word ids [N] or [B, T], int32 or int64");
+  hidden->needs(head)->needs(targets);
+  head->needs(hidden);
+  targets->needs(hidden);
+  add_tensor(*app_, "--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
+  add_tensor(*app_, "--bias", paths.bias, "bias of the head [V]")->needs(hidden);
+}
+
+void Command::tensor_flags(TensorPaths& paths) {
+  head_flags(paths);
+  auto *hidden = app_->get_option("--hidden"), *targets = app_->get_option("--targets");
+  const auto tensor = [&](const char* name, std::string& path, const char* help) {
+    add_tensor(*app_, name, path, help)->needs(targets);
+  };
+  tensor("--logits", paths.logits, "finished logits [N, V] or [B, T, V], at level logits");
+  hidden->excludes(app_->get_option("--logits"));
+  targets->remove_needs(hidden);  // they may belong to logits
+  for (const BatchFlag& flag : batch_flags()) tensor(flag.flag, paths.*flag.path, flag.help);
+}
+
+void Command::profile_flag(std::string& path) {
+  value("--profile", path, "FILE",
+        "kernel settings that tune found; by default those of the environment variable LOGITLESS_PROFILE");
+}
+
+void Command::set_flag(std::vector<std::string>& assignments) {
+  values("--set", assignments, "KEY=VALUE", "sets one key of the config, for example model.dtype=bfloat16; repeatable");
+}
+
+void ConfigFlags::add_to(Command& command) {
+  const Flag free_argument = command.value("CONFIG", positional, "TEXT", "a YAML config, as --config");
+  command.value("--config", config, "FILE", "a YAML config").excludes(free_argument);
+  command.set_flag(assignments);
+}
+
+std::optional<std::string> ConfigFlags::path() const {
+  if (!config.empty()) return config;
+  if (!positional.empty()) return positional;
+  return std::nullopt;
+}
+
+CommandLine::CommandLine()
+    : app_(std::make_unique<CLI::App>(
+          "logitless: a language model's LM head fused with its loss, without ever holding the logits", "logitless")) {
+  app_->set_version_flag("--version", std::string("logitless ") + version());
+  app_->require_subcommand(1);
+  app_->footer(kFooter);
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::new_command(const char* name, const char* help, const char* footer, Action action) {
+  CLI::App* command = app_->add_subcommand(name, help);
+  command->footer(footer);
+  command->callback([this, action = std::move(action)] { action_ = action; });
+  return Command(*command);
+}
+
+void CommandLine::add_hidden(const char* name, int count, std::function<int(const std::vector<int>&)> run) {
+  CLI::App* command = app_->add_subcommand(name);
+  command->group("");
+  const auto numbers = std::make_shared<std::vector<int>>();
+  command->add_option("numbers", *numbers)->required()->expected(count);
+  command->callback([=, this] { action_ = [=] { return run(*numbers); }; });
+}
+
+int CommandLine::run(int argc, char** argv, int bad_input) {
+  refuse_empty_names(*app_);
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    std::ostringstream text;
+    const int status = app_->exit(e, text, text);
+    print(text.str());
+    return status;
+  } catch (const CLI::ParseError& e) {
+    std::fprintf(stderr, "logitless: %s; see logitless --help\n", e.what());
+    return bad_input;
+  }
+  const int status = action_();
+  print("");  // Fails where anything could not be printed before.
+  return status;
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,88 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/gates.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/common/output.h"
+
+namespace logitless::cli {
+namespace {
+
+double tokens_a_sequence(const Job& job, double tokens) {
+  return tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
+}
+
+double tokens_in_policy_loss(const PolicyOptions& options, const Job& job, double tokens) {
+  switch (options.variant) {
+    case PolicyVariant::kLuspo:  // sums over a sequence
+    case PolicyVariant::kReinforce:
+    case PolicyVariant::kRloo:  // a ratio of all its tokens
+    case PolicyVariant::kVespo:
+      return tokens_a_sequence(job, tokens);
+    default:
+      return options.num_items_in_batch ? tokens / *options.num_items_in_batch : 1;
+  }
+}
+
+double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
+  switch (config.task) {
+    case io::Task::kGrpo:
+      return tokens_in_policy_loss(config.policy.options, job, tokens);
+    case io::Task::kDpo:  // of a sequence's sum
+      return config.preference.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
+    case io::Task::kKto:
+      return config.kto.options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
+    case io::Task::kCrossEntropy:
+      break;
+  }
+  if (config.reduction != Reduction::kMean) return tokens;
+  return config.normaliser ? tokens / *config.normaliser : 1;
+}
+
+}  // namespace
+
+double loss_limit(const io::Config& config, const Job& job, double tokens, double loss_atol) {
+  return loss_atol * tokens_in_loss(config, job, tokens) * std::abs(config.loss_scale);
+}
+
+double error_growth(const io::Config& config, const Job& job, double tokens) {
+  const PolicyVariant variant = config.policy.options.variant;
+  const bool whole_sequences = variant == PolicyVariant::kRloo || variant == PolicyVariant::kVespo;
+  if (config.task != io::Task::kGrpo || !whole_sequences) return 1;
+  return std::max(1.0, std::sqrt(tokens_a_sequence(job, tokens)));
+}
+
+bool all_pass(std::span<const io::Gate> gates) {
+  return std::all_of(gates.begin(), gates.end(), [](const io::Gate& gate) { return gate.pass; });
+}
+
+std::vector<std::string> gates_not_applied(const io::Config& config, std::span<const io::Gate> gates) {
+  std::vector<std::string> names;
+  for (const auto& [key, place] : config.places) {
+    if (!key.starts_with("tolerances.")) continue;
+    const std::string name = key.substr(key.find('.') + 1);
+    const auto applied = [&](const io::Gate& gate) { return gate.name == name; };
+    if (std::none_of(gates.begin(), gates.end(), applied)) names.push_back(name);
+  }
+  return names;
+}
+
+Json gates_json(std::span<const io::Gate> gates) {
+  Json json = Json::Array();
+  for (const io::Gate& gate : gates) {
+    json.push_back({{"name", gate.name}, {"value", gate.value}, {"limit", gate.limit}, {"pass", gate.pass}});
+  }
+  return json;
+}
+
+std::string gates_text(const std::string& what, std::span<const io::Gate> gates) {
+  std::string text = format("%-18s %14s %14s\n", what.c_str(), "value", "tolerance");
+  for (const io::Gate& gate : gates) {
+    text +=
+        format("%-18s %14.3e %14.3e   %s\n", gate.name.c_str(), gate.value, gate.limit, gate.pass ? "pass" : "FAIL");
+  }
+  return text;
+}
+
+}  // namespace logitless::cli

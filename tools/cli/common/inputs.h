@@ -1,0 +1,86 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a call computes on: seeded by a config, or real tensors from files.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/common/job.h"
+#include "cli/common/output.h"
+#include "io/safetensors.h"
+
+namespace logitless::cli {
+
+/// Each is FILE or FILE:tensor, or empty. Hidden states, head and targets come together; at level logits it is logits
+/// and targets.
+struct TensorPaths {
+  std::string hidden, lm_head, logits, targets;
+  std::string lengths;  ///< sequence lengths that sum to N
+  std::string bias;
+  std::string mask, advantages, old_logps, ref_logps, sampling_logps;
+  std::string labels, kl_logps, kl_ref_logps;
+
+  bool given() const { return !targets.empty(); }
+  /// Without the names of tensors.
+  std::vector<InputFile> files() const;
+};
+
+/// A flag that names a tensor.
+struct TensorFlag {
+  const char* flag;
+  std::string TensorPaths::*path;
+  const char* help;
+};
+/// Those of a task's batch, beside the model's own.
+struct BatchFlag : TensorFlag {
+  TensorId id;
+  const char* conventional_name;
+  std::vector<io::Task> tasks;  ///< those that have a use for it
+  bool per_token = true;        ///< [N] or [B, T]
+};
+const std::vector<BatchFlag>& batch_flags();
+
+/// The input part of a Job, and what holds its bytes.
+struct Inputs {
+  Job job;
+  std::vector<Memory> memory;
+  std::vector<std::shared_ptr<const io::SafetensorsFile>> files;  ///< all that were read, used in place or copied
+
+  /// A tensor of a file that stays open. Throws io::Error.
+  io::TensorHandle open(const std::string& spec, const io::TensorWish& wish);
+  /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means nothing.
+  void check_files() const;
+  /// New memory under an id of the job.
+  std::byte* add(TensorId id, const std::string& name, uint64_t bytes);
+  template <class T>
+  void add_values(TensorId id, const std::string& name, const std::vector<T>& values) {
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(add(id, name, values.size() * sizeof(T))));
+  }
+  /// As int32 unless `wide`.
+  void add_targets(const std::vector<int64_t>& targets, bool wide);
+  /// What a config draws beside any tensors: class weights and temperatures.
+  void add_what_the_config_draws(const io::Config& config);
+};
+
+enum class SeededValues {
+  kRandom,
+  kZeros,  ///< hidden states, head, bias and logits are 0; everything else is drawn
+};
+
+/// Throws io::Error where the config leaves out what seeded inputs need, or names sizes that no machine holds.
+void check_seeded(const io::Config& config);
+
+/// A job of the shape that a config says, without tensors.
+Job seeded_shape(const io::Config& config);
+
+/// Throws as check_seeded() does, and io::Error where this machine cannot give the memory.
+Inputs make_seeded_inputs(const io::Config& config, SeededValues values = SeededValues::kRandom);
+
+/// From files where there are any: the shape comes from the tensors, and what the config says about it must agree. Else
+/// seeded. Throws io::Error.
+Inputs read_inputs(const io::Config& config, const TensorPaths& paths, SeededValues values = SeededValues::kRandom);
+
+}  // namespace logitless::cli

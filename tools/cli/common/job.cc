@@ -1,0 +1,116 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/job.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "cli/measure/one_call.h"
+#include "io/error.h"
+
+namespace logitless::cli {
+namespace {
+
+using io::Error;
+
+// What an empty tensor points to; aligned for every element type.
+alignas(64) std::byte empty_tensor[64];
+
+void read_every_page(const TensorBytes& tensor) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  volatile std::byte sink{};
+  for (size_t i = 0; i < tensor.bytes; i += page) sink = tensor.data[i];
+  if (tensor.bytes > 0) sink = tensor.data[tensor.bytes - 1];  // An unaligned start can leave a last page over.
+  (void)sink;
+}
+
+}  // namespace
+
+void Job::touch() const {
+  for (size_t i = 0; i < kTensorCount; ++i) {
+    const TensorBytes& tensor = tensors[i];
+    if (!is_output(static_cast<TensorId>(i))) {
+      read_every_page(tensor);
+    } else if (tensor.bytes > 0) {
+      std::memset(tensor.writable(), 0xff, tensor.bytes);
+    }
+  }
+}
+
+Memory::Memory(const std::string& what, size_t bytes) : data_(empty_tensor), bytes_(bytes) {
+  if (bytes == 0) return;
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) throw Error(what + ": no " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+  data_ = static_cast<std::byte*>(address);
+}
+
+Memory::~Memory() {
+  if (bytes_ > 0) munmap(data_, bytes_);
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, empty_tensor)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+void check_outputs(const io::Config& config, bool has_bias) {
+  const auto reject = [&](const char* key, const char* reason) { throw Error(config.place_of(key) + " " + reason); };
+  if (config.level == io::Level::kLogits) return;
+  const io::GradientConfig& wanted = config.gradients;
+  if (!has_bias) {
+    if (config.is_set("gradients.d_bias") && wanted.d_bias) reject("gradients.d_bias", "needs a bias");
+    if (config.tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
+  }
+  const bool any = wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
+  if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
+}
+
+std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) {
+  check_outputs(config, job.has(TensorId::kBias));
+  struct Output {
+    TensorId id;
+    const char* name;
+    bool wanted;
+    int64_t rows, cols;
+  };
+  const io::GradientConfig& wanted = config.gradients;
+  const bool fused = config.level == io::Level::kFused;
+  const Output outputs[] = {
+      {TensorId::kDLogits, "dlogits", !fused, job.tokens, job.vocab_size},
+      {TensorId::kDHidden, "d_hidden", fused && wanted.d_hidden, job.tokens, job.hidden_size},
+      {TensorId::kDWeight, "d_weight", fused && wanted.d_weight, job.hidden_size, job.vocab_size},
+      {TensorId::kDBias, "d_bias", fused && wanted.d_bias && job.has(TensorId::kBias), job.vocab_size, 1}};
+  job.gradient_dtype = config.gradient_dtype(job.dtype);
+  std::vector<Memory> memory;
+  uint64_t sum = 0;
+  for (const Output& output : outputs) {
+    if (!output.wanted) continue;
+    const uint64_t bytes = tensor_bytes(output.name, output.rows, output.cols, size_of(job.gradient_dtype));
+    memory.emplace_back(output.name, bytes);
+    job[output.id] = memory.back().tensor();
+    sum += bytes * static_cast<uint64_t>(copies);
+  }
+  check_available(sum, copies == 1 ? "the gradients" : "the gradients of both contenders");
+  return memory;
+}
+
+void check_available(uint64_t bytes, const std::string& what) {
+  const int64_t available = available_memory();
+  if (available > 0 && bytes > static_cast<uint64_t>(available)) {
+    throw Error(what + " alone need " + std::to_string(bytes >> 20) + " MiB of memory and " +
+                std::to_string(available >> 20) + " MiB are available: choose a smaller shape");
+  }
+}
+
+uint64_t tensor_bytes(const std::string& what, int64_t rows, int64_t cols, size_t element_bytes) {
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(rows, cols, &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<int64_t>(element_bytes), &bytes)) {
+    throw Error(what + ": " + std::to_string(rows) + " x " + std::to_string(cols) +
+                " elements are more than 2^63 bytes");
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+}  // namespace logitless::cli

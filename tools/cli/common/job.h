@@ -1,0 +1,107 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// One call as the commands know it: a shape, and the tensors that a config's task works on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/config.h"
+#include "logitless/dtype.h"
+#include "logitless/tensors.h"
+
+namespace logitless::cli {
+
+enum class TensorId {
+  kHidden,         ///< [N, H]
+  kWeight,         ///< the head
+  kBias,           ///< [V]
+  kLogits,         ///< [N, V], level logits
+  kTargets,        ///< int64 or int32 [N]
+  kOffsets,        ///< int64 [B + 1], packed sequences
+  kClassWeights,   ///< float32 [V]
+  kTemperatures,   ///< float64 [N]
+  kMask,           ///< uint8 [N]
+  kAdvantages,     ///< float64 [B] or [N], as are all below unless said otherwise
+  kOldLogps,       ///< [N]
+  kRefLogps,       ///< [N], or sums, one a sequence
+  kSamplingLogps,  ///< [N]
+  kLabels,         ///< uint8 [B]
+  kKlLogps,        ///< [any]
+  kKlRefLogps,     ///< as many
+  kDHidden,        ///< outputs from here on
+  kDWeight,
+  kDBias,
+  kDLogits,  ///< [N, V]
+};
+inline constexpr size_t kTensorCount = static_cast<size_t>(TensorId::kDLogits) + 1;
+inline constexpr bool is_output(TensorId id) { return id >= TensorId::kDHidden; }
+
+/// The bytes of a tensor; null where it does not exist. An empty one has an address too: the library tells an absent
+/// tensor from an empty one by its pointer.
+struct TensorBytes {
+  const std::byte* data = nullptr;
+  size_t bytes = 0;
+
+  explicit operator bool() const { return data != nullptr; }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(data);
+  }
+  /// Of outputs, which lie in Memory.
+  std::byte* writable() const { return const_cast<std::byte*>(data); }
+  /// Elements of `size` bytes.
+  int64_t count(size_t size) const { return static_cast<int64_t>(bytes / size); }
+};
+
+struct Job {
+  int64_t tokens = 0;
+  int64_t hidden_size = 0;
+  int64_t vocab_size = 0;
+  int64_t sequences = 1;
+  DType dtype = DType::kFloat32;
+  HeadLayout layout = HeadLayout::kHiddenVocab;
+  bool wide_targets = false;  ///< int64 instead of int32
+  DType gradient_dtype = DType::kFloat32;
+  std::array<TensorBytes, kTensorCount> tensors;
+
+  const TensorBytes& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
+  TensorBytes& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }
+  bool has(TensorId id) const { return static_cast<bool>((*this)[id]); }
+  /// Afterwards every page is resident, and every output holds NaN: what a call leaves unwritten will show.
+  void touch() const;
+};
+
+/// Bytes of a tensor: whole pages apart from the allocator's, zero until they are written.
+class Memory {
+ public:
+  /// Throws io::Error that names `what` where the system has no room for it.
+  Memory(const std::string& what, size_t bytes);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&&) = delete;
+
+  TensorBytes tensor() const { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+/// The outputs that a config asks for, in memory of their own; adds them to `job`. Throws as check_outputs() does, and
+/// where the machine cannot hold `copies` of them.
+std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies = 1);
+
+/// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws io::Error.
+void check_outputs(const io::Config& config, bool has_bias);
+
+/// rows · cols · element_bytes; throws io::Error that names `what` where that is more than any machine holds.
+uint64_t tensor_bytes(const std::string& what, int64_t rows, int64_t cols, size_t element_bytes);
+
+/// Throws io::Error where the machine cannot hold so much: it would be driven out of memory before any message.
+void check_available(uint64_t bytes, const std::string& what);
+
+}  // namespace logitless::cli

@@ -1,0 +1,188 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "io/error.h"
+#include "io/replaced_file.h"
+
+namespace logitless::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_writable(const OutputFile& output) {
+  if (output.path.empty() || output.path == "-") return;
+  const std::string name = output.option + " " + output.path;
+  const fs::path file = io::resolved(output.path);
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::status_known(status)) throw io::Error(name + ": cannot be written: " + error.message());
+  if (fs::is_directory(status)) throw io::Error(name + ": is a directory, not a file");
+  const fs::path touched = fs::exists(status) ? file : file.parent_path();
+  if (access(touched.c_str(), W_OK) != 0) throw io::Error(name + ": cannot be written: " + std::strerror(errno));
+}
+
+// Through links or not, and also where nothing is there yet.
+bool is_same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  if (a == "-" || b == "-") return a == b;
+  std::error_code not_there;
+  return io::resolved(a) == io::resolved(b) || fs::equivalent(a, b, not_there);
+}
+
+// Letters, not bytes, of UTF-8.
+size_t width(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+const char* layout_name(HeadLayout layout) {
+  return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab";
+}
+
+}  // namespace
+
+void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs) {
+  std::vector<InputFile> taken = inputs;
+  for (const OutputFile& output : outputs) {
+    check_writable(output);
+    for (const InputFile& other : taken) {
+      if (is_same_file(output.path, other.path)) {
+        throw io::Error(output.option + " " + output.path + ": is " + other.what);
+      }
+    }
+    taken.push_back({"the file that " + output.option + " names", output.path});
+  }
+}
+
+void print(const std::string& text) {
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  const std::string reason = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  throw io::Error("standard output cannot be written" + reason);
+}
+
+void write_output(const std::string& option, const std::string& path, const std::string& text) {
+  if (path == "-") {
+    try {
+      return print(text);
+    } catch (const io::Error& e) {
+      throw io::Error(option + " -: " + e.what());
+    }
+  }
+  try {
+    io::ReplacedFile file(path);
+    file.out() << text;
+    file.commit();
+  } catch (const io::Error& e) {
+    throw io::Error(option + " " + e.what());
+  }
+}
+
+MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path == "-" ? std::cout : file_) {
+  if (path != "-") file_.open(path, std::ios::trunc);
+  check();
+}
+
+void MetricsFile::write(int64_t step, const std::string& name, double value) {
+  out_ << Json{{"step", step}, {"name", name}, {"value", value}}.line() + "\n" << std::flush;
+  check();
+}
+
+void MetricsFile::check() const {
+  if (!out_) throw io::Error("--metrics " + path_ + ": cannot be written: " + std::strerror(errno));
+}
+
+std::string TextTable::text() const {
+  const size_t columns = rows_.front().size();
+  std::vector<size_t> widths(columns);
+  for (const auto& row : rows_) {
+    // The last cell of a short row may be long.
+    const size_t count = row.size() < columns ? row.size() - 1 : columns;
+    for (size_t c = 0; c < count; ++c) widths[c] = std::max(widths[c], width(row[c]));
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string gap(c == 0 ? 0 : 3, ' ');
+      const bool last = c + 1 == row.size(), left = c == 0 || last;
+      const std::string fill(left && last ? 0 : widths[c] - std::min(widths[c], width(row[c])), ' ');
+      text += gap + (left ? row[c] + fill : fill + row[c]);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string format(const char* pattern, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof(text), pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+std::string shape_text(const std::string& what, const std::string& model, const Job& job) {
+  return what + (model.empty() ? "" : ", " + model) +
+         format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),
+                static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
+                layout_name(job.layout));
+}
+
+Json shape_json(const Job& job) {
+  return {{"tokens", job.tokens},
+          {"hidden", job.hidden_size},
+          {"vocab", job.vocab_size},
+          {"dtype", name_of(job.dtype)},
+          {"layout", layout_name(job.layout)}};
+}
+
+std::string machine_text(const Environment& e) {
+  return format("%s, %d threads, %s, %s %s", e.cpu.c_str(), e.threads, e.simd_target.c_str(), e.gemm_backend.c_str(),
+                e.blas_core.c_str());
+}
+
+std::string warnings_text(const Environment& environment) {
+  std::string text;
+  for (const std::string& warning : environment.warnings) text += "warning: " + warning + "\n";
+  return text;
+}
+
+Json environment_json(const Environment& e) {
+  return {{"version", e.version},
+          {"cpu", e.cpu},
+          {"cores", e.cores},
+          {"threads", e.threads},
+          {"l1d_bytes", e.l1d_bytes},
+          {"l2_bytes", e.l2_bytes},
+          {"l3_bytes", e.l3_bytes},
+          {"simd_target", e.simd_target},
+          {"simd_targets", e.simd_targets},
+          {"gemm_backend", e.gemm_backend},
+          {"gemm_backends", e.gemm_backends},
+          {"blas_config", e.blas_config},
+          {"blas_core", e.blas_core},
+          {"blas_threading", e.blas_threading},
+          {"blas_max_threads", e.blas_max_threads},
+          {"warnings", e.warnings}};
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,88 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What the commands write, and the words and tables that their reports share.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/common/job.h"
+#include "cli/common/json.h"
+#include "logitless/environment.h"
+#include "report/units.h"
+
+namespace logitless::cli {
+
+struct OutputFile {
+  std::string option;  ///< "--json"
+  std::string path;    ///< empty: not asked for; "-": standard output
+};
+
+struct InputFile {
+  std::string what;  ///< "the config"
+  std::string path;  ///< empty: none
+};
+
+/// Throws io::Error, with option and path, at once where write_output() would only find out after the work, and where
+/// an output would replace an input or two outputs share a file.
+void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs);
+
+/// Writes `text` to standard output, at once. Throws io::Error where that fails, now or at an earlier attempt.
+void print(const std::string& text);
+
+/// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was then.
+void write_output(const std::string& option, const std::string& path, const std::string& text);
+
+/// Figures for experiment trackers, one JSON object a line: {"step":3,"name":"dense.median_s","value":0.25}. Each line
+/// is flushed whole, so that a tracker can follow a run.
+class MetricsFile {
+ public:
+  /// What stood in the file is gone; "-": standard output. Throws io::Error where it cannot be written.
+  explicit MetricsFile(const std::string& path);
+
+  /// A value that is not finite becomes null. Throws io::Error.
+  void write(int64_t step, const std::string& name, double value);
+
+ private:
+  void check() const;
+
+  std::string path_;
+  std::ofstream file_;
+  std::ostream& out_;
+};
+
+/// Columns as wide as their cells. The first and the last one begin at the left, the others end at the right. A row
+/// with fewer cells than the head has runs on past its last column.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> head) : rows_{std::move(head)} {}
+
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// printf into a string, cut at 1 KiB.
+__attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
+
+/// "a, b"
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+using report::human_bytes;
+
+/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"
+std::string shape_text(const std::string& what, const std::string& model, const Job& job);
+/// The same as an object.
+Json shape_json(const Job& job);
+
+/// "AMD EPYC, 2 threads, AVX3_DL, openblas Zen"
+std::string machine_text(const Environment& environment);
+/// A line for each warning.
+std::string warnings_text(const Environment& environment);
+/// Every field of Environment under its own name.
+Json environment_json(const Environment& environment);
+
+}  // namespace logitless::cli

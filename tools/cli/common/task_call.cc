@@ -1,0 +1,258 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/task_call.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace logitless::cli {
+namespace {
+
+using io::Level;
+using io::Task;
+
+ConstVector vector_of(const Job& job, TensorId id) {
+  if (job[id].bytes == 0) return {};
+  return ConstVector(job[id].as<double>(), job[id].count(sizeof(double)));
+}
+
+std::span<const uint8_t> bytes_of(const Job& job, TensorId id) { return {job[id].as<uint8_t>(), job[id].bytes}; }
+
+PreferenceTokenOptions preference_token_options(const io::Config& config) {
+  PreferenceTokenOptions options;
+  options.ignore_index = config.ignore_index;
+  options.shift = config.shift;
+  options.temperature = config.temperature.low;
+  options.temperature_meaning = config.temperature_meaning;
+  options.round_logits_to = config.round_logits_to;
+  return options;
+}
+
+Metrics metrics_of(const CrossEntropyMetrics& m) {
+  return {{"tokens", static_cast<double>(m.tokens)},
+          {"mean_nll", m.mean_nll},
+          {"perplexity", m.perplexity},
+          {"z_loss", m.z_loss},
+          {"accuracy", m.accuracy},
+          {"mean_entropy", m.mean_entropy}};
+}
+
+Metrics metrics_of(const PolicyMetrics& m) {
+  return {{"tokens", static_cast<double>(m.tokens)},  {"mean_ratio", m.mean_ratio},
+          {"clip_fraction_low", m.clip_fraction_low}, {"clip_fraction_high", m.clip_fraction_high},
+          {"clip_fraction", m.clip_fraction},         {"mean_kl", m.mean_kl},
+          {"mean_entropy", m.mean_entropy},           {"mean_logp", m.mean_logp}};
+}
+
+Metrics metrics_of(const PreferenceMetrics& m) {
+  return {{"pairs", static_cast<double>(m.pairs)},
+          {"tokens", static_cast<double>(m.tokens)},
+          {"chosen_reward", m.chosen_reward},
+          {"rejected_reward", m.rejected_reward},
+          {"margin", m.margin},
+          {"accuracy", m.accuracy},
+          {"chosen_logp", m.chosen_logp},
+          {"rejected_logp", m.rejected_logp},
+          {"nll", m.nll},
+          {"mean_entropy", m.mean_entropy}};
+}
+
+Metrics metrics_of(const KtoMetrics& m) {
+  return {{"desirable", static_cast<double>(m.desirable)},
+          {"undesirable", static_cast<double>(m.undesirable)},
+          {"tokens", static_cast<double>(m.tokens)},
+          {"kl", m.kl},
+          {"desirable_reward", m.desirable_reward},
+          {"undesirable_reward", m.undesirable_reward},
+          {"margin", m.margin},
+          {"desirable_logp", m.desirable_logp},
+          {"undesirable_logp", m.undesirable_logp},
+          {"mean_entropy", m.mean_entropy}};
+}
+
+TaskResult result_of(CrossEntropyResult result) {
+  return {result.loss, metrics_of(result.metrics), std::move(result.losses), {}, std::move(result.plan)};
+}
+TaskResult result_of(PreferenceResult result) {
+  return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
+}
+TaskResult result_of(KtoResult result) {
+  return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
+}
+TaskResult result_of(PolicyResult result) {
+  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps),
+          std::move(result.plan)};
+}
+template <class FromLogits>
+TaskResult result_of_logits(FromLogits result) {
+  return {
+      result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps), {}};
+}
+
+}  // namespace
+
+double TaskResult::metric(std::string_view name) const {
+  for (const auto& [key, value] : metrics) {
+    if (key == name) return value;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+TaskCall::TaskCall(const io::Config& config_, const Job& job) : config(config_) {
+  if (config.level == Level::kFused) {
+    hidden =
+        HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
+    if (job.has(TensorId::kOffsets)) {
+      hidden.offsets = {job[TensorId::kOffsets].as<int64_t>(),
+                        static_cast<size_t>(job[TensorId::kOffsets].count(sizeof(int64_t)))};
+    }
+    const bool tall = job.layout == HeadLayout::kVocabHidden;
+    head = LmHead(ConstMatrix(job[TensorId::kWeight].data, job.dtype, tall ? job.vocab_size : job.hidden_size,
+                              tall ? job.hidden_size : job.vocab_size),
+                  job.layout);
+    if (job.has(TensorId::kBias)) {
+      head.bias = ConstVector(job[TensorId::kBias].data, job.dtype, job.vocab_size);
+    }
+    head.softcap = config.model.softcap;
+  } else {
+    const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
+    logits = Logits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
+                    job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
+    source_logits_ = in_place ? job[TensorId::kLogits].data : nullptr;
+    logits_bytes_ = job[TensorId::kLogits].bytes;
+  }
+  const TensorBytes& words = job[TensorId::kTargets];
+  targets = job.wide_targets ? Targets(words.as<int64_t>(), job.tokens) : Targets(words.as<int32_t>(), job.tokens);
+  set_options(job);
+  set_batches(job);
+  set_outputs(job);
+}
+
+void TaskCall::set_options(const Job& job) {
+  std::span<const double> temperatures;
+  if (job.has(TensorId::kTemperatures)) {
+    temperatures = {job[TensorId::kTemperatures].as<double>(), static_cast<size_t>(job.tokens)};
+  }
+  CrossEntropyOptions& c = cross_entropy;
+  c.ignore_index = config.ignore_index;
+  c.reduction = config.reduction;
+  c.label_smoothing = config.label_smoothing;
+  c.z_loss = config.z_loss;
+  if (job.has(TensorId::kClassWeights)) {
+    c.class_weights = {job[TensorId::kClassWeights].as<float>(), static_cast<size_t>(job.vocab_size)};
+  }
+  c.temperature = config.temperature.low;
+  c.temperatures = temperatures;
+  c.temperature_meaning = config.temperature_meaning;
+  c.round_logits_to = config.round_logits_to;
+  c.shift = config.shift;
+  c.loss_scale = config.loss_scale;
+  c.normaliser = config.normaliser;
+  c.want_accuracy = config.accuracy;
+  c.want_entropy = config.entropy;
+
+  policy = config.policy.options;
+  policy.temperature = config.temperature.low;
+  policy.temperatures = temperatures;
+  policy.temperature_meaning = config.temperature_meaning;
+  policy.round_logits_to = config.round_logits_to;
+  policy.loss_scale = config.loss_scale;
+  policy.want_entropy = config.entropy;
+
+  preference = config.preference;
+  preference.token = preference_token_options(config);
+  preference.loss_scale = config.loss_scale;
+  preference.want_entropy = config.entropy;
+
+  kto = config.kto.options;
+  kto.token = preference_token_options(config);
+  kto.loss_scale = config.loss_scale;
+  kto.want_entropy = config.entropy;
+}
+
+void TaskCall::set_batches(const Job& job) {
+  policy_batch.chosen_ids = targets;
+  policy_batch.advantages = vector_of(job, TensorId::kAdvantages);
+  policy_batch.old_logps = vector_of(job, TensorId::kOldLogps);
+  policy_batch.ref_logps = vector_of(job, TensorId::kRefLogps);
+  policy_batch.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
+  if (job.has(TensorId::kMask)) policy_batch.mask = bytes_of(job, TensorId::kMask);
+  reference.logps = vector_of(job, TensorId::kRefLogps);
+  kto_batch.targets = targets;
+  kto_batch.labels = bytes_of(job, TensorId::kLabels);
+  kto_batch.reference = reference;
+  kto_batch.kl_logps = vector_of(job, TensorId::kKlLogps);
+  kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
+}
+
+void TaskCall::set_outputs(const Job& job) {
+  if (job.has(TensorId::kDHidden)) {
+    gradients.d_hidden = Matrix(job[TensorId::kDHidden].writable(), job.gradient_dtype, job.tokens, job.hidden_size);
+  }
+  if (job.has(TensorId::kDWeight)) {
+    gradients.d_weight =
+        Matrix(job[TensorId::kDWeight].writable(), job.gradient_dtype, head.weight.rows, head.weight.cols);
+  }
+  if (job.has(TensorId::kDBias)) {
+    gradients.d_bias = Vector(job[TensorId::kDBias].writable(), job.gradient_dtype, job.vocab_size);
+  }
+  if (job.has(TensorId::kDLogits)) {
+    dlogits =
+        LogitsGradient(job[TensorId::kDLogits].writable(), job.gradient_dtype, logits.batch, logits.time, logits.vocab);
+  }
+}
+
+TokenOptions TaskCall::token_options() const {
+  TokenOptions options;
+  options.ignore_index = config.ignore_index;
+  options.shift = config.shift;
+  options.temperature = config.temperature.low;
+  options.temperatures = cross_entropy.temperatures;
+  options.temperature_meaning = config.temperature_meaning;
+  options.round_logits_to = config.round_logits_to;
+  return options;
+}
+
+void TaskCall::reset() const {
+  if (source_logits_) std::memcpy(dlogits.data, source_logits_, logits_bytes_);
+}
+
+TaskResult TaskCall::run(const Context& context, bool forward_only) const {
+  if (config.level == Level::kLogits) {
+    const LogitsGradient out = forward_only ? LogitsGradient() : dlogits;
+    return config.task == Task::kGrpo
+               ? result_of_logits(policy_loss_from_logits(context, logits, policy_batch, policy, out))
+               : result_of_logits(cross_entropy_from_logits(context, logits, targets, cross_entropy, out));
+  }
+  const Gradients out = forward_only ? Gradients() : gradients;
+  switch (config.task) {
+    case Task::kGrpo:
+      return result_of(policy_loss(context, hidden, head, policy_batch, policy, out));
+    case Task::kDpo:
+      return result_of(preference_loss(context, hidden, head, targets, reference, preference, out));
+    case Task::kKto:
+      return result_of(kto_loss(context, hidden, head, kto_batch, kto, out));
+    case Task::kCrossEntropy:
+      break;
+  }
+  return result_of(logitless::cross_entropy(context, hidden, head, targets, cross_entropy, out));
+}
+
+std::vector<double> TaskCall::token_logps(const Context& context) const {
+  return config.level == Level::kLogits ? token_stats_from_logits(context, logits, targets, token_options()).logp
+                                        : compute_token_stats(context, hidden, head, targets, token_options()).logp;
+}
+
+ContextOptions context_options_of(const io::Config& config) {
+  ContextOptions options;
+  options.threads = config.threads;
+  if (config.kernel.workspace_bytes) options.workspace_bytes = *config.kernel.workspace_bytes;
+  options.plan = config.kernel.dense_backward ? PlanKind::kDense : config.kernel.plan;
+  options.row_tile = config.kernel.time_block;
+  options.vocab_tile = config.kernel.block_size;
+  options.gemm_backend = config.kernel.gemm_backend;
+  options.simd_target = config.kernel.simd_target;
+  return options;
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,73 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The library's call that a config asks for, on the tensors of a job: the one place that knows every task.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/common/job.h"
+#include "io/config.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/logits.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
+
+namespace logitless::cli {
+
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+struct TaskResult {
+  double loss = 0;
+  Metrics metrics;                      ///< under the names of the library's structs
+  std::vector<double> per_token_loss;   ///< [N]; empty where the task has none
+  std::vector<double> per_token_logps;  ///< [N]; empty at task cross_entropy, level fused
+  Plan plan;                            ///< level fused
+
+  /// NaN where there is no such metric.
+  double metric(std::string_view name) const;
+};
+
+/// Views of a job's tensors and the options of a config, for the calls of one task. What the task has no use for is
+/// empty. The config and the job's bytes must outlive it.
+struct TaskCall {
+  TaskCall(const io::Config& config, const Job& job);
+
+  const io::Config& config;
+  HiddenStates hidden;
+  LmHead head;
+  Logits logits;    ///< level logits
+  Targets targets;  ///< ids of the words, with ignore_index but for grpo
+  CrossEntropyOptions cross_entropy;
+  PolicyBatch policy_batch;
+  PolicyOptions policy;
+  Reference reference;  ///< dpo
+  PreferenceOptions preference;
+  KtoBatch kto_batch;
+  KtoOptions kto;
+  Gradients gradients;     ///< level fused
+  LogitsGradient dlogits;  ///< level logits; in place it is the logits' own memory, filled by reset()
+
+  /// The token options that the task hands to the engine.
+  TokenOptions token_options() const;
+  /// Puts the logits back that a run in place has overwritten. Call it before every run.
+  void reset() const;
+  /// Throws InvalidInput. Without gradients when `forward_only`.
+  TaskResult run(const Context& context, bool forward_only = false) const;
+  /// The log-probabilities of the targets, [N]; 0 where a token takes no part.
+  std::vector<double> token_logps(const Context& context) const;
+
+ private:
+  void set_options(const Job& job);
+  void set_batches(const Job& job);
+  void set_outputs(const Job& job);
+
+  const std::byte* source_logits_ = nullptr;  // in place: what reset() copies
+  size_t logits_bytes_ = 0;
+};
+
+/// The context that a config describes.
+ContextOptions context_options_of(const io::Config& config);
+
+}  // namespace logitless::cli

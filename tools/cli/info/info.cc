@@ -1,0 +1,78 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless info`: what runs on this machine.
+#include <cstdio>
+
+#include "cli/common/command_line.h"
+#include "cli/common/output.h"
+#include "cli/common/task_call.h"
+#include "logitless/context.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kInfoHelp = "Prints what runs on this machine: CPU, instruction set, BLAS, and warnings";
+constexpr const char* kInfoFooter = "Example: logitless info --set threads=1";
+
+struct InfoOptions {
+  BlasKernels blas;         ///< what the command did to the BLAS at its start
+  ConfigFlags config = {};  ///< the keys of the context matter: threads, kernel.*
+  bool json = false;
+};
+
+std::string cache_text(int64_t bytes) { return bytes > 0 ? human_bytes(bytes) : "unknown"; }
+
+// Whose kernels run, and how that came about where the BLAS has not simply chosen well by itself.
+std::string core_text(const Environment& e, const BlasKernels& blas) {
+  switch (blas.outcome) {
+    case BlasKernelsOutcome::kFit:
+      return e.blas_core;
+    case BlasKernelsOutcome::kSwitched:
+      return e.blas_core + ", switched from " + blas.before + ": " + blas.reason;
+    default:
+      return e.blas_core + ", left as it was: " + blas.reason;
+  }
+}
+
+void print_lines(const Environment& e, const BlasKernels& blas) {
+  const auto line = [](const char* name, const std::string& value) { std::printf("%-12s %s\n", name, value.c_str()); };
+  line("logitless", e.version);
+  line("cpu", e.cpu + ", " + std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores"));
+  line("caches",
+       "L1d " + cache_text(e.l1d_bytes) + ", L2 " + cache_text(e.l2_bytes) + ", L3 " + cache_text(e.l3_bytes));
+  line("threads", std::to_string(e.threads));
+  line("simd", e.simd_target + " (of " + joined(e.simd_targets) + ")");
+  line("gemm", e.gemm_backend + " (of " + joined(e.gemm_backends) + ")");
+  line("blas", e.blas_config);
+  line("blas core", core_text(e, blas));
+  line("blas threads", e.blas_threading + ", at most " + std::to_string(e.blas_max_threads));
+  for (const std::string& warning : e.warnings) line("warning", warning);
+}
+
+int run_info(const InfoOptions& options) {
+  const io::Config config = options.config.load();
+  const Environment environment = describe_environment(Context(context_options_of(config)));
+  if (options.json) {
+    Json json = environment_json(environment);
+    json["blas_kernels"] = {{"outcome", name_of(options.blas.outcome)},
+                            {"before", options.blas.before},
+                            {"after", options.blas.after},
+                            {"reason", options.blas.reason}};
+    print(json.page());
+  } else {
+    print_lines(environment, options.blas);
+  }
+  return 0;
+}
+
+void add_flags(Command& info, InfoOptions& options) {
+  options.config.add_to(info);
+  info.flag("--json", options.json, "prints one JSON object");
+}
+
+}  // namespace
+
+void add_info(CommandLine& line, const BlasKernels& blas) {
+  line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info, {.blas = blas});
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,219 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/measure/turns.h"
+
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "cli/common/profile.h"
+#include "cli/common/task_call.h"
+#include "cli/measure/differences.h"
+#include "cli/measure/one_call.h"
+#include "timing/large_gemm.h"
+#include "timing/statistics.h"
+
+namespace logitless::cli {
+namespace {
+
+ContextOptions options_of(const io::Config& config, const Contender& contender) {
+  ContextOptions options = context_options_of(config);
+  if (contender.dense) options.plan = PlanKind::kDense;
+  return options;
+}
+
+// A contender and what its calls took.
+class Runner {
+ public:
+  Runner(const std::vector<std::string>& settings, const Contender& contender, const Job& job)
+      : contender_(contender),
+        job_(job),
+        config_(contender_config(settings, contender)),
+        context_(options_of(config_, contender)),
+        call_(config_, job_) {}
+
+  const std::string& name() const { return contender_.name; }
+  const Context& context() const { return context_; }
+  const Job& job() const { return job_; }
+  const TaskResult& result() const { return result_; }
+  bool failed() const { return !error_.empty(); }
+
+  void run(bool timed) {
+    call_.reset();
+    const Measured measured = measure([&] { result_ = call_.run(context_, contender_.forward_only); });
+    if (!first_s_) first_s_ = measured.time_s;
+    if (!timed) return;
+    times_s_.push_back(measured.time_s);
+    extra_peaks_.push_back(static_cast<double>(measured.extra_peak_bytes));
+    peak_method_ = std::max(peak_method_, measured.peak_method);
+  }
+  void fail(const std::string& message) { error_ = message; }
+
+  Json json(std::optional<double> gemm_rate) const {
+    if (failed()) return failed_contender(name(), error_);
+    const double median_s = timing::median(times_s_);
+    Json json = {{"name", name()},       {"status", "ok"},       {"loss", result_.loss},
+                 {"first_s", *first_s_}, {"median_s", median_s}, {"spread_s", timing::spread(times_s_)},
+                 {"times_s", times_s_}};
+    if (gemm_rate && flops() > 0) json["gemm_efficiency"] = flops() / median_s / *gemm_rate;
+    json["extra_peak_bytes"] = std::llround(timing::median(extra_peaks_));
+    json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
+    if (peak_method_ != PeakMethod::kReset) json["extra_peak_method"] = describe(peak_method_);
+    json["workspace_bytes"] = result_.plan.workspace_bytes;
+    json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
+    return json;
+  }
+
+  /// What a comparison tells beside it.
+  Json details() const {
+    Json metrics = Json::object(), peaks = Json::Array();
+    for (const auto& [name, value] : result_.metrics) metrics[name] = value;
+    for (const double bytes : extra_peaks_) peaks.push_back(std::llround(bytes));
+    return {{"plan_text", result_.plan.describe()},
+            {"metrics", metrics},
+            {"extra_peaks_bytes", peaks},
+            {"peak_method", describe(peak_method_)}};
+  }
+
+ private:
+  // Of the products that the call itself makes: the logits, again in two pass, and a product for each gradient. Dense
+  // computes every row, the other plans those that take part.
+  double flops() const {
+    int products = 1;
+    if (!contender_.forward_only) {
+      products += job_.has(TensorId::kDHidden) + job_.has(TensorId::kDWeight);
+      products += result_.plan.kind == PlanKind::kTwoPass;
+    }
+    const int64_t rows = result_.plan.kind == PlanKind::kDense ? job_.tokens : result_.plan.active_rows;
+    return 2.0 * products * static_cast<double>(rows) * static_cast<double>(job_.hidden_size) *
+           static_cast<double>(job_.vocab_size);
+  }
+
+  Contender contender_;
+  Job job_;  // TaskCall refers to it
+  io::Config config_;
+  Context context_;
+  TaskCall call_;
+  TaskResult result_;
+  std::optional<double> first_s_;
+  std::vector<double> times_s_, extra_peaks_;
+  PeakMethod peak_method_ = PeakMethod::kReset;
+  std::string error_;
+};
+
+// What a contender throws is its result, unless it is held against another one.
+void run_turn(Runner& runner, bool timed, bool compare) {
+  try {
+    runner.run(timed);
+  } catch (const std::bad_alloc&) {
+    if (compare) throw;
+    runner.fail(kOutOfMemory);
+  } catch (const std::exception& e) {
+    if (compare) throw;
+    runner.fail(e.what());
+  }
+}
+
+Json differences_of(const io::Config& config, const Runner& a, const Runner& b) {
+  Json json = Json::object();
+  const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype) {
+    if (!left) return;
+    const TensorDifference difference = difference_of(left, right, dtype);
+    json[name] = {{"max_abs", difference.max_abs}, {"rel_l2", difference.rel_l2}};
+  };
+  if (config.task == io::Task::kCrossEntropy && config.reduction == Reduction::kNone) {
+    const auto bytes_of = [](const std::vector<double>& values) {
+      static constexpr double kNone = 0;
+      return TensorBytes{reinterpret_cast<const std::byte*>(values.empty() ? &kNone : values.data()),
+                         values.size() * sizeof(double)};
+    };
+    add("losses", bytes_of(a.result().per_token_loss), bytes_of(b.result().per_token_loss), DType::kFloat64);
+  }
+  const auto gradient = [&](const char* name, TensorId id) {
+    add(name, a.job()[id], b.job()[id], a.job().gradient_dtype);
+  };
+  gradient("d_hidden", TensorId::kDHidden);
+  gradient("d_weight", TensorId::kDWeight);
+  gradient("d_bias", TensorId::kDBias);
+  return json;
+}
+
+}  // namespace
+
+void warm_up(const Context& context, DType dtype) {
+  constexpr int64_t kTokens = 64, kHidden = 64, kVocab = 512;
+  ContextOptions options = context.options();
+  const ContextOptions defaults;
+  options.workspace_bytes = defaults.workspace_bytes;  // The limits are for another shape.
+  if (options.plan != PlanKind::kDense) options.plan = defaults.plan;
+  options.row_tile = options.vocab_tile = 0;
+  const size_t element = size_of(dtype);
+  const std::vector<std::byte> hidden(kTokens * kHidden * element), weight(kHidden * kVocab * element);
+  std::vector<std::byte> d_hidden(hidden.size()), d_weight(weight.size());
+  const std::vector<int64_t> targets(kTokens);
+  Gradients gradients;
+  gradients.d_hidden = Matrix(d_hidden.data(), dtype, kTokens, kHidden);
+  gradients.d_weight = Matrix(d_weight.data(), dtype, kHidden, kVocab);
+  cross_entropy(Context(options), ConstMatrix(hidden.data(), dtype, kTokens, kHidden),
+                LmHead(ConstMatrix(weight.data(), dtype, kHidden, kVocab), HeadLayout::kHiddenVocab), Targets(targets),
+                {}, gradients);
+}
+
+Json take_turns(
+    const TurnsRequest& request,
+    const std::function<void(const std::string& contender, const std::string& step, double share)>& on_turn) {
+  on_turn("", request.tensors.given() ? "reading the tensors" : "drawing the inputs", 0);
+  io::Config config = io::load_config(std::nullopt, request.settings);
+  if (request.compare) config.places = request.places;
+  const Inputs inputs = read_inputs(config, request.tensors, request.values);
+  Json result = Json::object();
+  if (request.compare) result["note"] = Profile(request.profile_path).apply(inputs.job, config);
+  std::vector<std::vector<Memory>> outputs;
+  std::vector<std::unique_ptr<Runner>> runners;
+  Job job = inputs.job;
+  for (const Contender& contender : request.contenders) {
+    if (outputs.empty() || request.compare) {
+      outputs.push_back(add_outputs(config, job, request.compare && outputs.empty() ? 2 : 1));
+      job.touch();
+    }
+    runners.push_back(std::make_unique<Runner>(config.settings, contender, job));
+  }
+  std::optional<timing::LargeGemm> gemm;
+  if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
+  std::vector<double> gemm_times_s;
+  for (const auto& runner : runners) warm_up(runner->context(), job.dtype);
+
+  const int turns = request.warmup + request.iters;
+  for (int turn = 0; turn < turns; ++turn) {
+    const bool timed = turn >= request.warmup;
+    const std::string which = ", turn " + std::to_string(turn + 1) + " of " + std::to_string(turns);
+    double share = static_cast<double>(turn) / turns;
+    if (gemm) {
+      on_turn("", "GEMM rate" + which, share);
+      const double time_s = measure([&] { gemm->run(); }).time_s;
+      if (timed) gemm_times_s.push_back(time_s);
+    }
+    for (const auto& runner : runners) {
+      if (!runner->failed()) {
+        on_turn(runner->name(), runner->name() + which, share);
+        run_turn(*runner, timed, request.compare);
+      }
+      share += 1.0 / (turns * static_cast<double>(runners.size()));
+    }
+  }
+  inputs.check_files();
+
+  std::optional<double> gemm_rate;
+  if (gemm) result["gemm_rate_flops"] = *(gemm_rate = gemm->flops() / timing::median(gemm_times_s));
+  result["contenders"] = Json::Array();
+  for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate));
+  if (!request.compare) return result;
+  on_turn("", "comparing", 1);
+  result["details"] = Json::Array();
+  for (const auto& runner : runners) result["details"].push_back(runner->details());
+  result["differences"] = differences_of(config, *runners[0], *runners[1]);
+  result["job"] = job_json(job);
+  result["has_bias"] = job.has(TensorId::kBias);
+  return result;
+}
+
+}  // namespace logitless::cli

@@ -1,0 +1,272 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/score/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numbers>
+#include <string_view>
+
+#include "cli/common/command_line.h"
+#include "cli/common/output.h"
+#include "cli/common/profile.h"
+#include "cli/common/progress.h"
+#include "cli/common/task_call.h"
+#include "cli/measure/one_call.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kScoreHelp =
+    "Writes the log-probability of each target and of each sequence to a safetensors file";
+
+constexpr const char* kScoreFooter =
+    R"(The file holds one entry a row of hidden, [N]:
+  logp         float64, log-probability of the target in nats, with the config's temperature
+  argmax       int64, the first word with the largest logit
+  argmax_logp  float64, its log-probability
+  rank         with --rank: int64, 1 + the number of words with a larger logit than the target; equal logits share the
+               better rank
+  entropy      with --entropy: float64, of the whole distribution, in nats
+and one a sequence (--lengths, or batch_size sequences of equal length), over its rows that take part:
+  sequence_logp       float64, sum of logp; 0 without such a row
+  sequence_tokens     int64, how many rows there are
+  sequence_is_greedy  bool, whether every target is the argmax; true without such a row
+Rows that take no part (targets[i] is ignore_index; under shift=true, where row i predicts target i + 1, the last row of
+a sequence) hold NaN (rank 0, argmax -1), and so do rows whose logits hold a NaN or +inf: these make their sequence's
+sum NaN, and it is not greedy.
+
+The summary is of the rows that take part: cross-entropy, perplexity, bits per token, accuracy (argmax is the target),
+top-5 accuracy (rank is at most 5), mean entropy, and how many sequences are greedy.
+
+Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
+
+Examples:
+  logitless score --hidden states.safetensors --lm-head head.safetensors --targets states.safetensors \
+      -o scores.safetensors
+  logitless score configs/tiny.yaml --set temperature=0.7 -o scores.safetensors --json -)";
+
+struct ScoreOptions {
+  ConfigFlags config;
+  TensorPaths tensors;
+  std::string output_path;
+  std::string json_path;     ///< empty: none; "-": standard output
+  std::string profile_path;  ///< of --profile
+  bool rank = false;         ///< costs a second GEMM over the head
+  bool entropy = false;
+  bool quiet = false;
+};
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+bool is_applied(const std::string& key) {
+  constexpr std::string_view kApplied[] = {"task",
+                                           "level",
+                                           "batch_size",
+                                           "seq_len",
+                                           "seed",
+                                           "threads",
+                                           "ignore_index",
+                                           "ignored_fraction",
+                                           "temperature",
+                                           "temperature_meaning",
+                                           "round_logits_to",
+                                           "shift",
+                                           "kernel.block_size",
+                                           "kernel.time_block",
+                                           "kernel.workspace",
+                                           "kernel.gemm_backend",
+                                           "kernel.simd_target"};
+  return key.starts_with("model.") || std::find(std::begin(kApplied), std::end(kApplied), key) != std::end(kApplied);
+}
+
+// A config serves every command, but who sets a key by hand expects something of it.
+void check_config(const io::Config& config) {
+  if (config.task != io::Task::kCrossEntropy) {
+    throw io::Error(config.place_of("task") + " is " + name_of(config.task) +
+                    ", but score computes no loss: leave it out or cross_entropy");
+  }
+  if (config.level != io::Level::kFused) {
+    throw io::Error(config.place_of("level") + " is logits, but score takes hidden states and a head");
+  }
+  for (const auto& [key, place] : config.places) {
+    if (place.starts_with("--set ") && !is_applied(key)) {
+      throw io::Error(config.place_of(key) + " has no effect on score, which computes no loss and no gradient");
+    }
+  }
+}
+
+bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
+bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
+
+/// Whether the target of each row is its most likely word; false where a row takes no part.
+std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, bool shift) {
+  std::vector<bool> greedy(stats.logp.size());
+  for (size_t row = 0; row < greedy.size(); ++row) {
+    greedy[row] = stats.argmax[row] >= 0 && stats.argmax[row] == targets[static_cast<int64_t>(row) + shift];
+  }
+  return greedy;
+}
+
+SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>& greedy, const HiddenStates& hidden) {
+  SequenceScores out;
+  const auto add = [&](int64_t begin, int64_t end) {
+    double logp = 0;
+    int64_t tokens = 0;
+    bool all = true;
+    for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+      if (!takes_part(stats, row)) continue;
+      ++tokens;
+      logp += stats.logp[row];
+      all = all && greedy[row];
+    }
+    out.logp.push_back(logp);
+    out.tokens.push_back(tokens);
+    out.greedy.push_back(all);
+  };
+  for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) add(hidden.offsets[s], hidden.offsets[s + 1]);
+  if (!hidden.offsets.empty()) return out;
+  const int64_t length = hidden.tokens() / std::max<int64_t>(1, hidden.sequences);
+  for (int64_t s = 0; s < hidden.sequences; ++s) add(s * length, (s + 1) * length);
+  return out;
+}
+
+ScoreSummary summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences) {
+  ScoreSummary sum;
+  for (size_t row = 0; row < stats.logp.size(); ++row) {
+    if (!takes_part(stats, row)) continue;
+    ++sum.tokens;
+    sum.nan_tokens += is_nan_row(stats, row);
+    sum.cross_entropy -= stats.logp[row];
+    sum.accuracy += greedy[row];
+    if (!stats.rank.empty()) sum.top5_accuracy += stats.rank[row] > 0 && stats.rank[row] <= 5;
+    if (!stats.entropy.empty()) sum.mean_entropy += stats.entropy[row];
+  }
+  const double tokens = sum.tokens > 0 ? static_cast<double>(sum.tokens) : kNaN;
+  for (double* mean : {&sum.cross_entropy, &sum.accuracy, &sum.top5_accuracy, &sum.mean_entropy}) *mean /= tokens;
+  if (stats.rank.empty()) sum.top5_accuracy = kNaN;
+  if (stats.entropy.empty()) sum.mean_entropy = kNaN;
+  sum.perplexity = std::exp(sum.cross_entropy);
+  sum.bits_per_token = sum.cross_entropy / std::numbers::ln2;
+  for (size_t s = 0; s < sequences.tokens.size(); ++s) {
+    sum.sequences += sequences.tokens[s] > 0;
+    sum.greedy += sequences.tokens[s] > 0 && sequences.greedy[s];
+  }
+  return sum;
+}
+
+/// The log-probability of the most likely word: its logit is the maximum, so what is left is log_sum.
+std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& options) {
+  std::vector<double> logps(stats.logp.size(), kNaN);
+  for (size_t row = 0; row < logps.size(); ++row) {
+    if (stats.argmax[row] < 0) continue;
+    double temperature = 1;
+    if (options.temperature_meaning == TemperatureMeaning::kScaleLogp) {
+      temperature = options.temperatures.empty() ? options.temperature : options.temperatures[row];
+    }
+    logps[row] = (0 - stats.log_sum[row]) / temperature;
+  }
+  return logps;
+}
+
+// The library's 0 of a row that takes no part would be a probability of 1 to whoever reads the file.
+void mark_rows_without_part(TokenStats& stats) {
+  for (size_t row = 0; row < stats.logp.size(); ++row) {
+    if (takes_part(stats, row)) continue;
+    stats.logp[row] = kNaN;
+    if (!stats.entropy.empty()) stats.entropy[row] = kNaN;
+  }
+}
+
+/// Returns what has been written, for people.
+std::string write_scores(const std::string& path, const TokenStats& stats, const std::vector<double>& argmax_logp,
+                         const SequenceScores& sequences, const StatsRequest& request) {
+  const std::vector<int64_t> rows = {static_cast<int64_t>(stats.logp.size())};
+  const std::vector<int64_t> count = {static_cast<int64_t>(sequences.logp.size())};
+  std::vector<io::TensorToWrite> tensors = {{"logp", "F64", rows, stats.logp.data()},
+                                            {"argmax", "I64", rows, stats.argmax.data()},
+                                            {"argmax_logp", "F64", rows, argmax_logp.data()}};
+  if (request.rank) tensors.push_back({"rank", "I64", rows, stats.rank.data()});
+  if (request.entropy) tensors.push_back({"entropy", "F64", rows, stats.entropy.data()});
+  std::string written;
+  for (const io::TensorToWrite& tensor : tensors) written += (written.empty() ? "" : ", ") + tensor.name;
+  tensors.insert(tensors.end(), {{"sequence_logp", "F64", count, sequences.logp.data()},
+                                 {"sequence_tokens", "I64", count, sequences.tokens.data()},
+                                 {"sequence_is_greedy", "BOOL", count, sequences.greedy.data()}});
+  io::write_safetensors(path, tensors);
+  return written + " [" + std::to_string(rows[0]) + "]; sequence_logp, sequence_tokens, sequence_is_greedy [" +
+         std::to_string(count[0]) + "]";
+}
+
+// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+int run_score(const ScoreOptions& options) {
+  ScoreReport report;
+  report.config = options.config.load();
+  check_config(report.config);
+  if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
+  const Profile profile(options.profile_path);
+  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
+                     input_files(options.tensors, profile, {options.config.path().value_or("")}));
+  report.output_path = options.output_path;
+
+  Progress progress(!options.quiet);
+  progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
+  const Inputs inputs = read_inputs(report.config, options.tensors);
+  report.job = inputs.job;
+  progress.note(profile.apply(report.job, report.config));
+  ContextOptions context_options = context_options_of(report.config);
+  context_options.plan = PlanKind::kAuto;
+  const Context context(context_options);
+  report.environment = describe_environment(context);
+  const TaskCall call(report.config, report.job);
+  report.job.touch();
+
+  progress.phase("scoring");
+  const TokenOptions token_options = call.token_options();
+  const StatsRequest request = {.entropy = options.entropy, .argmax = true, .rank = options.rank};
+  TokenStats stats;
+  report.time_s = measure([&] {
+                    stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request,
+                                                &report.plan);
+                  }).time_s;
+  inputs.check_files();
+  const std::vector<bool> greedy = is_greedy(stats, call.targets, report.config.shift);
+  const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
+  report.rank = options.rank;
+  report.entropy = options.entropy;
+  report.summary = summarise(stats, greedy, sequences);
+  mark_rows_without_part(stats);
+  report.written = write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
+  progress.erase();
+
+  if (!options.json_path.empty()) write_output("--json", options.json_path, json_of(report).page());
+  if (!options.quiet && options.json_path != "-") print(table_of(report));
+  return 0;
+}
+
+void add_flags(Command& score, ScoreOptions& options) {
+  options.config.add_to(score);
+  score.head_flags(options.tensors);
+  score.value("-o,--output", options.output_path, "FILE", "the safetensors file to write").required();
+  score.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
+  score.flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
+  score.flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
+  score.profile_flag(options.profile_path);
+  score.flag("--quiet", options.quiet, "prints no summary and no progress");
+}
+
+}  // namespace
+
+std::vector<std::string> keys_not_applied(const io::Config& config) {
+  std::vector<std::string> keys;
+  for (const auto& [key, place] : config.places) {
+    if (!is_applied(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+void add_score(CommandLine& line) { line.add("score", kScoreHelp, kScoreFooter, add_flags, run_score); }
+
+}  // namespace logitless::cli
