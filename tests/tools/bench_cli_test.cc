@@ -34,6 +34,23 @@ TEST_F(BenchTest, ASweepIsTheProductOfItsLists) {
   EXPECT_TRUE(has(result.out, "\nseq_len=4 temperature=1\n"));
 }
 
+TEST_F(BenchTest, AContenderMayHaveKeysOfItsOwn) {
+  const Values names = {"auto:threads=1", "auto:threads=2:kernel.plan=two_pass"};
+  const Finished result = run({"bench", kTiny, "--contenders", names[0] + "," + names[1], "-o", path("run.jsonl")});
+  ASSERT_EQ(result.exit_code(), 0) << result.err;
+  const json point = lines_of("run.jsonl").at(1);
+  EXPECT_EQ(names_of(point), names);
+  EXPECT_EQ(point["contenders"][0]["plan"], "one_pass");
+  EXPECT_EQ(point["contenders"][1]["plan"], "two_pass");
+  // All contenders share their inputs.
+  const Finished other_inputs = run({"bench", kTiny, "--contenders", "auto:seq_len=4"});
+  EXPECT_EQ(other_inputs.exit_code(), 2);
+  EXPECT_TRUE(has(other_inputs.err, "--contenders auto:seq_len=4: seq_len=4 is no key that contenders may differ in"))
+      << other_inputs.err;
+  EXPECT_TRUE(has(run({"bench", kTiny, "--contenders", "auto:kernel.plan=none"}).err,
+                  "--contenders auto:kernel.plan=none: --set kernel.plan must be auto, one_pass or two_pass"));
+}
+
 TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
   const Finished result = run({"bench", kTiny, "--set", "threads=1", "--contenders",
                                "dense,auto,one_pass,two_pass,forward", "--iters", "3", "-o", path("run.jsonl")});

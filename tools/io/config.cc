@@ -6,7 +6,7 @@
 
 #include "io/config_schema.h"
 #include "io/config_value.h"
-#include "io/one_line.h"
+#include "io/error.h"
 #include "io/yaml_file.h"
 
 namespace logitless::io {

@@ -11,20 +11,14 @@ using Corrections = std::initializer_list<SamplerCorrection>;
 
 const Interval kLogRatio{.low = 0, .high = 300, .open_low = true, .text = "a number above 0 and up to 300, or none"};
 
-template <class T>
-KeyRule policy_rule(const std::string& name, T PolicyOptions::*member, auto read) {
-  return rule(
-      "policy." + name, [member](Config & c) -> auto& { return c.policy.options.*member; }, read);
+KeyRule policy_rule(const std::string& name, auto member, auto read) {
+  return rule("policy." + name, path(&Config::policy, &PolicyConfig::options, member), read);
 }
-template <class T>
-KeyRule preference_rule(const std::string& name, T PreferenceOptions::*member, auto read) {
-  return rule(
-      "preference." + name, [member](Config & c) -> auto& { return c.preference.*member; }, read);
+KeyRule preference_rule(const std::string& name, auto member, auto read) {
+  return rule("preference." + name, path(&Config::preference, member), read);
 }
-template <class T>
-KeyRule kto_rule(const std::string& name, T KtoOptions::*member, auto read) {
-  return rule(
-      "kto." + name, [member](Config & c) -> auto& { return c.kto.options.*member; }, read);
+KeyRule kto_rule(const std::string& name, auto member, auto read) {
+  return rule("kto." + name, path(&Config::kto, &KtoConfig::options, member), read);
 }
 
 template <class T, class Read>
@@ -68,30 +62,25 @@ void add_policy_rules(std::vector<KeyRule>& rules) {
   rules.push_back(policy_rule("vespo_lambda_pos", &P::vespo_lambda_pos, number(kFinite)));
   rules.push_back(policy_rule("vespo_k_neg", &P::vespo_k_neg, number(kFinite)));
   rules.push_back(policy_rule("vespo_lambda_neg", &P::vespo_lambda_neg, number(kFinite)));
-  rules.push_back(rule(
-      "policy.advantages", [](Config & c) -> auto& { return c.policy.advantage_per_token; },
-      choice<bool>({{"sequence", false}, {"token", true}})));
-  rules.push_back(rule(
-      "policy.on_policy", [](Config & c) -> auto& { return c.policy.on_policy; }, read_bool));
-  rules.push_back(rule(
-      "policy.log_ratio_deviation", [](Config & c) -> auto& { return c.policy.log_ratio_deviation; },
-      number(kNotNegative)));
+  rules.push_back(rule("policy.advantages", path(&Config::policy, &PolicyConfig::advantage_per_token),
+                       choice<bool>({{"sequence", false}, {"token", true}})));
+  rules.push_back(rule("policy.on_policy", path(&Config::policy, &PolicyConfig::on_policy), read_bool));
+  rules.push_back(rule("policy.log_ratio_deviation", path(&Config::policy, &PolicyConfig::log_ratio_deviation),
+                       number(kNotNegative)));
 }
 
 void add_preference_rules(std::vector<KeyRule>& rules) {
   using P = PreferenceOptions;
-  rules.push_back(rule(
-      "preference.losses", [](Config & c) -> auto& { return c.preference.terms; },
-      [read = named<PreferenceLoss>(all_preference_losses())](const ConfigValue& value) {
-        std::vector<PreferenceTerm> terms;
-        for (const PreferenceLoss loss :
-             read_list<PreferenceLoss>(value, read, "the name of a loss, or a list of them"))
-          terms.push_back({loss, 1.0});
-        return terms;
-      }));
-  rules.push_back(rule(
-      "preference.loss_weights", [](Config & c) -> auto& { return c.preference_weights; },
-      [read = number(kFinite)](const ConfigValue& value) {
+  rules.push_back(rule("preference.losses", path(&Config::preference, &PreferenceOptions::terms),
+                       [read = named<PreferenceLoss>(all_preference_losses())](const ConfigValue& value) {
+                         std::vector<PreferenceTerm> terms;
+                         for (const PreferenceLoss loss :
+                              read_list<PreferenceLoss>(value, read, "the name of a loss, or a list of them"))
+                           terms.push_back({loss, 1.0});
+                         return terms;
+                       }));
+  rules.push_back(
+      rule("preference.loss_weights", &Config::preference_weights, [read = number(kFinite)](const ConfigValue& value) {
         return read_list<double>(value, read, "a finite number, or a list of them");
       }));
   rules.push_back(preference_rule("beta", &P::beta, number(kPositive)));
@@ -105,8 +94,7 @@ void add_preference_rules(std::vector<KeyRule>& rules) {
   rules.push_back(kto_rule("desirable_weight", &K::desirable_weight, number(kNotNegative)));
   rules.push_back(kto_rule("undesirable_weight", &K::undesirable_weight, number(kNotNegative)));
   rules.push_back(kto_rule("average_log_prob", &K::average_log_prob, read_bool));
-  rules.push_back(rule(
-      "kto.kl_baseline", [](Config & c) -> auto& { return c.kto.kl_baseline; }, read_bool));
+  rules.push_back(rule("kto.kl_baseline", path(&Config::kto, &KtoConfig::kl_baseline), read_bool));
 }
 
 }  // namespace logitless::io

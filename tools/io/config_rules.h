@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -25,10 +26,15 @@ inline const Interval kShare{.low = 0, .high = 1, .text = "a number from 0 to 1"
 inline const Interval kFinite{.text = "a finite number"};
 inline const Interval kPositiveShare{.low = 0, .high = 1, .open_low = true, .text = "a number above 0 and up to 1"};
 
-// A rule that stores what `read` makes of the value in the member that `member` points out.
+/// The member of a member: path(&Config::model, &ModelConfig::dtype).
+auto path(auto... members) {
+  return [=](Config & config) -> auto& { return (config.*....*members); };
+}
+
+/// A rule that stores what `read` makes of the value in a member, or in what a path leads to.
 template <class Member, class Read>
 KeyRule rule(std::string key, Member member, Read read) {
-  return {std::move(key), [=](Config& config, const ConfigValue& value) { member(config) = read(value); }};
+  return {std::move(key), [=](Config& config, const ConfigValue& value) { std::invoke(member, config) = read(value); }};
 }
 
 inline auto integer(int64_t low, int64_t high = kAnyHigh) {

@@ -33,98 +33,70 @@ TemperatureConfig read_temperature(const ConfigValue& value) {
 }
 
 void add_model_rules(std::vector<KeyRule>& rules) {
+  rules.push_back(rule("model.name", path(&Config::model, &ModelConfig::name), read_text));
+  rules.push_back(rule("model.hidden_size", path(&Config::model, &ModelConfig::hidden_size), integer(1, kMaxSize)));
+  rules.push_back(rule("model.vocab_size", path(&Config::model, &ModelConfig::vocab_size), integer(1, kMaxSize)));
   rules.push_back(rule(
-      "model.name", [](Config & c) -> auto& { return c.model.name; }, read_text));
-  rules.push_back(rule(
-      "model.hidden_size", [](Config & c) -> auto& { return c.model.hidden_size; }, integer(1, kMaxSize)));
-  rules.push_back(rule(
-      "model.vocab_size", [](Config & c) -> auto& { return c.model.vocab_size; }, integer(1, kMaxSize)));
-  rules.push_back(rule(
-      "model.layout", [](Config & c) -> auto& { return c.model.layout; },
+      "model.layout", path(&Config::model, &ModelConfig::layout),
       choice<HeadLayout>({{"hidden_vocab", HeadLayout::kHiddenVocab}, {"vocab_hidden", HeadLayout::kVocabHidden}})));
-  rules.push_back(rule(
-      "model.dtype", [](Config & c) -> auto& { return c.model.dtype; },
-      choice<DType>({{"float32", DType::kFloat32},
-                     {"bfloat16", DType::kBFloat16},
-                     {"float16", DType::kFloat16},
-                     {"float64", DType::kFloat64}})));
-  rules.push_back(rule(
-      "model.softcap", [](Config & c) -> auto& { return c.model.softcap; },
-      number({.low = 0, .text = "a finite number above 0, or 0 for none"})));
-  rules.push_back(rule(
-      "model.bias", [](Config & c) -> auto& { return c.model.bias; }, read_bool));
+  rules.push_back(rule("model.dtype", path(&Config::model, &ModelConfig::dtype),
+                       choice<DType>({{"float32", DType::kFloat32},
+                                      {"bfloat16", DType::kBFloat16},
+                                      {"float16", DType::kFloat16},
+                                      {"float64", DType::kFloat64}})));
+  rules.push_back(rule("model.softcap", path(&Config::model, &ModelConfig::softcap),
+                       number({.low = 0, .text = "a finite number above 0, or 0 for none"})));
+  rules.push_back(rule("model.bias", path(&Config::model, &ModelConfig::bias), read_bool));
 }
 
 void add_loss_rules(std::vector<KeyRule>& rules) {
-  rules.push_back(rule(
-      "ignore_index", [](Config & c) -> auto& { return c.ignore_index; }, integer(kAnyLow)));
-  rules.push_back(rule(
-      "ignored_fraction", [](Config & c) -> auto& { return c.ignored_fraction; }, number(kShare)));
-  rules.push_back(rule(
-      "temperature", [](Config & c) -> auto& { return c.temperature; }, read_temperature));
-  rules.push_back(rule(
-      "temperature_meaning", [](Config & c) -> auto& { return c.temperature_meaning; },
-      choice<TemperatureMeaning>(
-          {{"scale_logits", TemperatureMeaning::kScaleLogits}, {"scale_logp", TemperatureMeaning::kScaleLogp}})));
-  rules.push_back(rule(
-      "round_logits_to", [](Config & c) -> auto& { return c.round_logits_to; },
-      none_or(choice<DType>({{"bfloat16", DType::kBFloat16}, {"float16", DType::kFloat16}}))));
-  rules.push_back(rule(
-      "reduction", [](Config & c) -> auto& { return c.reduction; },
-      choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})));
-  rules.push_back(rule(
-      "label_smoothing", [](Config & c) -> auto& { return c.label_smoothing; }, number(kShare)));
-  rules.push_back(rule(
-      "z_loss", [](Config & c) -> auto& { return c.z_loss; }, number(kNotNegative)));
-  rules.push_back(rule(
-      "class_weights", [](Config & c) -> auto& { return c.class_weights; }, read_bool));
-  rules.push_back(rule(
-      "loss_scale", [](Config & c) -> auto& { return c.loss_scale; }, number(kFinite)));
-  rules.push_back(rule(
-      "normaliser", [](Config & c) -> auto& { return c.normaliser; }, number(kPositive)));
-  rules.push_back(rule(
-      "shift", [](Config & c) -> auto& { return c.shift; }, read_bool));
-  rules.push_back(rule(
-      "metrics.accuracy", [](Config & c) -> auto& { return c.accuracy; }, read_bool));
-  rules.push_back(rule(
-      "metrics.entropy", [](Config & c) -> auto& { return c.entropy; }, read_bool));
+  rules.push_back(rule("ignore_index", &Config::ignore_index, integer(kAnyLow)));
+  rules.push_back(rule("ignored_fraction", &Config::ignored_fraction, number(kShare)));
+  rules.push_back(rule("temperature", &Config::temperature, read_temperature));
+  rules.push_back(rule("temperature_meaning", &Config::temperature_meaning,
+                       choice<TemperatureMeaning>({{"scale_logits", TemperatureMeaning::kScaleLogits},
+                                                   {"scale_logp", TemperatureMeaning::kScaleLogp}})));
+  rules.push_back(rule("round_logits_to", &Config::round_logits_to,
+                       none_or(choice<DType>({{"bfloat16", DType::kBFloat16}, {"float16", DType::kFloat16}}))));
+  rules.push_back(
+      rule("reduction", &Config::reduction,
+           choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})));
+  rules.push_back(rule("label_smoothing", &Config::label_smoothing, number(kShare)));
+  rules.push_back(rule("z_loss", &Config::z_loss, number(kNotNegative)));
+  rules.push_back(rule("class_weights", &Config::class_weights, read_bool));
+  rules.push_back(rule("loss_scale", &Config::loss_scale, number(kFinite)));
+  rules.push_back(rule("normaliser", &Config::normaliser, number(kPositive)));
+  rules.push_back(rule("shift", &Config::shift, read_bool));
+  rules.push_back(rule("metrics.accuracy", &Config::accuracy, read_bool));
+  rules.push_back(rule("metrics.entropy", &Config::entropy, read_bool));
 }
 
 void add_kernel_rules(std::vector<KeyRule>& rules) {
-  rules.push_back(rule(
-      "kernel.block_size", [](Config & c) -> auto& { return c.kernel.block_size; }, auto_or(integer(1, kMaxSize))));
-  rules.push_back(rule(
-      "kernel.time_block", [](Config & c) -> auto& { return c.kernel.time_block; }, auto_or(integer(1, kMaxSize))));
-  rules.push_back(rule(
-      "kernel.bwd_impl", [](Config & c) -> auto& { return c.kernel.dense_backward; },
-      choice<bool>({{"fused", false}, {"dense", true}})));
-  rules.push_back(rule(
-      "kernel.plan", [](Config & c) -> auto& { return c.kernel.plan; },
-      choice<PlanKind>(
-          {{"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}})));
-  rules.push_back(rule(
-      "kernel.workspace", [](Config & c) -> auto& { return c.kernel.workspace_bytes; },
-      [](const ConfigValue& value) -> std::optional<size_t> {
-        if (is_auto(value)) return std::nullopt;
-        return read_bytes(value, true);
-      }));
-  rules.push_back(rule(
-      "kernel.in_place", [](Config & c) -> auto& { return c.kernel.in_place; }, read_bool));
-  rules.push_back(rule(
-      "kernel.gemm_backend", [](Config & c) -> auto& { return c.kernel.gemm_backend; },
-      [](const ConfigValue& value) { return read_offered(value, gemm_backends()); }));
-  rules.push_back(rule(
-      "kernel.simd_target", [](Config & c) -> auto& { return c.kernel.simd_target; },
-      [](const ConfigValue& value) { return read_offered(value, simd_targets()); }));
-  rules.push_back(rule(
-      "gradients.d_hidden", [](Config & c) -> auto& { return c.gradients.d_hidden; }, read_bool));
-  rules.push_back(rule(
-      "gradients.d_weight", [](Config & c) -> auto& { return c.gradients.d_weight; }, read_bool));
-  rules.push_back(rule(
-      "gradients.d_bias", [](Config & c) -> auto& { return c.gradients.d_bias; }, read_bool));
-  rules.push_back(rule(
-      "gradients.dtype", [](Config & c) -> auto& { return c.gradients.float32; },
-      choice<bool>({{"same", false}, {"float32", true}})));
+  rules.push_back(
+      rule("kernel.block_size", path(&Config::kernel, &KernelConfig::block_size), auto_or(integer(1, kMaxSize))));
+  rules.push_back(
+      rule("kernel.time_block", path(&Config::kernel, &KernelConfig::time_block), auto_or(integer(1, kMaxSize))));
+  rules.push_back(rule("kernel.bwd_impl", path(&Config::kernel, &KernelConfig::dense_backward),
+                       choice<bool>({{"fused", false}, {"dense", true}})));
+  rules.push_back(
+      rule("kernel.plan", path(&Config::kernel, &KernelConfig::plan),
+           choice<PlanKind>(
+               {{"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}})));
+  rules.push_back(rule("kernel.workspace", path(&Config::kernel, &KernelConfig::workspace_bytes),
+                       [](const ConfigValue& value) -> std::optional<size_t> {
+                         if (is_auto(value)) return std::nullopt;
+                         return read_bytes(value, true);
+                       }));
+  rules.push_back(rule("kernel.in_place", path(&Config::kernel, &KernelConfig::in_place), read_bool));
+  rules.push_back(rule("kernel.gemm_backend", path(&Config::kernel, &KernelConfig::gemm_backend),
+                       [](const ConfigValue& value) { return read_offered(value, gemm_backends()); }));
+  rules.push_back(rule("kernel.simd_target", path(&Config::kernel, &KernelConfig::simd_target),
+                       [](const ConfigValue& value) { return read_offered(value, simd_targets()); }));
+  rules.push_back(rule("gradients.d_hidden", path(&Config::gradients, &GradientConfig::d_hidden), read_bool));
+  rules.push_back(rule("gradients.d_weight", path(&Config::gradients, &GradientConfig::d_weight), read_bool));
+  rules.push_back(rule("gradients.d_bias", path(&Config::gradients, &GradientConfig::d_bias), read_bool));
+  rules.push_back(rule("gradients.dtype", path(&Config::gradients, &GradientConfig::float32),
+                       choice<bool>({{"same", false}, {"float32", true}})));
 }
 
 void add_tolerance_rules(std::vector<KeyRule>& rules) {
@@ -139,31 +111,24 @@ void add_tolerance_rules(std::vector<KeyRule>& rules) {
       {"dlogits_rel_l2", &ToleranceConfig::dlogits_rel_l2},
       {"logp_max_abs", &ToleranceConfig::logp_max_abs}};
   for (const auto& [name, member] : members) {
-    rules.push_back(rule(
-        std::string("tolerances.") + name, [member = member](Config & c) -> auto& { return c.tolerances.*member; },
-        number(kNotNegative)));
+    rules.push_back(rule(std::string("tolerances.") + name, path(&Config::tolerances, member), number(kNotNegative)));
   }
 }
 
 std::vector<KeyRule> build_schema() {
   std::vector<KeyRule> rules;
   rules.push_back(rule(
-      "task", [](Config & c) -> auto& { return c.task; },
+      "task", &Config::task,
       choice<Task>(
           {{"cross_entropy", Task::kCrossEntropy}, {"grpo", Task::kGrpo}, {"dpo", Task::kDpo}, {"kto", Task::kKto}})));
-  rules.push_back(rule(
-      "level", [](Config & c) -> auto& { return c.level; },
-      choice<Level>({{"fused", Level::kFused}, {"logits", Level::kLogits}})));
+  rules.push_back(rule("level", &Config::level, choice<Level>({{"fused", Level::kFused}, {"logits", Level::kLogits}})));
   add_model_rules(rules);
-  rules.push_back(rule(
-      "batch_size", [](Config & c) -> auto& { return c.batch_size; }, integer(1, kMaxSize)));
-  rules.push_back(rule(
-      "seq_len", [](Config & c) -> auto& { return c.seq_len; }, integer(0, kMaxSize)));
-  rules.push_back(rule(
-      "seed", [](Config & c) -> auto& { return c.seed; }, integer(0)));
-  rules.push_back(rule(
-      "threads", [](Config & c) -> auto& { return c.threads; },
-      [](const ConfigValue& value) { return is_auto(value) ? 0 : static_cast<int>(read_integer(value, 1, 4096)); }));
+  rules.push_back(rule("batch_size", &Config::batch_size, integer(1, kMaxSize)));
+  rules.push_back(rule("seq_len", &Config::seq_len, integer(0, kMaxSize)));
+  rules.push_back(rule("seed", &Config::seed, integer(0)));
+  rules.push_back(rule("threads", &Config::threads, [](const ConfigValue& value) {
+    return is_auto(value) ? 0 : static_cast<int>(read_integer(value, 1, 4096));
+  }));
   add_loss_rules(rules);
   add_policy_rules(rules);
   add_preference_rules(rules);

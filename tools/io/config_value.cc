@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "io/error.h"
-#include "io/one_line.h"
 
 namespace logitless::io {
 namespace {

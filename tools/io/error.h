@@ -1,7 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 
 namespace logitless::io {
 
@@ -10,5 +12,13 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Text that came from a file, fit for a message of one line: without control characters, and cut where it is long.
+inline std::string one_line(std::string text, size_t most = 200) {
+  if (text.size() > most) text = text.substr(0, most - 3) + "...";
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
 
 }  // namespace logitless::io

@@ -19,8 +19,6 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// Stays open, so that a child process can map the same pages.
-  int descriptor() const { return descriptor_; }
   /// Throws Error where the file has been cut short since it was mapped: what was read of it is not to be trusted.
   void check_size() const;
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "io/config_value.h"
-#include "io/one_line.h"
+#include "io/error.h"
 #include "io/yaml_file.h"
 #include "logitless/environment.h"
 

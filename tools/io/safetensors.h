@@ -45,7 +45,6 @@ class SafetensorsFile {
   explicit SafetensorsFile(std::string path);
 
   const std::string& path() const { return file_.path(); }
-  int descriptor() const { return file_.descriptor(); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Throws Error where the file has been cut short since it was opened.
   void check_size() const { file_.check_size(); }

@@ -7,7 +7,7 @@
 #include <functional>
 #include <numeric>
 
-#include "io/one_line.h"
+#include "io/error.h"
 #include "io/safetensors.h"
 
 namespace logitless::io {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "io/error.h"
-#include "io/json_depth.h"
 #include "io/text_file.h"
 #include "report/units.h"
 

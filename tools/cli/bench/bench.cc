@@ -24,6 +24,7 @@ contenders take turns, so that whatever slows the machine down slows all of them
   level fused   dense, auto (the config's kernel.plan), one_pass, two_pass, forward (no gradients);
                 by default dense, auto and forward
   level logits  dense (two sweeps over the logits), apart, in_place; by default all of them
+  NAME:KEY=VALUE is that contender with a key of its own, threads or kernel.*: one_pass:threads=1,one_pass:threads=2
 time is a median, spread half the distance between the quartiles, first the first call of all. The GEMM rate is that of
 one large product in the same process, and a contender's share of it counts the products that it makes itself. Extra
 peak is what a call takes above its inputs and outputs (a median too).

@@ -2,6 +2,7 @@
 #include "cli/bench/plan.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string_view>
 
 #include "cli/common/task_call.h"
@@ -36,14 +37,29 @@ const std::vector<KnownContender>& known_contenders() {
   return known;
 }
 
-Contender find_contender(const std::string& name, Level level) {
-  std::string names;
+// "one_pass" or "one_pass:threads=1:kernel.time_block=256".
+Contender find_contender(const std::string& text, Level level) {
+  std::istringstream parts(text);
+  std::string name, names;
+  std::getline(parts, name, ':');
   for (const KnownContender& known : known_contenders()) {
     if (known.level != level) continue;
-    if (known.contender.name == name) return known.contender;
-    names += (names.empty() ? "" : ", ") + known.contender.name;
+    if (known.contender.name != name) {
+      names += (names.empty() ? "" : ", ") + known.contender.name;
+      continue;
+    }
+    Contender contender = known.contender;
+    contender.name = text;
+    for (std::string assignment; std::getline(parts, assignment, ':');) {
+      if (!assignment.starts_with("threads=") && !assignment.starts_with("kernel.")) {
+        throw Error("--contenders " + text + ": " + assignment +
+                    " is no key that contenders may differ in, since they share their inputs: threads and kernel.*");
+      }
+      contender.assignments.push_back(assignment);
+    }
+    return contender;
   }
-  throw Error("--contenders " + name + ": level " + io::name_of(level) + " has " + names);
+  throw Error("--contenders " + text + ": level " + io::name_of(level) + " has " + names);
 }
 
 std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {

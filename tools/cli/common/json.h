@@ -19,17 +19,17 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;
 
-  Json() = default;  ///< null
-  Json(std::same_as<bool> auto value) : value_(value) {}
-  Json(std::integral auto value) requires(!std::same_as<decltype(value), bool>) : value_(static_cast<int64_t>(value)) {}
-  Json(double value) : value_(value) {}  ///< is written as null where it is not finite, which JSON has not
-  Json(const char* value) : value_(std::string(value)) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(Array items) : value_(std::move(items)) {}
+  Json();  ///< null
+  template <std::integral T>
+  Json(T value);
+  Json(double value);  ///< is written as null where it is not finite, which JSON has not
+  Json(const char* value);
+  Json(std::string value);
+  Json(Array items);
   template <class T>
-  Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
+  Json(const std::vector<T>& items);
   Json(std::initializer_list<Member> members);
-  static Json object() { return Json(std::initializer_list<Member>{}); }
+  static Json object();
 
   /// Throws std::runtime_error where the text is no JSON.
   static Json parse(const std::string& text);
@@ -68,6 +68,22 @@ struct Json::Member {
   Json value;
 };
 
+inline Json::Json() = default;
+template <std::integral T>
+Json::Json(T value) {
+  if constexpr (std::same_as<T, bool>) {
+    value_ = value;
+  } else {
+    value_ = static_cast<int64_t>(value);
+  }
+}
+template <class T>
+Json::Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
+inline Json::Json(double value) : value_(value) {}
+inline Json::Json(const char* value) : value_(std::string(value)) {}
+inline Json::Json(std::string value) : value_(std::move(value)) {}
+inline Json::Json(Array items) : value_(std::move(items)) {}
 inline Json::Json(std::initializer_list<Member> members) : value_(Object(members)) {}
+inline Json Json::object() { return Json(std::initializer_list<Member>{}); }
 
 }  // namespace logitless::cli

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
 
-#include "io/json_depth.h"
-#include "io/one_line.h"
+#include "io/error.h"
+#include "io/replaced_file.h"
 #include "io/safetensors.h"
+#include "io/text_file.h"
 
 namespace logitless::io {
 namespace {
@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 using nlohmann::json;
 
+constexpr const char* kNoObject = "the header must be a JSON object";
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // The limit of the format's reference implementation.
 
@@ -34,72 +35,6 @@ std::string tidy(std::string message) {
 [[noreturn]] void fail(const std::string& path, const std::string& tensor, const std::string& reason) {
   throw Error(path + ": tensor " + one_line(tensor) + ": " + reason);
 }
-
-// Hands each member of the header to `take` as soon as it is complete, so that time is linear in the header and memory
-// is that of one member: a checkpoint has tens of thousands.
-class HeaderReader : public json::json_sax_t {
- public:
-  using Take = std::function<void(const std::string& name, const json& entry)>;
-
-  HeaderReader(const std::string& path, Take take) : path_(path), take_(std::move(take)) {}
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(json::number_integer_t value) override { return add(value); }
-  bool number_unsigned(json::number_unsigned_t value) override { return add(value); }
-  bool number_float(json::number_float_t value, const std::string&) override { return add(value); }
-  bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(json::binary_t& value) override { return add(std::move(value)); }
-  bool key(std::string& key) override {
-    if (open_.empty() && !names_.insert(key).second) fail(path_, key, "is in the header twice");
-    (open_.empty() ? name_ : key_) = std::move(key);
-    return true;
-  }
-  bool start_object(size_t) override {
-    if (in_header_) return open(json::object());
-    return in_header_ = true;
-  }
-  bool start_array(size_t) override { return open(json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    fail(path_, "the header is not JSON: " + tidy(e.what()));
-  }
-
- private:
-  // Puts a value where it belongs: it is a member of the header, or of the container that was opened last.
-  json& place(json value) {
-    if (!in_header_) fail(path_, "the header must be a JSON object");
-    if (open_.empty()) return entry_ = std::move(value);
-    json& around = *open_.back();
-    if (around.is_object()) return around[key_] = std::move(value);
-    around.push_back(std::move(value));
-    return around.back();
-  }
-  bool add(json value) {
-    place(std::move(value));
-    if (open_.empty()) take_(name_, entry_);
-    return true;
-  }
-  bool open(json container) {
-    open_.push_back(&place(std::move(container)));
-    return true;
-  }
-  bool close() {
-    if (open_.empty()) return true;  // the header itself
-    open_.pop_back();
-    if (open_.empty()) take_(name_, entry_);
-    return true;
-  }
-
-  const std::string& path_;
-  Take take_;
-  bool in_header_ = false;
-  std::unordered_set<std::string> names_;
-  std::string name_, key_;  // of the member, and inside of it
-  json entry_;
-  std::vector<json*> open_;  // the containers around the next value, inside of the member
-};
 
 // An integer that JSON may spell as signed, unsigned or (wrongly) as something else.
 bool read_count(const json& value, int64_t& out) {
@@ -205,20 +140,75 @@ void SafetensorsFile::read_header() {
   if (json_depth(text) > kMostJsonDepth) {
     fail(path(), "the header is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
   }
-  HeaderReader reader(path(), [&](const std::string& name, const json& entry) {
+  // Each member of the header is taken as soon as it is complete, and then dropped: a checkpoint has tens of thousands.
+  std::unordered_set<std::string> names;
+  std::string name;
+  const auto take = [&](int depth, json::parse_event_t event, json& value) {
+    using Event = json::parse_event_t;
+    const bool begins = event == Event::object_start || event == Event::array_start;
+    if (depth == 0 && (event == Event::array_start || event == Event::value)) fail(path(), kNoObject);
+    if (depth != 1 || begins) return true;
+    if (event == Event::key) {
+      name = value.get<std::string>();
+      if (!names.insert(name).second) fail(path(), name, "is in the header twice");
+      return true;
+    }
     if (name != "__metadata__") {
-      tensors_.push_back(read_entry(path(), name, entry, file_.data(), data_start, size - data_start));
-    } else if (!entry.is_object()) {
+      tensors_.push_back(read_entry(path(), name, value, file_.data(), data_start, size - data_start));
+    } else if (!value.is_object()) {
       fail(path(), "__metadata__ must be an object");
     }
-  });
-  json::sax_parse(text, &reader);
+    return false;
+  };
+  try {
+    [[maybe_unused]] const json rest = json::parse(text, take);
+  } catch (const json::exception& e) {
+    fail(path(), "the header is not JSON: " + tidy(e.what()));
+  }
   check_coverage(path(), tensors_, data_start, size);
 }
 
 const Tensor* SafetensorsFile::find(std::string_view name) const {
   const auto it = std::find_if(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.name == name; });
   return it == tensors_.end() ? nullptr : &*it;
+}
+
+size_t safetensors_element_bytes(std::string_view dtype) {
+  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL" || dtype == "F8_E4M3" || dtype == "F8_E5M2") return 1;
+  return 0;
+}
+
+void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  size_t offset = 0;
+  std::vector<size_t> sizes;
+  for (const TensorToWrite& tensor : tensors) {
+    const size_t element_bytes = safetensors_element_bytes(tensor.dtype);
+    if (element_bytes == 0) throw Error(path + ": tensor " + tensor.name + ": dtype " + tensor.dtype + " is not known");
+    if (header.contains(tensor.name)) throw Error(path + ": tensor " + tensor.name + ": is given twice");
+    Tensor shape_only;
+    shape_only.shape = tensor.shape;
+    sizes.push_back(static_cast<size_t>(shape_only.elements()) * element_bytes);
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + sizes.back()}}};
+    offset += sizes.back();
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');  // The format's own padding: data begins at a multiple of 8.
+
+  ReplacedFile file(path);
+  const uint64_t header_bytes = text.size();
+  file.out().write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
+  file.out().write(text.data(), static_cast<std::streamsize>(text.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    file.out().write(static_cast<const char*>(tensors[i].data), static_cast<std::streamsize>(sizes[i]));
+  }
+  file.commit();
 }
 
 }  // namespace logitless::io
