@@ -28,18 +28,17 @@ struct TensorPaths {
   std::vector<InputFile> files() const;
 };
 
-/// A flag that names a tensor.
-struct TensorFlag {
+/// A flag that names a tensor of a task's batch, beside the model's own.
+struct BatchFlag {
   const char* flag;
-  std::string TensorPaths::*path;
   const char* help;
-};
-/// Those of a task's batch, beside the model's own.
-struct BatchFlag : TensorFlag {
+  std::string TensorPaths::*path;
   TensorId id;
-  const char* conventional_name;
   std::vector<io::Task> tasks;  ///< those that have a use for it
   bool per_token = true;        ///< [N] or [B, T]
+
+  /// "old_logps" of "--old-logps".
+  std::string conventional_name() const;
 };
 const std::vector<BatchFlag>& batch_flags();
 

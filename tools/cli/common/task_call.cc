@@ -18,14 +18,17 @@ ConstVector vector_of(const Job& job, TensorId id) {
 
 std::span<const uint8_t> bytes_of(const Job& job, TensorId id) { return {job[id].as<uint8_t>(), job[id].bytes}; }
 
-PreferenceTokenOptions preference_token_options(const io::Config& config) {
-  PreferenceTokenOptions options;
-  options.ignore_index = config.ignore_index;
-  options.shift = config.shift;
+// What the options of every task have.
+void set_logit_options(const io::Config& config, auto& options) {
   options.temperature = config.temperature.low;
   options.temperature_meaning = config.temperature_meaning;
   options.round_logits_to = config.round_logits_to;
-  return options;
+}
+// Those of a task whose targets say which tokens count.
+void set_token_options(const io::Config& config, auto& options) {
+  set_logit_options(config, options);
+  options.ignore_index = config.ignore_index;
+  options.shift = config.shift;
 }
 
 Metrics metrics_of(const CrossEntropyMetrics& m) {
@@ -133,41 +136,30 @@ void TaskCall::set_options(const Job& job) {
   if (job.has(TensorId::kTemperatures)) {
     temperatures = {job[TensorId::kTemperatures].as<double>(), static_cast<size_t>(job.tokens)};
   }
-  CrossEntropyOptions& c = cross_entropy;
-  c.ignore_index = config.ignore_index;
-  c.reduction = config.reduction;
-  c.label_smoothing = config.label_smoothing;
-  c.z_loss = config.z_loss;
+  set_token_options(config, cross_entropy);
+  cross_entropy.temperatures = temperatures;
+  cross_entropy.reduction = config.reduction;
+  cross_entropy.label_smoothing = config.label_smoothing;
+  cross_entropy.z_loss = config.z_loss;
   if (job.has(TensorId::kClassWeights)) {
-    c.class_weights = {job[TensorId::kClassWeights].as<float>(), static_cast<size_t>(job.vocab_size)};
+    cross_entropy.class_weights = {job[TensorId::kClassWeights].as<float>(), static_cast<size_t>(job.vocab_size)};
   }
-  c.temperature = config.temperature.low;
-  c.temperatures = temperatures;
-  c.temperature_meaning = config.temperature_meaning;
-  c.round_logits_to = config.round_logits_to;
-  c.shift = config.shift;
-  c.loss_scale = config.loss_scale;
-  c.normaliser = config.normaliser;
-  c.want_accuracy = config.accuracy;
-  c.want_entropy = config.entropy;
+  cross_entropy.normaliser = config.normaliser;
+  cross_entropy.want_accuracy = config.accuracy;
 
   policy = config.policy.options;
-  policy.temperature = config.temperature.low;
+  set_logit_options(config, policy);
   policy.temperatures = temperatures;
-  policy.temperature_meaning = config.temperature_meaning;
-  policy.round_logits_to = config.round_logits_to;
-  policy.loss_scale = config.loss_scale;
-  policy.want_entropy = config.entropy;
-
   preference = config.preference;
-  preference.token = preference_token_options(config);
-  preference.loss_scale = config.loss_scale;
-  preference.want_entropy = config.entropy;
-
+  set_token_options(config, preference.token);
   kto = config.kto.options;
-  kto.token = preference_token_options(config);
-  kto.loss_scale = config.loss_scale;
-  kto.want_entropy = config.entropy;
+  set_token_options(config, kto.token);
+
+  const auto set_common = [this](auto&... options) {
+    ((options.loss_scale = config.loss_scale), ...);
+    ((options.want_entropy = config.entropy), ...);
+  };
+  set_common(cross_entropy, policy, preference, kto);
 }
 
 void TaskCall::set_batches(const Job& job) {
@@ -204,12 +196,8 @@ void TaskCall::set_outputs(const Job& job) {
 
 TokenOptions TaskCall::token_options() const {
   TokenOptions options;
-  options.ignore_index = config.ignore_index;
-  options.shift = config.shift;
-  options.temperature = config.temperature.low;
+  set_token_options(config, options);
   options.temperatures = cross_entropy.temperatures;
-  options.temperature_meaning = config.temperature_meaning;
-  options.round_logits_to = config.round_logits_to;
   return options;
 }
 

@@ -128,11 +128,12 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     if (std::find(f.tasks.begin(), f.tasks.end(), config.task) == f.tasks.end()) {
       throw Error(std::string(f.flag) + " was given, but task " + io::name_of(config.task) + " has no use for it");
     }
+    const std::string name = f.conventional_name();
     const bool flags = f.id == TensorId::kMask || f.id == TensorId::kLabels;
     const io::TensorClass tensor_class = flags ? io::TensorClass::kFlag : io::TensorClass::kFloat;
-    const io::TensorHandle handle = inputs.open(path, {f.conventional_name, tensor_class, 1, f.per_token});
+    const io::TensorHandle handle = inputs.open(path, {name.c_str(), tensor_class, 1, f.per_token});
     if (flags) {
-      inputs.add_values(f.id, f.conventional_name, io::read_flags(*handle.tensor));
+      inputs.add_values(f.id, name, io::read_flags(*handle.tensor));
     } else {
       add_floats(handle, DType::kFloat64, f.id, inputs);
     }
@@ -184,40 +185,24 @@ void check_level(const Config& config, const TensorPaths& paths) {
 const std::vector<BatchFlag>& batch_flags() {
   using io::Task;
   using P = TensorPaths;
+  const std::vector<Task> grpo = {Task::kGrpo}, kto = {Task::kKto}, all = {Task::kGrpo, Task::kDpo, Task::kKto};
   static const std::vector<BatchFlag> flags = {
-      {{"--mask", &P::mask, "grpo: which tokens count [N], bool or uint8"}, TensorId::kMask, "mask", {Task::kGrpo}},
-      {{"--advantages", &P::advantages, "grpo: one a sequence [B] or a token [N]"},
-       TensorId::kAdvantages,
-       "advantages",
-       {Task::kGrpo}},
-      {{"--old-logps", &P::old_logps, "grpo: log-probabilities under the old policy [N]"},
-       TensorId::kOldLogps,
-       "old_logps",
-       {Task::kGrpo}},
-      {{"--ref-logps", &P::ref_logps, "grpo, dpo, kto: the same under the reference [N]"},
-       TensorId::kRefLogps,
-       "ref_logps",
-       {Task::kGrpo, Task::kDpo, Task::kKto}},
-      {{"--sampling-logps", &P::sampling_logps, "grpo: the same under the sampler [N]"},
-       TensorId::kSamplingLogps,
-       "sampling_logps",
-       {Task::kGrpo}},
-      {{"--labels", &P::labels, "kto: which sequences are desirable [B], bool or uint8"},
-       TensorId::kLabels,
-       "labels",
-       {Task::kKto},
+      {"--mask", "grpo: which tokens count [N], bool or uint8", &P::mask, TensorId::kMask, grpo},
+      {"--advantages", "grpo: one a sequence [B] or a token [N]", &P::advantages, TensorId::kAdvantages, grpo},
+      {"--old-logps", "grpo: log-probabilities under the old policy [N]", &P::old_logps, TensorId::kOldLogps, grpo},
+      {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", &P::ref_logps, TensorId::kRefLogps, all},
+      {"--sampling-logps", "grpo: the same under the sampler [N]", &P::sampling_logps, TensorId::kSamplingLogps, grpo},
+      {"--labels", "kto: which sequences are desirable [B], bool or uint8", &P::labels, TensorId::kLabels, kto, false},
+      {"--kl-logps", "kto: sums of mismatched completions under the policy", &P::kl_logps, TensorId::kKlLogps, kto,
        false},
-      {{"--kl-logps", &P::kl_logps, "kto: sums of mismatched completions under the policy"},
-       TensorId::kKlLogps,
-       "kl_logps",
-       {Task::kKto},
-       false},
-      {{"--kl-ref-logps", &P::kl_ref_logps, "kto: and under the reference"},
-       TensorId::kKlRefLogps,
-       "kl_ref_logps",
-       {Task::kKto},
-       false}};
+      {"--kl-ref-logps", "kto: and under the reference", &P::kl_ref_logps, TensorId::kKlRefLogps, kto, false}};
   return flags;
+}
+
+std::string BatchFlag::conventional_name() const {
+  std::string name = flag + 2;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 std::vector<InputFile> TensorPaths::files() const {

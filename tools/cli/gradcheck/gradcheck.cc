@@ -1,13 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/gradcheck/gradcheck.h"
-
+// `logitless gradcheck`: loss and gradients of a config's call against the float64 oracle.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <span>
 
 #include "cli/common/command_line.h"
 #include "cli/common/gates.h"
+#include "cli/common/output.h"
 #include "cli/common/profile.h"
 #include "cli/common/progress.h"
 #include "cli/gradcheck/truth.h"
@@ -63,6 +64,19 @@ struct GradcheckOptions {
   std::string metrics_path;  ///< empty: none
   std::string profile_path;  ///< of --profile
   bool quiet = false;
+};
+
+// One config's check.
+struct GradcheckReport {
+  std::string name;  // the config's path
+  io::Config config;
+  Job job;
+  Environment environment;
+  Metrics metrics;  // in the order of the report
+  std::vector<io::Gate> gates;
+  std::string error;  // why nothing was measured; empty: it was
+
+  bool passes() const { return error.empty() && all_pass(gates); }
 };
 
 using oracle::Deviation;
@@ -250,6 +264,65 @@ std::vector<GradcheckReport> load_configs(const GradcheckOptions& options) {
   return reports;
 }
 
+Json check_json(const GradcheckReport& report) {
+  Json json = {{"config", report.name}, {"task", name_of(report.config.task)}, {"level", name_of(report.config.level)}};
+  if (!report.error.empty()) {
+    json["error"] = report.error;
+    json["pass"] = false;
+    return json;
+  }
+  json["shape"] = shape_json(report.job);
+  json["gradient_dtype"] = name_of(report.job.gradient_dtype);
+  for (const auto& [name, value] : report.metrics) json["metrics"][name] = value;
+  json["gates"] = gates_json(report.gates);
+  json["gates_not_applied"] = gates_not_applied(report.config, report.gates);
+  json["pass"] = report.passes();
+  json["environment"] = environment_json(report.environment);
+  return json;
+}
+
+std::string what_was_checked(const GradcheckReport& report) {
+  const Job& job = report.job;
+  const std::string what = std::string(name_of(report.config.level)) + " " + name_of(report.config.task);
+  if (report.config.level == io::Level::kFused) return shape_text(what, report.config.model.name, job);
+  return what + (report.config.model.name.empty() ? "" : ", " + report.config.model.name) +
+         format(": %lld tokens, vocab %lld, %s", static_cast<long long>(job.tokens),
+                static_cast<long long>(job.vocab_size), name_of(job.dtype));
+}
+
+std::string table_of(const GradcheckReport& report) {
+  if (!report.error.empty()) return "";
+  std::string text = report.name + ": " + what_was_checked(report) + ", gradients in " +
+                     name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment) + "\n" +
+                     warnings_text(report.environment) + "\n";
+  for (const auto& [name, value] : report.metrics) {
+    text += format(name.starts_with("time/") ? "%-22s %16.3f\n" : "%-22s %16.9g\n", name.c_str(), value);
+  }
+  text += "\n";
+  text += gates_text("gate", report.gates);
+  for (const std::string& name : gates_not_applied(report.config, report.gates)) {
+    text +=
+        format("%-18s %14s %14s   not checked here: this level or output has no such figure\n", name.c_str(), "-", "-");
+  }
+  return text + (report.passes() ? "all gates hold\n\n" : "NOT all gates hold\n\n");
+}
+
+Json json_of(std::span<const GradcheckReport> reports) {
+  Json json;
+  json["checks"] = Json::Array();
+  for (const GradcheckReport& report : reports) json["checks"].push_back(check_json(report));
+  json["pass"] = std::ranges::all_of(reports, [](const GradcheckReport& report) { return report.passes(); });
+  return json;
+}
+
+void write_metrics(std::span<const GradcheckReport> reports, MetricsFile& file) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const auto step = static_cast<int64_t>(i) + 1;
+    for (const auto& [name, value] : reports[i].metrics) file.write(step, name, value);
+    for (const io::Gate& gate : reports[i].gates) file.write(step, "gate/" + gate.name, gate.pass ? 1 : 0);
+  }
+}
+
 // Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are bad (the
 // others run all the same; nothing is written where none does). Throws io::Error for a config that cannot be read,
 // before any check runs.
@@ -297,8 +370,6 @@ void add_flags(Command& gradcheck, GradcheckOptions& options) {
 }
 
 }  // namespace
-
-bool GradcheckReport::passes() const { return error.empty() && all_pass(gates); }
 
 void add_gradcheck(CommandLine& line) {
   line.add("gradcheck", kGradcheckHelp, kGradcheckFooter, add_flags, run_gradcheck);

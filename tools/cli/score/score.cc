@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/score/score.h"
-
+// `logitless score`: what a model thinks of each token, from hidden states and a head, without the logits.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -59,6 +58,41 @@ struct ScoreOptions {
   bool quiet = false;
 };
 
+// Means over the tokens that take part; NaN when none does, and where the statistic was not asked for. A token whose
+// statistics are NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
+struct ScoreSummary {
+  int64_t tokens = 0;         // that take part
+  int64_t nan_tokens = 0;     // of these, how many have NaN statistics
+  double cross_entropy = 0;   // mean of -logp, in nats
+  double perplexity = 0;      // exp(cross_entropy)
+  double bits_per_token = 0;  // cross_entropy / log(2)
+  double accuracy = 0;        // share of tokens whose argmax is the target
+  double top5_accuracy = 0;   // share of tokens whose rank is at most 5
+  double mean_entropy = 0;    // in nats
+  int64_t sequences = 0;      // of which at least one token takes part
+  int64_t greedy = 0;         // of these, how many are greedy
+};
+
+// Sums over the tokens of each sequence that take part.
+struct SequenceScores {
+  std::vector<double> logp;     // of all its targets together, in nats; 0 without a token, NaN with a NaN token
+  std::vector<int64_t> tokens;  // that take part
+  std::vector<uint8_t> greedy;  // 1 where every target is the argmax of its row
+};
+
+struct ScoreReport {
+  io::Config config;
+  Job job;  // shape and types
+  Environment environment;
+  bool rank = false;     // asked for
+  bool entropy = false;  // asked for
+  ScoreSummary summary;
+  std::string written;  // the tensors of the file
+  double time_s = 0;
+  Plan plan;
+  std::string output_path;
+};
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 bool is_applied(const std::string& key) {
@@ -80,6 +114,15 @@ bool is_applied(const std::string& key) {
                                            "kernel.gemm_backend",
                                            "kernel.simd_target"};
   return key.starts_with("model.") || std::find(std::begin(kApplied), std::end(kApplied), key) != std::end(kApplied);
+}
+
+// Keys that the config's file sets and that score, which computes no loss and no gradient, has no use for.
+std::vector<std::string> keys_not_applied(const io::Config& config) {
+  std::vector<std::string> keys;
+  for (const auto& [key, place] : config.places) {
+    if (!is_applied(key)) keys.push_back(key);
+  }
+  return keys;
 }
 
 // A config serves every command, but who sets a key by hand expects something of it.
@@ -200,6 +243,51 @@ std::string write_scores(const std::string& path, const TokenStats& stats, const
          std::to_string(count[0]) + "]";
 }
 
+std::string table_of(const ScoreReport& report) {
+  const ScoreSummary& s = report.summary;
+  std::string text = shape_text("score", report.config.model.name, report.job) + "\n" +
+                     machine_text(report.environment) + "\n" + warnings_text(report.environment) + "\n";
+  const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
+  line("tokens", format("%lld of %lld", static_cast<long long>(s.tokens), static_cast<long long>(report.job.tokens)));
+  if (s.nan_tokens > 0) line("NaN tokens", std::to_string(s.nan_tokens));
+  line("cross-entropy", format("%.9g nats", s.cross_entropy));
+  line("perplexity", format("%.9g", s.perplexity));
+  line("bits per token", format("%.9g", s.bits_per_token));
+  line("accuracy", format("%.6f", s.accuracy));
+  if (report.rank) line("top-5 accuracy", format("%.6f", s.top5_accuracy));
+  if (report.entropy) line("mean entropy", format("%.9g nats", s.mean_entropy));
+  line("sequences",
+       format("%lld, of which %lld greedy", static_cast<long long>(s.sequences), static_cast<long long>(s.greedy)));
+  line("time", format("%.3f s", report.time_s));
+  line("workspace", human_bytes(static_cast<int64_t>(report.plan.workspace_bytes)));
+  line("plan", report.plan.describe());
+  line("written", report.output_path + ": " + report.written);
+  std::string unused;
+  for (const std::string& key : keys_not_applied(report.config)) unused += (unused.empty() ? "" : ", ") + key;
+  if (!unused.empty()) line("keys not used", unused);
+  return text;
+}
+
+Json json_of(const ScoreReport& report) {
+  const ScoreSummary& s = report.summary;
+  Json json = {{"shape", shape_json(report.job)}, {"tokens", s.tokens},
+               {"nan_tokens", s.nan_tokens},      {"cross_entropy", s.cross_entropy},
+               {"perplexity", s.perplexity},      {"bits_per_token", s.bits_per_token},
+               {"accuracy", s.accuracy}};
+  if (report.rank) json["top5_accuracy"] = s.top5_accuracy;
+  if (report.entropy) json["mean_entropy"] = s.mean_entropy;
+  json["sequences"] = s.sequences;
+  json["greedy_sequences"] = s.greedy;
+  json["time_s"] = report.time_s;
+  json["workspace_bytes"] = report.plan.workspace_bytes;
+  json["plan"] = name_of(report.plan.kind);
+  json["output"] = report.output_path;
+  json["keys_not_applied"] = keys_not_applied(report.config);
+  json["details"] = {{"plan", report.plan.describe()}};
+  json["environment"] = environment_json(report.environment);
+  return json;
+}
+
 // Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
 int run_score(const ScoreOptions& options) {
   ScoreReport report;
@@ -258,14 +346,6 @@ void add_flags(Command& score, ScoreOptions& options) {
 }
 
 }  // namespace
-
-std::vector<std::string> keys_not_applied(const io::Config& config) {
-  std::vector<std::string> keys;
-  for (const auto& [key, place] : config.places) {
-    if (!is_applied(key)) keys.push_back(key);
-  }
-  return keys;
-}
 
 void add_score(CommandLine& line) { line.add("score", kScoreHelp, kScoreFooter, add_flags, run_score); }
 
