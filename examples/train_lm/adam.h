@@ -32,7 +32,7 @@ class Adam {
     }
   }
 
-  /// Once before the updates of a step.
+  /// Is called once before the updates of a step.
   void begin_step(double learning_rate) {
     ++step_;
     rate_ = static_cast<float>(learning_rate / (1.0 - std::pow(options_.beta1, step_)));
@@ -53,7 +53,7 @@ class Adam {
         rate_ * m / ((second_scale_ * v).sqrt() + static_cast<float>(options_.epsilon));
   }
 
-  /// The whole tensor, with all threads.
+  /// Updates the whole tensor, with all threads.
   void update_all(size_t tensor, std::span<const float> gradient) {
     constexpr int64_t kBlock = 4096;  // four arrays of 16 KiB: they stay in L1 and L2 between the passes of update()
     const int64_t size = static_cast<int64_t>(gradient.size());

@@ -33,13 +33,13 @@ struct Verdict {
 
 Verdict judge(const RunRecord& dense, const RunRecord& fused);
 
-/// Whether a single run learned; true by itself below Verdict::kJudgedSteps steps.
+/// Tells whether a single run learned; true by itself below Verdict::kJudgedSteps steps.
 bool learns(const TrainSummary& summary, int steps);
 
 void print_summary(const RunRecord& dense, const RunRecord& fused, const Verdict& verdict);
 void print_summary(const TrainSummary& summary, HeadKind head);
 
-/// JSON files for scripts.
+/// Writes JSON files for scripts.
 void write_json(const std::string& path, const TrainOptions& options, const RunRecord& dense, const RunRecord& fused,
                 const Verdict& verdict);
 void write_json(const std::string& path, const TrainOptions& options, const RunRecord& run);

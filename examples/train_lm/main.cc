@@ -72,7 +72,7 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_option("--record-fd", line.record_fd)->group("");  // hidden
 }
 
-/// Every step at first, then every tenth.
+/// Says whether a step is printed: the first ones are, then every tenth.
 bool is_shown(int step, int steps) { return step <= 5 || step % 10 == 0 || step == steps; }
 
 std::optional<MetricsFile> open_metrics(const CommandLine& line) {

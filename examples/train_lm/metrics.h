@@ -13,8 +13,8 @@ class MetricsFile {
   /// Empties the file. Throws std::runtime_error when it cannot be written.
   explicit MetricsFile(const std::string& path);
 
-  /// One line, in the file when the call returns. JSON has no NaN and no infinity: such a value is written as null.
-  /// Throws std::runtime_error.
+  /// Writes one line, which is in the file when the call returns. JSON has no NaN and no infinity: such a value is
+  /// written as null. Throws std::runtime_error.
   void write(int64_t step, const std::string& name, double value);
 
  private:
@@ -25,6 +25,6 @@ class MetricsFile {
 /// `prefix` tells runs in one file apart: "" or "fused/".
 void write_step(MetricsFile& file, const std::string& prefix, const StepReport& report, const TrainOptions& options);
 
-/// The figures of a whole run, at its last step.
+/// Writes the figures of a whole run, at its last step.
 void write_summary(MetricsFile& file, const std::string& prefix, const TrainSummary& summary,
                    const TrainOptions& options);

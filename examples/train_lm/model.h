@@ -38,12 +38,12 @@ struct Parameters {
   std::array<std::span<float>, kCount> tensors();
 };
 
-/// Seeded; the same numbers on every machine.
+/// Draws seeded numbers, the same on every machine.
 Parameters initial_parameters(const ModelShape& shape, uint64_t seed);
 /// All zero. Without a head weight it is empty: for an optimizer that takes that gradient tile by tile.
 Parameters zero_gradients(const ModelShape& shape, bool with_head_weight);
 
-/// From word ids to hidden states and back. Keeps its activations between the two, [N, C · D + H].
+/// Goes from word ids to hidden states and back. Keeps its activations between the two, [N, C · D + H].
 class Trunk {
  public:
   explicit Trunk(const ModelShape& shape) : shape_(shape) {}

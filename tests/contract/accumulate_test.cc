@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 #include <vector>
 
 #include "logitless/cross_entropy.h"
@@ -19,9 +20,14 @@ struct Case {
   double dropped;  // share of the rows that take no part
 };
 
+// The name of a case in the list of tests.
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << name_of(c.plan) << " in " << (c.workspace >> 10) << " KiB, " << c.dropped << " dropped";
+}
+
 class Accumulated : public ::testing::TestWithParam<Case> {};
 
-// d_hidden over 12 tiles of the vocabulary, and d_weight over blocks of rows, onto numbers a million times larger.
+// Adds d_hidden over 12 tiles of the vocabulary, and d_weight over blocks of rows, to numbers a million times larger.
 TEST_P(Accumulated, GradientsLoseNoMoreThanTheirHeaderSays) {
   InputSpec spec;
   spec.tokens = 96;

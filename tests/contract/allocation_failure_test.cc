@@ -59,8 +59,8 @@ struct Outcomes {
   int64_t allocations = 0, thrown = 0, survived = 0;
 };
 
-// `call(bytes)`: a call of the library, which is watched, and after stop() what it left. The first calls start the team
-// and what the BLAS keeps.
+// `call(bytes)` is a call of the library, which is watched, and after stop() what it left. The first calls start the
+// team and what the BLAS keeps.
 template <class Result, class Call, class Collect>
 void fail_each_allocation(const std::string& name, const Call& call, const Collect& collect) {
   SCOPED_TRACE(name);
@@ -339,7 +339,7 @@ TEST(AllocationFailure, KtoLoss) {
       });
 }
 
-// Finished logits: a buffer that every call may overwrite with its gradient lies apart from them.
+// Finished logits are kept apart from a buffer that every call may overwrite with its gradient.
 struct LogitsBatch : Batch {
   std::vector<float> logits = std::vector<float>(kTokens * kVocab);
   std::vector<float> gradient = std::vector<float>(kTokens * kVocab);

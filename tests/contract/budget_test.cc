@@ -31,7 +31,7 @@ constexpr size_t kAmple = size_t{1} << 33;
 // Plans touch no tensor: one aligned byte stands for all of them.
 alignas(64) std::byte somewhere[64];
 
-// A plan, or why there is none.
+// Holds a plan, or says why there is none.
 struct Answer {
   std::optional<Plan> plan;
   std::string refusal;

@@ -27,7 +27,7 @@ struct CoupledRun {
 
 class CoupledLossTester : public Tester<CoupledLossTester> {
  public:
-  /// The group of a row.
+  /// `group` names the group of a row.
   CoupledLossTester& groups(const std::string& name, std::function<int64_t(int64_t row)> group) {
     return input("groups", name, group_, std::move(group));
   }
@@ -47,7 +47,7 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
     }
     return rows;
   }
-  /// Rows that take part of the largest group.
+  /// Counts the rows of the largest group that take part.
   int64_t largest_group() {
     std::map<int64_t, int64_t> sizes;
     int64_t largest = 0;
@@ -84,7 +84,7 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
                            own.options, loss, outputs.gradients());
   }
 
-  /// One pass in the least that it needs.
+  /// Runs one pass in the least that it needs.
   CoupledLossTester& tightest_one_pass() { return plan(PlanKind::kOnePass).tightest_workspace(); }
 
  private:
@@ -112,7 +112,7 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
   }
 
   // Sums over a group: the errors of the statistics add up, and n terms in fp64 err by n · 2^-53 of their absolute sum,
-  // in the engine's loss and here. One more term for S + E.
+  // in the engine's loss and here. S + E is one more term.
   void add_group_gradients(Expected& expected) const {
     struct Sums {
       double logp = 0, entropy = 0, absolute = 0, error = 0, terms = 1;

@@ -32,7 +32,8 @@ void add_cross_entropy(Cases& cases) {
     add("cross_entropy", tester.plan(PlanKind::kTwoPass).sink(), cases);
     add("cross_entropy", tester.sink(false).plan(PlanKind::kAuto).form(Form::kSplit), cases);
   };
-  // One row block and many tiles; many row blocks and one tile; several of both; the sizes the library chooses.
+  // These have one row block and many tiles; many row blocks and one tile; several of both; the sizes the library
+  // chooses.
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     CrossEntropyTester tester;
     tester.dtype(dtype).hidden(530).vocab(1003).tokens(13).ignored(0.2).label_smoothing(0.1).z_loss(0.01).metrics();
@@ -41,25 +42,25 @@ void add_cross_entropy(Cases& cases) {
     add_plans(tester.hidden(71).vocab(517).tokens(131).softcap(20).tiles(32, 96));
     add_plans(tester.tiles(0, 0).reduction(Reduction::kNone));
   }
-  // Chunks of one pass, and the smallest budgets, which cap how many tiles are alive.
+  // These have chunks of one pass, and the smallest budgets, which cap how many tiles are alive.
   CrossEntropyTester tester;
   tester.hidden(71).vocab(517).tokens(131).tiles(16, 96);
   add("cross_entropy", tester.plan(PlanKind::kOnePass).workspace(size_t{150} << 10), cases);
   add("cross_entropy", tester.plan(PlanKind::kTwoPass).workspace(size_t{100} << 10), cases);
   tester.dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).workspace(size_t{400} << 10);
   add("cross_entropy", tester, cases);
-  // Hidden states in two matrices.
+  // Hidden states stand in two matrices.
   CrossEntropyTester two;
   two.hidden(71).vocab(517).tokens(131).second(50).ignored(0.1).tiles(16, 96);
   for (const PlanKind plan : kPlans) add("cross_entropy", two.plan(plan), cases);
-  // A slice and a transpose.
+  // Hidden states are a transpose, and their gradients a slice.
   CrossEntropyTester strided;
   strided.hidden(71).vocab(517).tokens(129).batch(3).ignored(0.1).tiles(16, 96).strided_targets();
   strided.hidden_rows(Rows::kTransposed).d_hidden_rows(Rows::kSlice);
   for (const PlanKind plan : kPlans) add("cross_entropy", strided.plan(plan), cases);
 }
 
-// Losses of one token, of a sequence and of the whole batch.
+// Returns losses of one token, of a sequence and of the whole batch.
 std::vector<PolicyTester> policy_losses(const PolicyTester& base) {
   std::vector<PolicyTester> testers(5, base);
   testers[0].variant(PolicyVariant::kGrpo).twist("token_truncate clip_max");
@@ -82,7 +83,7 @@ void add_policy(Cases& cases) {
   }
 }
 
-// Not coupled, by pair, by the batch; and with a reference that runs in the same call.
+// Losses are coupled not at all, by pair and by the batch; some have a reference that runs in the same call.
 void add_preference(Cases& cases) {
   constexpr size_t kTight = size_t{200} << 10;
   for (const PreferenceLoss loss :

@@ -187,7 +187,7 @@ TEST_F(Determinism, InsideAParallelRegion) {
   for (int k = 0; k < 3; ++k) same[k] = copies[k].bytes(2) == (*bytes_)[0] ? 1 : 0;
   EXPECT_EQ(same, std::vector<int>(3, 1));
 
-  // Also where the region is a team of one, and where nested teams are allowed.
+  // This holds where the region is a team of one, too, and where nested teams are allowed.
   const int levels = omp_get_max_active_levels();
   omp_set_max_active_levels(2);
   std::vector<int> nested(2, 0);
@@ -201,7 +201,7 @@ TEST_F(Determinism, InsideAParallelRegion) {
   EXPECT_TRUE(alone);
 }
 
-// Output of the helper program under these settings of the environment.
+// Returns the output of the helper program under these settings of the environment.
 std::string run_helper(const std::string& environment) {
   // With more threads than cores those that wait should sleep.
   const std::string command = "OMP_WAIT_POLICY=passive " + environment + " '" DETERMINISM_HASH_PATH "'";

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,13 @@ class SomeRows final : public TokenLoss {
  private:
   std::function<bool(int64_t)> keep_;
 };
+
+// The name of a shape in the list of tests.
+void PrintTo(const Shape& s, std::ostream* out) {
+  *out << s.tokens << "x" << s.vocab << " in tiles of " << s.row_tile << "x" << s.vocab_tile << " " << name_of(s.dtype)
+       << (s.layout == HeadLayout::kVocabHidden ? " vocab_hidden" : " hidden_vocab") << " temperature " << s.temperature
+       << " ignored " << s.ignored;
+}
 
 class DroppedRows : public ::testing::TestWithParam<Shape> {
  protected:

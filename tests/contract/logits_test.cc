@@ -76,7 +76,7 @@ TEST(Logits, RowsAroundRowTileEdges) {
   }
 }
 
-// 12 rows of 41 words; local to a token, coupled by sequence, coupled by the batch.
+// Losses of 12 rows of 41 words are local to a token, coupled by sequence, or coupled by the batch.
 std::vector<PolicyTester> policy_losses() {
   PolicyTester tester = PolicyTester().from_logits().padded(3, 4).vocab(41).tiles(5, 16).threads(2);
   std::vector<PolicyTester> testers(4, tester.variant(PolicyVariant::kGrpo));
@@ -219,7 +219,7 @@ TEST(Logits, GuardPages) {
   }
 }
 
-// The batch's vectors, temperatures and mask too.
+// The batch's vectors, temperatures and mask stand there, too.
 TEST(Logits, PolicyLossesOnGuardPages) {
   for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
     SCOPED_TRACE(flush == Flush::kEnd ? "flush with the end" : "flush with the beginning");

@@ -183,7 +183,7 @@ TEST(GuardPages, Kto) {
 // bytes a token. The resolved problem: rows that take part, their targets, sequence offsets and the loss's own
 // numbers, another 8 of the kind.
 int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
-// Blocks that hidden is cut into for d_weight.
+// Counts the blocks that hidden is cut into for d_weight.
 constexpr int64_t kMostHiddenBlocks = 4;
 // The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB. The tasks of 16 tiles
 // a thread wait at most, whatever the shape: a tile is made, and each block of hidden is added to two gradients; one
@@ -210,7 +210,7 @@ struct Shape {
 // A worker of the team frees what its tasks took a moment after the call has returned, later when it is descheduled.
 void wait_for_workers() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-// The count once it stays as it is, or after two seconds.
+// Returns the count once it stays as it is, or after two seconds.
 AllocationCount resting_count() {
   AllocationCount count = allocation_count();
   for (int i = 0, same = 0; i < 100 && same < 2; ++i) {
@@ -222,7 +222,7 @@ AllocationCount resting_count() {
   return count;
 }
 
-// The count once it is `wanted`, or after two seconds: a leak stays however long one waits.
+// Returns the count once it is `wanted`, or after two seconds: a leak stays however long one waits.
 AllocationCount settled_count(const AllocationCount& wanted) {
   AllocationCount count = allocation_count();
   for (int i = 0; i < 100 && (count.live_bytes != wanted.live_bytes || count.live_blocks != wanted.live_blocks); ++i) {

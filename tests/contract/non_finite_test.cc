@@ -92,7 +92,7 @@ TEST(NonFinite, InOneRowOfHidden) {
   for (const double bad : {kNaN, kInfinity, -kInfinity}) {
     SCOPED_TRACE(bad);
     const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.hidden.set(kBadRow, kBadColumn, bad); });
-    // That row's statistics and gradients, and what all rows share; no other row.
+    // That row's statistics and gradients are NaN, and what all rows share; no other row is.
     for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(pattern.rows[i], i == kBadRow);
     EXPECT_TRUE(pattern.loss);
     EXPECT_EQ(pattern.d_hidden_nans, 19);

@@ -33,7 +33,7 @@ class ExactLogits {
   ExactLogits& vocab_tile(int64_t words) { return vocab_tile_ = words, *this; }
   ExactLogits& only_logp() { return grads_ = {1, 0, 0, 0}, *this; }
 
-  /// All statistics and gradients, on every instruction set, within the bounds for logits without error.
+  /// Compares all statistics and gradients, on every instruction set, within the bounds for logits without error.
   void match_oracle() {
     SCOPED_TRACE(::testing::Message() << logits_.size() << " rows of " << logits_[0].size() << " logits from "
                                       << logits_[0][0] << ", " << name_of(dtype_) << ", temperature "
@@ -75,7 +75,7 @@ class ExactLogits {
     truth_ = expected;
   }
 
-  /// Of the last instruction set that ran, and what they should be.
+  /// What the last instruction set left, and what it should be.
   const TokenStats& stats() const { return stats_; }
   double d_logit(int64_t row, int64_t word) const { return d_weight_.get(row, word); }
   const Expected& truth() const { return truth_; }
@@ -128,7 +128,7 @@ TEST(Numerics, CommonOffsetCostsNoDigits) {
       for (const double offset : {0.0, 1000.0, -1e6, 0x1p20, 0x1p24, -0x1p24 + 30}) {
         ExactLogits logits({whole_logits(vocab, offset, 0), whole_logits(vocab, offset, 1)});
         logits.targets({vocab / 2, vocab - 1}).temperature(temperature).vocab_tile(32).match_oracle();
-        // Not only close: the offset takes no part in any rounding.
+        // They are not only close: the offset takes no part in any rounding.
         if (logp.empty()) logp = logits.stats().logp;
         EXPECT_EQ(logits.stats().logp, logp);
         EXPECT_EQ(logits.stats().max_logit[0], offset);

@@ -217,7 +217,7 @@ TEST(PolicyNumerics, RoundedLogits) {
   }
 }
 
-// Two matrices of 10 rows each.
+// Hidden states stand in two matrices of 10 rows each.
 TEST(PolicyNumerics, HiddenStatesInTwoMatrices) {
   for (const PolicyCase& policy_case : policy_cases(0)) {
     SCOPED_TRACE(policy_case.name);

@@ -23,7 +23,7 @@ PolicyTester policy(PolicyVariant variant, const std::vector<std::string>& twist
   return tester;
 }
 
-// Losses of every kind of coupling, with gradients through the ratio, logp and the entropy.
+// Losses that are local to a token have gradients through the ratio, logp and the entropy.
 std::vector<PolicyTester> token_local() {
   return {
       policy(PolicyVariant::kGrpo),

@@ -38,7 +38,7 @@ struct Call {
     gradients = outputs.gradients();
     reference.logps = ConstVector(sums.data(), 4);
   }
-  // The reference as hidden states and a head.
+  // Gives the reference as hidden states and a head.
   void use_model() {
     reference = {};
     reference.hidden = model.hidden_view();
@@ -108,7 +108,7 @@ void expect_refused_by(const Functions& functions, const std::vector<BadCase>& c
   }
 }
 
-// An option with any of these values.
+// Sets an option to each of these values.
 void expect_values_refused_by(const Functions& functions, const std::string& name, const std::vector<double>& values,
                               const std::function<void(Call&, double)>& set) {
   for (const double value : values) {
@@ -374,7 +374,7 @@ TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
       preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
   EXPECT_EQ(pairs.metrics.pairs, 1);
   EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
-  // One a token: the two of each sequence are added.
+  // The numbers are one a token: the two of each sequence are added.
   const std::vector<double> logps = {-1, -2, -2.5, -3.5};
   call.reference.logps = ConstVector(logps.data(), 4);
   call.reference.logps_per = EntriesPer::kToken;

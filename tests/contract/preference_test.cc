@@ -17,7 +17,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64}
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
 
-// Coupled by pair, by the batch, and not at all.
+// These losses are coupled by pair, by the batch, and not at all.
 constexpr PreferenceLoss kRepresentatives[] = {PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired,
                                                PreferenceLoss::kSft};
 
@@ -92,7 +92,7 @@ TEST(Preference, PackedSequences) {
     for (const bool shift : {false, true}) {
       PreferenceTester tester = small().loss(loss).packed({0, 11, 15, 20, 33, 36, 43}).shift(shift);
       matches_oracle_in_every_plan(tester);
-      // An empty one in the middle, and sequences that shifting leaves nothing of.
+      // There is an empty one in the middle, and there are sequences that shifting leaves nothing of.
       matches_oracle_in_every_plan(tester.packed({0, 11, 11, 20, 33, 34, 43}));
       matches_oracle_in_every_plan(tester.packed({0, 1, 2, 3, 4}).ignored(0));
     }

@@ -34,7 +34,7 @@ class RankedLoss final : public TokenLoss {
 
 class RankTester : public Tester<RankTester> {
  public:
-  /// Every call that gives ranks, against the oracle's, without any tolerance.
+  /// Compares every call that gives ranks with the oracle's, without any tolerance.
   void matches_oracle() {
     SCOPED_TRACE(describe());
     Inputs inputs = whole_inputs();

@@ -27,7 +27,7 @@ int team_of(int threads) {
   return size;
 }
 
-// Large enough for OpenBLAS to want several threads.
+// These products are large enough for OpenBLAS to want several threads.
 CrossEntropyTester large_call(int threads) {
   CrossEntropyTester tester;
   return tester.tokens(200).hidden(100).vocab(1200).finite_everywhere().threads(threads);
@@ -64,7 +64,7 @@ TEST(Team, SettingsAreAsBefore) {
   omp_set_dynamic(0);
 }
 
-// The loss of a call, or -1 when it threw.
+// Returns the loss of a call, or -1 when it threw.
 double loss_of(CrossEntropyTester tester) {
   try {
     return tester.run_once().result.loss;

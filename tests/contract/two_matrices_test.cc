@@ -65,7 +65,7 @@ TEST(TwoMatrices, SequencesOfTwoLengths) {
     tester.plan(plan).ignored(0).matches_oracle();
     tester.ignored(0.2).matches_oracle();
   }
-  // One position each in the second matrix, which predicts nothing; and no row there.
+  // The second matrix has one position a sequence, which predicts nothing; and then no row.
   tester.tokens(24).second(3).matches_oracle();
   tester.tokens(21).second(0).matches_oracle();
 }
@@ -257,7 +257,7 @@ TEST(TwoMatrices, BadOutputs) {
   for (const BadCase& bad : cases) expect_refused(bad);
 }
 
-// Two types that would each be right.
+// The two types would each be right.
 TEST(TwoMatrices, OutputsOfTwoTypes) {
   InputSpec spec = Call::spec();
   spec.dtype = DType::kBFloat16;

@@ -15,7 +15,7 @@ struct AllocationCount {
 };
 
 AllocationCount allocation_count();
-/// The peak begins anew at what is live now.
+/// Lets the peak begin anew at what is live now.
 void restart_peak();
 
 }  // namespace logitless::testing

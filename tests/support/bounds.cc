@@ -19,7 +19,7 @@ double sech_squared(double x) {
   return 4 * e / ((1 + e) * (1 + e));
 }
 
-// Errors of one row's raw and final logits. A logit of -inf (a masked word) has none.
+// Bounds the errors of one row's raw and final logits. A logit of -inf (a masked word) has none.
 void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
                       int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const double u = arithmetic.unit;
@@ -106,7 +106,7 @@ double Arithmetic::sum(double terms) const {
   return std::min(worst, sigmas * std::sqrt(terms) * unit) / (1 - worst);
 }
 
-// Two more than the terms: what an accumulating output held, and the sum of partial sums.
+// There are two more than the terms: what an accumulating output held, and the sum of partial sums.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic) {
   return arithmetic.sum(static_cast<double>(problem.vocab() + 2));
 }

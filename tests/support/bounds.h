@@ -15,7 +15,7 @@
 
 namespace logitless::testing {
 
-/// s of the model above.
+/// The factors s of the model above.
 inline constexpr double kElementSigmas = 8;
 inline constexpr double kMeanSquareSigmas = 1;
 
@@ -32,10 +32,11 @@ struct Arithmetic {
   double sum(double terms) const;
 };
 
-/// What runs for inputs of this type. For float64 the oracle errs as much as the engine, so the unit is doubled.
+/// Returns the arithmetic that runs for inputs of this type. For float64 the oracle errs as much as the engine, so the
+/// unit is doubled.
 Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend);
 
-/// Relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
+/// These are the relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic);
 double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithmetic);
 
@@ -44,7 +45,7 @@ oracle::MatrixXd absolute_products(const oracle::Problem& problem);
 /// The sums of the gradients with every term's absolute value.
 oracle::ParameterGradients absolute_gradients(const oracle::Problem& problem, const oracle::MatrixXd& d_raw);
 
-/// Bounds of |engine - oracle| for everything in oracle::Statistics.
+/// Bounds |engine - oracle| for everything in oracle::Statistics.
 struct StatisticBounds {
   oracle::MatrixXd raw;      ///< of r, [N, V]
   oracle::MatrixXd shifted;  ///< of a - m, apart from an error that all words share, [N, V]
@@ -55,18 +56,18 @@ struct StatisticBounds {
 StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::Statistics& stats,
                                  const oracle::MatrixXd& abs_products, const Arithmetic& arithmetic);
 
-/// Bounds of dL/dr, [N, V]. `token_errors`: bounds of the errors of `grads` themselves.
+/// Bounds dL/dr, [N, V]. `token_errors` bounds the errors of `grads` themselves.
 oracle::MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Statistics& stats,
                                        const StatisticBounds& bounds, const oracle::TokenGradients& grads,
                                        const oracle::TokenGradients& token_errors,
                                        const oracle::LogitGradients& logit_gradients, const Arithmetic& arithmetic);
 
-/// Bounds of the sums, before the rounding to the output's type and without what an accumulating output held.
+/// Bounds the sums, before the rounding to the output's type and without what an accumulating output held.
 oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& problem,
                                                      const oracle::ParameterGradients& abs_gradients,
                                                      const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
-/// Bounds of Loss: loss, losses and grads (metrics but for z_loss follow from the statistics; mean_nll and mean_entropy
+/// Bounds a Loss: loss, losses and grads (metrics but for z_loss follow from the statistics; mean_nll and mean_entropy
 /// hold their bounds).
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
                         const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Comparisons of results with the oracle. Written so that a NaN fails: !(difference <= tolerance).
+// Compares results with the oracle. Every comparison is one that a NaN fails: !(difference <= tolerance).
 #pragma once
 
 #include <string>
@@ -27,28 +27,28 @@ struct Expected {
   double independent_rows = 1;
 };
 
-/// The statistics of a problem.
+/// Computes the statistics of a problem.
 Expected expect_statistics(oracle::Problem problem, const Arithmetic& arithmetic);
-/// Adds the gradients. `token_errors`: bounds of the errors of `grads` themselves.
+/// Adds the gradients. `token_errors` bounds the errors of `grads` themselves.
 void add_gradients(Expected& expected, const oracle::TokenGradients& grads, const oracle::TokenGradients& token_errors);
 
-/// `want` and a result of the same NaN, the same infinity, or within `tolerance`.
+/// Tells whether both are NaN, both are the same infinity, or `got` is within `tolerance` of `want`.
 bool is_near(double got, double want, double tolerance);
 void expect_near(const std::string& what, double got, double want, double tolerance);
 
-/// One entry a row. Entries of rows that take no part must be exactly 0.
+/// Expects one entry a row. Entries of rows that take no part must be exactly 0.
 void expect_column_near(const std::string& what, const std::vector<double>& got, const oracle::VectorXd& want,
                         const oracle::VectorXd& tolerance);
 
-/// Every element of every output that `run` asks for, each output's root mean square, and the padding.
+/// Compares every element of every output that `run` asks for, each output's root mean square, and the padding.
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
                            HeadLayout layout);
 
-/// Every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be and the ranks that
-/// rounding can give.
+/// Compares every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be and the
+/// ranks that rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
-/// Loss, losses and metrics.
+/// Compares loss, losses and metrics.
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
                       const oracle::Loss& tolerance, const CrossEntropyOptions& options);
 

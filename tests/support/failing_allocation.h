@@ -12,17 +12,17 @@ enum class Failing {
   kAllAfter,  ///< that one and all that follow
 };
 
-/// From here on allocation number `index` (from 0) fails.
+/// From here on, allocation number `index` (from 0) fails.
 void fail_allocation(int64_t index, Failing failing);
 
 struct AllocationsSeen {
   int64_t allocations = 0;  ///< asked for since fail_allocation()
   int64_t failed = 0;       ///< of these
 };
-/// No more allocations fail.
+/// From here on, no allocation fails.
 AllocationsSeen stop_failing();
 
-/// Blocks of operator new that are alive.
+/// Counts the blocks of operator new that are alive.
 int64_t blocks_alive();
 
 }  // namespace logitless::testing

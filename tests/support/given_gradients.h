@@ -13,9 +13,10 @@
 
 namespace logitless::testing {
 
-/// Random numbers for the terms that are wanted (logp, lse, entropy, prior); a third of the rows is 0 in all of them.
+/// Draws random numbers for the terms that are wanted (logp, lse, entropy, prior); a third of the rows is 0 in all of
+/// them.
 TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 4>& terms);
-/// The same for the oracle: 0 in rows that take no part.
+/// Returns the same numbers for the oracle, with 0 in rows that take no part.
 oracle::TokenGradients oracle_grads(const TokenGrads& grads, const oracle::Problem& problem);
 
 /// Its token gradients are `grads`, which outlive it. It notes which rows it saw, in their order.
@@ -31,7 +32,7 @@ class GivenGradients final : public TokenLoss {
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Calls of evaluate(), the rows in the order of the calls, and the logp that each had then.
+  /// What it noted: calls of evaluate(), the rows in the order of the calls, and the logp that each had then.
   int calls() const { return calls_; }
   const std::vector<int64_t>& rows() const { return rows_; }
   const std::vector<double>& logp() const { return logp_; }

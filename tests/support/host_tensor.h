@@ -18,17 +18,17 @@ namespace logitless::testing {
 /// Returns `bytes` bytes, aligned for a double where the element size allows it. Never null, not even for 0 bytes.
 using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
 
-/// Exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond them.
+/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond them.
 std::shared_ptr<void> heap_memory(size_t bytes);
 
-/// The nearest bfloat16, ties to even. Written apart from the library's own rounding.
+/// Returns the nearest bfloat16, ties to even. It is written apart from the library's own rounding.
 bfloat16 to_bfloat16(double value);
 double to_double(bfloat16 value);
-/// The same for float16.
+/// Does the same for float16.
 float16 to_float16(double value);
 double to_double(float16 value);
 
-/// Half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
+/// Returns half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
 double half_ulp(double value, DType dtype);
 
 /// How the rows of [batch, time, cols] stand in memory.
@@ -45,7 +45,7 @@ class HostTensor {
  public:
   HostTensor() = default;
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0, const Allocate& allocate = heap_memory);
-  /// Of `batch` sequences of equal length.
+  /// Its rows are those of `batch` sequences of equal length.
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
              const Allocate& allocate);
 
@@ -57,7 +57,7 @@ class HostTensor {
   /// Stores the nearest value of the element type.
   void set(int64_t row, int64_t col, double value);
 
-  /// Of the views; none where the rows follow one another.
+  /// The batch stride of the views; there is none where the rows follow one another.
   std::optional<int64_t> batch_stride() const { return batch_stride_; }
 
   ConstMatrix view() const { return {data_.get(), dtype_, rows_, cols_, stride_}; }

@@ -236,7 +236,7 @@ HostTensor GradientOutputs::all_d_hidden() const {
 }
 
 double GradientOutputs::held(int64_t row, int64_t col) const {
-  // A few small powers of 2 and their sums: exact in bf16.
+  // These are a few small powers of 2 and their sums, which bf16 holds exactly.
   return run_.accumulate ? static_cast<double>((row * 3 + col * 5) % 17 - 8) / 64 : 0.0;
 }
 

@@ -28,17 +28,17 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
-  /// Peaked: each row favours one word, which is the target half of the time. Near-uniform probabilities hide errors of
-  /// the softmax. Otherwise logits of a few tenths.
+  /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities hide errors
+  /// of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
   bool shift = false;
   std::vector<int64_t> targets;  ///< used over and over; empty: random
   bool targets32 = false;
-  /// Every other id of a table with a column to spare, in which nothing else is a word.
+  /// Targets are every other id of a table with a column to spare, in which nothing else is a word.
   bool strided_targets = false;
-  /// NaN in the hidden states of rows that take no part.
+  /// Hidden states of rows that take no part are NaN.
   bool poison = true;
   uint64_t seed = 1;
   Allocate allocate = heap_memory;
@@ -50,7 +50,7 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
-  /// A word id a token in memory as the spec says, and the view of it.
+  /// Lays out a word id a token as the spec says; below is the view of it.
   HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
   template <class T>
   Targets targets_in(const HostArray<T>& ids) const {
@@ -58,7 +58,7 @@ struct Inputs {
     const int64_t batch = target_sequences();
     return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
   }
-  /// Element of word v, whatever the layout.
+  /// Reads or writes an element of a word, whatever the layout.
   double weight_at(int64_t word, int64_t column) const;
   void set_weight(int64_t word, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
@@ -66,7 +66,7 @@ struct Inputs {
     return hidden.padding_is_intact() && hidden_second.padding_is_intact() && weight.padding_is_intact();
   }
 
-  /// Sequences of equal length in strided targets.
+  /// Counts the sequences of equal length in strided targets.
   int64_t target_sequences() const;
 
   InputSpec spec;
@@ -79,10 +79,10 @@ struct Inputs {
   HostArray<int64_t> offsets;
 };
 
-/// Numbers for options that hold one a token or one a word, from the same seed as the inputs.
+/// Draw numbers for options that hold one a token or one a word, from the same seed as the inputs.
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed);
 std::vector<float> random_class_weights(int64_t vocab, uint64_t seed);
-/// Normal numbers, but 0 for about a third of the tokens.
+/// Draws normal numbers, but 0 for about a third of the tokens.
 std::vector<double> random_token_gradients(int64_t tokens, uint64_t seed);
 
 /// Where results go, and how the call runs.
@@ -105,21 +105,22 @@ class GradientOutputs {
  public:
   GradientOutputs(Inputs& inputs, const RunSpec& run);
 
-  /// Views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong with its calls.
+  /// Returns views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong with its
+  /// calls.
   Gradients gradients();
 
   const HostTensor& d_hidden() const { return d_hidden_; }
   const HostTensor& d_hidden_second() const { return d_hidden_second_; }
-  /// [N, H]: the rows of both matrices.
+  /// Returns the rows of both matrices, [N, H].
   HostTensor all_d_hidden() const;
   const HostTensor& d_weight() const { return d_weight_; }
   const HostTensor& d_bias() const { return d_bias_; }
-  /// What (row, col) held before the call and remains in the sum: 0 unless accumulating.
+  /// Tells what (row, col) held before the call and remains in the sum: 0 unless the call accumulates.
   double held(int64_t row, int64_t col) const;
-  /// Words that reached the sink, in order and once each.
+  /// Counts the words that reached the sink, in order and once each.
   int64_t words_received() const { return next_word_; }
   const std::string& sink_complaints() const { return complaints_; }
-  /// All outputs, byte for byte.
+  /// Returns all outputs, byte for byte.
   std::vector<std::byte> bytes() const;
 
  private:

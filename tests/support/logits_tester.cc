@@ -130,7 +130,7 @@ LogitsBuffer LogitsTester::copy_of_logits() const {
   return copy;
 }
 
-// Other strides than the logits': nothing may take one for the other.
+// Its strides are not the logits', so that nothing can take one for the other.
 LogitsBuffer LogitsTester::new_gradient() const {
   const DType dtype = run_.gradient_dtype.value_or(spec_.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   return LogitsBuffer({dtype, spec_.sequences, spec_.tokens / spec_.sequences, spec_.vocab,

@@ -15,7 +15,7 @@
 
 namespace logitless::testing {
 
-/// Logits [B, T, V] in a buffer of their own, any strides. Elements outside of the slice are untouched memory (NaN).
+/// Holds logits [B, T, V] with any strides. Elements outside of the slice are untouched memory (NaN).
 class LogitsBuffer {
  public:
   struct Shape {
@@ -33,7 +33,7 @@ class LogitsBuffer {
   Logits view() const;
   LogitsGradient output();
   std::span<const std::byte> bytes() const { return tensor_.bytes(); }
-  /// Whether everything outside of the slice still has the bytes that it was made with.
+  /// Tells whether everything outside of the slice still has the bytes that it was made with.
   bool surroundings_are_intact() const;
 
  private:
@@ -62,19 +62,19 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
   LogitsTester& without_gradient(bool on = true) { return run("without_gradient", on, without_gradient_, on); }
   /// The loss of run_token_loss_from_logits has groups: all rows are evaluated at once.
   LogitsTester& groups(bool on = true) { return run("groups", on, groups_, on); }
-  /// Words that every row masks with -inf.
+  /// Every row masks the words [first, last) with -inf.
   LogitsTester& masked(int64_t first, int64_t last) {
     masked_last_ = last;
     return input("masked", first, masked_first_, first);
   }
 
-  /// cross_entropy_from_logits: loss, unreduced losses, logps, metrics and every element of dlogits.
+  /// Compares cross_entropy_from_logits: loss, unreduced losses, logps, metrics and every element of dlogits.
   void cross_entropy_matches_oracle();
-  /// token_stats_from_logits, and run_token_loss_from_logits with random gradients of all four statistics.
+  /// Compares token_stats_from_logits, and run_token_loss_from_logits with random gradients of all four statistics.
   void token_loss_matches_oracle();
-  /// entropy_from_logits with a random upstream.
+  /// Compares entropy_from_logits with a random upstream.
   void entropy_matches_oracle();
-  /// All three tests.
+  /// Does all three.
   void matches_oracle();
 
   LogitsRun cross_entropy_once();

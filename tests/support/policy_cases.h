@@ -28,11 +28,11 @@ struct PolicyTwist {
   std::function<bool(PolicyVariant)> allowed = [](PolicyVariant) { return true; };
 };
 
-/// The variant with what it cannot do without.
+/// Returns the variant with what it cannot do without.
 PolicyCase plain_case(PolicyVariant variant);
-/// Every option there is, one at a time.
+/// Returns every option there is, one at a time.
 const std::vector<PolicyTwist>& policy_twists();
-/// Every variant with every option alone, and with `mixtures` random sets of options. Empty name: no twist.
+/// Returns every variant with every option alone, and with `mixtures` random sets of options.
 std::vector<PolicyCase> policy_cases(int mixtures);
 
 /// Numbers for N tokens in sequences of different lengths. Vectors are for every token; what batch() shows of them
@@ -52,7 +52,7 @@ struct PolicyData {
 /// 14 tokens: five sequences, one of them of no tokens and one of masked tokens alone; an advantage of exactly 0; log
 /// ratios of a few tenths, a sampler a little further away, one unknown value of it, garbage under the mask.
 PolicyData mixed_data(uint64_t seed);
-/// Log ratios (logp − old, exact where they are few binary digits) of sequences with an advantage each.
+/// Makes data of log ratios (logp − old, exact where they are few binary digits) of sequences with an advantage each.
 PolicyData data_of(const std::vector<std::vector<double>>& log_ratios, const std::vector<double>& advantages);
 
 }  // namespace logitless::testing

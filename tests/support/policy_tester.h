@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// policy_loss and policy_loss_from_logits against the oracle, as a sentence:
+// Compares policy_loss and policy_loss_from_logits with the oracle, as a sentence:
 //
 //   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
 #pragma once
@@ -19,30 +19,30 @@ struct PolicyRun {
   std::vector<std::byte> bytes;  ///< gradients, loss, losses, metrics: everything that must not depend on threads
 };
 
-/// Sequences as batch() or packed() say; a masked token is an ignored target. Tokens under a false mask hold garbage
-/// everywhere: hidden states, ids, log-probabilities, advantages.
+/// Sequences are as batch() or packed() say; a masked token is an ignored target. Tokens under a false mask hold
+/// garbage everywhere: hidden states, ids, log-probabilities, advantages.
 class PolicyTester : public Tester<PolicyTester> {
  public:
   PolicyTester() { packed({0, 9, 9, 13, 23}).ignored(0.25); }
 
-  /// [B, T, H] instead of packed sequences.
+  /// The sequences are [B, T, H] instead of packed ones.
   PolicyTester& padded(int64_t sequences, int64_t length) {
     spec_.offsets.clear();
     return tokens(sequences * length).batch(sequences);
   }
-  /// policy_loss_from_logits, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
+  /// Calls policy_loss_from_logits, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
   /// gradient.
   PolicyTester& from_logits(bool on = true) {
     return gradients(true, !on, !on).input("from_logits", on, from_logits_, on);
   }
-  /// Options, and what the batch has to look like for them.
+  /// Sets options, and what the batch has to look like for them.
   PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
   PolicyTester& variant(PolicyVariant value) { return policy(plain_case(value)); }
   PolicyTester& twist(const std::string& name);
-  /// Element type of the vectors of the batch.
+  /// Sets the element type of the vectors of the batch.
   PolicyTester& batch_dtype(DType type) { return input("batch_dtype", name_of(type), batch_dtype_, type); }
 
-  /// What the call's plan would be.
+  /// Returns the plan that the call would run.
   Plan planned();
 
   /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss than errors

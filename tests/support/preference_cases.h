@@ -10,7 +10,7 @@
 
 namespace logitless::testing {
 
-/// Every loss, written out: the library's own list is under test.
+/// Returns every loss. They are written out: the library's own list is under test.
 const std::vector<PreferenceLoss>& every_preference_loss();
 
 struct PreferenceCase {
@@ -18,15 +18,15 @@ struct PreferenceCase {
   PreferenceOptions options;
 };
 
-/// Options of one term that the loss accepts: label_smoothing where it must be or may be.
+/// Returns options of one term that the loss accepts: label_smoothing where it must be or may be.
 PreferenceOptions options_of(PreferenceLoss loss);
-/// Every loss with every option that means something to it, and weighted sums.
+/// Returns every loss with every option that means something to it, and weighted sums.
 const std::vector<PreferenceCase>& preference_cases();
 
-/// A batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about -1, every
+/// Makes a batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about -1, every
 /// fourth token without a part, and a reference near the policy.
 oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t seed);
-/// One token a sequence, with these log-probabilities and reference.
+/// Makes sequences of one token with these log-probabilities and reference.
 oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector<double>& reference);
 
 struct KtoCase {
@@ -37,7 +37,7 @@ struct KtoCase {
 };
 
 const std::vector<KtoCase>& kto_cases();
-/// With the labels and the baseline of a case.
+/// Adds the labels and the baseline of a case.
 oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kto_case);
 
 }  // namespace logitless::testing

@@ -17,7 +17,7 @@ std::vector<double*> means_of(KtoMetrics& m) {
   return {&m.kl, &m.desirable_reward, &m.undesirable_reward, &m.margin, &m.desirable_logp, &m.undesirable_logp};
 }
 
-// Every number that follows from the log-probabilities.
+// Lists every number that follows from the log-probabilities.
 std::vector<double*> numbers_of(oracle::PreferenceTruth& truth) {
   std::vector<double*> numbers = means_of(truth.metrics);
   numbers.push_back(&truth.loss);
@@ -82,7 +82,7 @@ void expect_columns_near(const std::string& what, const std::vector<double>& got
   }
 }
 
-// What preference_loss and kto_loss have in common.
+// Compares what preference_loss and kto_loss have in common.
 template <class Result, class Truth>
 void expect_result_near(Result got, Truth want, Truth bound, SequenceData& data, bool want_entropy) {
   expect_near("loss", got.loss, want.loss, bound.loss);
@@ -127,7 +127,7 @@ void expect_plan(const Plan& plan, const SequenceData& data, const RunSpec& run)
   }
 }
 
-// Everything that must not depend on threads.
+// Returns everything that must not depend on threads.
 template <class Result>
 std::vector<std::byte> bytes_of(Result& result, const GradientOutputs& outputs) {
   std::vector<std::byte> bytes = outputs.bytes();
@@ -174,7 +174,7 @@ SequenceRun<PreferenceResult> PreferenceTester::run_once() {
 }
 
 PreferenceTester& PreferenceTester::tightest_workspace() {
-  // To 64 bytes: each step is a call.
+  // It is found to 64 bytes, because each step is a call.
   size_t too_small = 0, enough = size_t{1} << 22;
   while (enough - too_small > 64) {
     const size_t middle = too_small + (enough - too_small) / 2;

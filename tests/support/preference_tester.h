@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// preference_loss and kto_loss as sentences:
+// Tests of preference_loss and kto_loss are sentences:
 //
 //   PreferenceTester().batch(6).loss(PreferenceLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
 #pragma once
@@ -29,7 +29,7 @@ template <class Self>
 class SequenceTester : public Tester<Self> {
  public:
   Self& reference(ReferenceForm form) { return this->input("reference", static_cast<int>(form), form_, form); }
-  /// Of the numbers of kSequences and kTokens.
+  /// Sets the element type of the numbers of kSequences and kTokens.
   Self& reference_dtype(DType dtype) { return this->input("reference_dtype", name_of(dtype), reference_dtype_, dtype); }
   /// The sequences with these numbers have no target.
   Self& empty_sequences(std::vector<int64_t> sequences) {
@@ -38,7 +38,7 @@ class SequenceTester : public Tester<Self> {
 
  protected:
   void forget() override { data_.reset(); }
-  /// `pairs`: as make_sequence_data() takes it.
+  /// `pairs` is as make_sequence_data() takes it.
   SequenceData& data(bool pairs) {
     if (data_) return *data_;
     HostArray<double> temperatures;
@@ -57,20 +57,20 @@ class SequenceTester : public Tester<Self> {
   std::vector<int64_t> empty_;
 };
 
-/// By default 3 pairs of 7 tokens, some of them ignored.
+/// By default there are 3 pairs of 7 tokens, some of them ignored.
 class PreferenceTester : public SequenceTester<PreferenceTester> {
  public:
   PreferenceTester() { tokens(42).batch(6).ignored(0.2); }
 
-  /// With a reference where the loss needs one.
+  /// Sets the loss, with a reference where it needs one.
   PreferenceTester& loss(PreferenceLoss loss);
-  /// Everything but what belongs to tokens.
+  /// Sets everything but what belongs to tokens.
   PreferenceTester& options(const std::string& name, const PreferenceOptions& options);
   const PreferenceOptions& preference_options() const { return options_; }
 
   void matches_oracle();
   SequenceRun<PreferenceResult> run_once();
-  /// The smallest workspace that the call runs in, but for a few bytes.
+  /// Finds the smallest workspace that the call runs in, but for a few bytes.
   PreferenceTester& tightest_workspace();
 
  private:
@@ -80,7 +80,7 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
   PreferenceOptions options_;
 };
 
-/// By default 5 sequences of 8 tokens.
+/// By default there are 5 sequences of 8 tokens.
 class KtoTester : public SequenceTester<KtoTester> {
  public:
   KtoTester() { tokens(40).batch(5).ignored(0.2); }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that must be refused.
+// Expects that calls are refused.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ bool is_in(const std::vector<int64_t>& values, int64_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// The spec with the targets that really hold: those of `empty` sequences are ignored.
+// Returns the spec with the targets that really hold: those of `empty` sequences are ignored.
 InputSpec with_targets(InputSpec spec, const std::vector<int64_t>& empty) {
   if (empty.empty()) return spec;
   const Inputs draft(spec);
@@ -26,7 +26,7 @@ InputSpec with_targets(InputSpec spec, const std::vector<int64_t>& empty) {
   return spec;
 }
 
-// Another width, near-uniform words, and the same rows without a part.
+// Its reference has another width, near-uniform words, and the same rows without a part.
 InputSpec reference_spec_of(const InputSpec& policy) {
   const Inputs draft(policy);
   InputSpec spec = policy;
@@ -58,7 +58,7 @@ void add_arithmetic(const std::vector<double>& sums, std::vector<double>& errors
   for (size_t s = 0; s < sums.size(); ++s) errors[s] += kArithmeticUnits * kFloat64Unit * std::abs(sums[s]);
 }
 
-// The reference's log-probabilities by the oracle, in the form the call wants.
+// Adds the reference's log-probabilities by the oracle, in the form that the call wants.
 void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Arithmetic& arithmetic) {
   oracle::SequenceBatch& batch = data.batch;
   data.reference_errors.assign(batch.sequences(), 0.0);

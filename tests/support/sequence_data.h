@@ -38,7 +38,7 @@ struct SequenceData {
   HostTensor reference_logps;  ///< [1, S] or [1, N]
   Reference reference;
   oracle::SequenceBatch batch;
-  /// Of each sequence's Σ logp, and of the reference's.
+  /// How far each sequence's Σ logp may be off, and the reference's.
   std::vector<double> errors, reference_errors;
   Expected expected;
   /// The truth about the call and its bounds; a run without a comparison does not pay for them.
@@ -46,7 +46,7 @@ struct SequenceData {
   std::optional<std::pair<oracle::KtoTruth, oracle::KtoTruth>> kto;
 };
 
-/// `pairs`: the sequences are pairs, and those with an empty side are without a part. Sequences in `empty` have no
+/// With `pairs` the sequences are pairs, and those with an empty side are without a part. Sequences in `empty` have no
 /// target.
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& spec, const std::vector<int64_t>& empty,
                                                  const PreferenceTokenOptions& token, ReferenceForm form,

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tests as sentences: a test names only what it varies.
+// Tests are sentences: a test names only what it varies.
 //
 //   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).matches_oracle();
 //
@@ -33,11 +33,11 @@ class Tester {
   Self& tokens(int64_t n) { return input("tokens", n, spec_.tokens, n); }
   Self& vocab(int64_t n) { return input("vocab", n, spec_.vocab, n); }
   Self& hidden(int64_t n) { return input("hidden", n, spec_.hidden, n); }
-  /// Sequences of equal length; tokens must be a multiple.
+  /// The tokens are sequences of equal length, so their number must be a multiple.
   Self& batch(int64_t sequences) { return input("batch", sequences, spec_.sequences, sequences); }
   /// The last `n` tokens stand in a second matrix, which has as many sequences as the first.
   Self& second(int64_t n) { return input("second", n, spec_.second_tokens, n); }
-  /// cu_seqlens; its last entry is the number of tokens.
+  /// Takes cu_seqlens; its last entry is the number of tokens.
   Self& packed(std::vector<int64_t> offsets) {
     spec_.tokens = offsets.back();
     return input("packed", spec_.tokens, spec_.offsets, std::move(offsets));
@@ -46,7 +46,7 @@ class Tester {
   Self& layout(HeadLayout layout) {
     return input("layout", layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden", spec_.layout, layout);
   }
-  /// NaN elements after every row of every matrix.
+  /// This many NaN elements follow every row of every matrix.
   Self& padding(int64_t elements) { return input("padding", elements, spec_.padding, elements); }
   /// How hidden states, and below how their gradients, stand in memory.
   Self& hidden_rows(Rows places) { return input("hidden_rows", static_cast<int>(places), spec_.hidden_rows, places); }
@@ -61,28 +61,29 @@ class Tester {
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
   Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
   Self& shift(bool on = true) { return input("shift", on, spec_.shift, on); }
-  /// Word ids, taken from the first one again when there are more tokens.
+  /// Takes word ids, from the first one again when there are more tokens.
   Self& targets(std::vector<int64_t> words) { return input("targets", words.size(), spec_.targets, std::move(words)); }
   Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
-  /// Without NaN in rows that take no part, for a path that computes them.
+  /// Rows that take no part hold no NaN, for a path that computes them.
   Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
   Self& seed(uint64_t value) { return input("seed", value, spec_.seed, value); }
 
   // The rest of TokenOptions.
   Self& temperature(double value) { return input("temperature", value, token_.temperature, value); }
-  /// One a token, random from 0.3 to 5.
+  /// Each token has its own, random from 0.3 to 5.
   Self& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
   Self& temperature_meaning(TemperatureMeaning meaning) {
     return input("temperature_meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
                  token_.temperature_meaning, meaning);
   }
-  /// For logits that the engine gets exactly: one with an error may be rounded to the other side.
+  /// Suits logits that the engine gets exactly: one with an error may be rounded to the other side.
   Self& round_to(DType type) { return input("round_to", name_of(type), token_.round_logits_to, type); }
 
   // How it runs, and where results go.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
   Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
-  /// The least with which the call is accepted, as its plan tells: one pass then has as many chunks as there can be.
+  /// Takes the least with which the call is accepted, as its plan tells: one pass then has as many chunks as there can
+  /// be.
   Self& tightest_workspace() {
     workspace(size_t{1} << 32);
     return workspace(static_cast<Self&>(*this).planned().least_workspace_bytes);
@@ -109,7 +110,7 @@ class Tester {
     sink(on);
     return run("sink_overwrites_weight", on, run_.sink_overwrites_weight, on);
   }
-  /// Where every input and output lives.
+  /// Sets where every input and output lives.
   Self& memory(const Allocate& allocate) {
     run_.allocate = allocate;
     return input("memory", "special", spec_.allocate, allocate);
@@ -140,14 +141,14 @@ class Tester {
     member = std::forward<Value>(value);
     return static_cast<Self&>(*this);
   }
-  /// Everything that was set, for messages.
+  /// Lists everything that was set, for messages.
   std::string describe() const {
     std::string text;
     for (const auto& [name, value] : settings_) text += " " + name + "=" + value;
     return text;
   }
 
-  /// All of them but the prior. `temperatures` keeps those of temperatures().
+  /// Returns all of them but the prior. `temperatures` keeps those of temperatures().
   TokenOptions token_options(HostArray<double>& temperatures) const {
     TokenOptions options = token_;
     options.ignore_index = spec_.ignore_index;
@@ -236,18 +237,18 @@ struct CrossEntropyRun {
 
 class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> {
  public:
-  /// ∂L/∂loss of the split form: random, one value or under kNone one a token. Without: 1.
+  /// ∂L/∂loss of the split form is random, one value or under kNone one a token. Without this it is 1.
   CrossEntropyTester& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
 
   CrossEntropyTester& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
   CrossEntropyTester& dense() { return finite_everywhere().form(Form::kDense); }
 
-  /// What the call's plan would be.
+  /// Returns the plan that the call would run.
   Plan planned();
 
   /// Runs, and compares everything with the oracle.
   void matches_oracle();
-  /// Runs, and compares nothing. `gradients`, when given, receives the outputs.
+  /// Runs, and compares nothing.
   CrossEntropyRun run_once();
 
  private:
@@ -265,17 +266,17 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
   std::shared_ptr<Reference> reference_;
 };
 
-/// The three calls of token_stats.h.
+/// Tests the calls of token_stats.h.
 class TokenStatsTester : public Tester<TokenStatsTester> {
  public:
-  /// A q of its own instead of 1/V.
+  /// The prior is a q of its own instead of 1/V.
   TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
     const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") +
                               (value.argmax ? "argmax " : "") + (value.rank ? "rank" : "");
     return run("request", shown, request_, value);
   }
-  /// Which token gradients are not 0.
+  /// Says which token gradients are not 0.
   TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool prior) {
     terms_ = {logp, lse, entropy, prior};
     const std::string shown =
@@ -283,12 +284,12 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
     return input("terms", shown, terms_[0], logp);
   }
 
-  /// compute_token_stats against the oracle.
+  /// Compares compute_token_stats with the oracle.
   void statistics_match_oracle();
-  /// compute_token_stats and backpropagate_token_grads against the oracle, with NaN in the hidden states of rows whose
-  /// gradients are 0.
+  /// Compares compute_token_stats and backpropagate_token_grads with the oracle, with NaN in the hidden states of rows
+  /// whose gradients are 0.
   void backward_matches_oracle();
-  /// run_token_loss with a loss that has these token gradients. Returns the plan that ran.
+  /// Compares run_token_loss with a loss that has these token gradients. Returns the plan that ran.
   Plan token_loss_matches_oracle();
 
  private:

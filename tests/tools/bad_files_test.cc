@@ -1,6 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end, files
 // that shrink while they are read.
+#include <future>
+
 #include "cli_fixture.h"
 #include "processes.h"
 
@@ -9,18 +11,19 @@ namespace {
 
 class BadFilesTest : public CliTest {
  protected:
-  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124.
-  Finished shell(const std::string& line) const {
-    const std::string script =
-        "cd '" + folder_.string() + "' && L='timeout 120 " LOGITLESS_CLI_PATH "' && { " + line + "; } >out 2>err";
+  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124. Lines that run at
+  // the same time need names.
+  Finished shell(const std::string& line, const std::string& name = "") const {
+    const std::string script = "cd '" + folder_.string() + "' && L='timeout 120 " LOGITLESS_CLI_PATH "' && { " + line +
+                               "; } >out" + name + " 2>err" + name;
     Finished run{};
     run.status = std::system(script.c_str());
-    run.out = read("out");
-    run.err = read("err");
+    run.out = read("out" + name);
+    run.err = read("err" + name);
     return run;
   }
-  void expect_refusal(const std::string& line, const std::string& message) const {
-    const Finished result = shell(line);
+  void expect_refusal(const std::string& line, const std::string& message, const std::string& name = "") const {
+    const Finished result = shell(line, name);
     EXPECT_EQ(result.exit_code(), 2) << line << "\n" << result.err;
     EXPECT_TRUE(is_one_line(result.err)) << line << "\n" << result.err;
     EXPECT_TRUE(has(result.err, message)) << line;
@@ -100,10 +103,15 @@ TEST_F(BadFilesTest, TextMayComeThroughAPipe) {
 TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   std::filesystem::create_directory(path("d"));
   ASSERT_EQ(shell("mkfifo f").exit_code(), 0);
+  // Each of them waits for seconds, so they wait together.
+  std::vector<std::future<void>> waits;
   for (const char* words : {"compare f", "gradcheck f", "compare c.yaml --profile f", "report f -o page.html",
                             "bench c.yaml --against f", "tune f", "info f"}) {
-    expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to");
+    waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
+      expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to", name);
+    }));
   }
+  for (std::future<void>& wait : waits) wait.get();
   expect_refusal("$L compare --hidden f --lm-head f --targets f",
                  "f: is not a regular file: tensors are read in place");
   expect_refusal("$L compare /dev/null", "/dev/null: is neither a regular file nor a pipe");

@@ -12,7 +12,7 @@ class BenchTest : public CliTest {
   // Finished logits have no GEMM, so a point costs little more than its process.
   const std::string small_ = write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
 
-  // One timed turn, no other.
+  // There is one timed turn, and no other.
   std::vector<std::string> words(const std::string& config, const std::vector<std::string>& rest) const {
     std::vector<std::string> all = {"bench", config, "--warmup", "0"};
     if (std::find(rest.begin(), rest.end(), "--iters") == rest.end()) all.insert(all.end(), {"--iters", "1"});
@@ -23,7 +23,7 @@ class BenchTest : public CliTest {
     return run(words(config, rest));
   }
 
-  /// Lines of a file, each an object.
+  /// Reads the lines of a file, each of which is an object.
   std::vector<json> lines_of(const std::string& name) const {
     std::vector<json> lines;
     std::istringstream in(read(name));

@@ -24,7 +24,7 @@ inline bool is_alive(pid_t process) {
   return after_name != std::string::npos && line[after_name + 2] != 'Z' && line[after_name + 2] != 'X';
 }
 
-// The processes whose parent is `parent`.
+// Lists the processes whose parent is `parent`.
 inline std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -68,8 +68,8 @@ inline pid_t wait_for_child(pid_t command) {
   return 0;
 }
 
-// Until a child of the command holds more than its code and its libraries do, or is gone: it knows its parent by then,
-// and is in the middle of its work.
+// Waits until a child of the command holds more than its code and its libraries do, or is gone: it knows its parent by
+// then, and is in the middle of its work.
 inline void wait_for_work(pid_t child) {
   constexpr int64_t kPages = 60 << 8;  // 60 MiB
   const auto is_at_work = [&] {

@@ -15,7 +15,7 @@ namespace {
 
 void print(const char* name, const std::string& value) { std::printf("%s=%s\n", name, value.c_str()); }
 
-// On all threads of the BLAS: a whole number, whatever the order of summation.
+// Multiplies on all threads of the BLAS; the result is a whole number, whatever the order of summation.
 bool large_product_is_right() {
   constexpr int kEdge = 400;
   std::vector<float> a(kEdge * kEdge, 3.0f), b(kEdge * kEdge, -2.0f), c(kEdge * kEdge, 1.0f);

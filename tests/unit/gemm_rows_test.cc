@@ -35,7 +35,7 @@ class Family {
   const RowRule& rule() const { return rule_; }
   int64_t most_rows() const { return most_rows_; }
 
-  // Products of `order`'s rows, in that order; its size is one that the rule allows.
+  // Multiplies `order`'s rows, in that order; its size is one that the rule allows.
   std::vector<T> multiply(const std::vector<int64_t>& order) {
     const auto bytes = static_cast<size_t>(family_.k) * size_of(family_.a);
     std::vector<std::byte> a(order.size() * bytes);
@@ -83,7 +83,7 @@ class Family {
   std::vector<std::byte> scratch_;
 };
 
-// An order of `count` rows of [0, most): each place gets a row of its class; rows may come twice.
+// Draws an order of `count` rows of [0, most): each place gets a row of its class; rows may come twice.
 std::vector<int64_t> random_order(const RowRule& rule, int64_t most, int64_t count, std::mt19937_64& random) {
   std::vector<int64_t> order;
   for (int64_t place = 0; place < count; ++place) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <random>
 #include <vector>
 
@@ -17,6 +18,10 @@
 #include "support/guard_pages.h"
 
 namespace logitless::rows {
+
+// The name of an instruction set in the list of tests, which must not be an address.
+void PrintTo(const RowKernels* kernels, std::ostream* out) { *out << kernels->name; }
+
 namespace {
 
 using logitless::testing::Flush;
@@ -105,7 +110,7 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   return stats;
 }
 
-/// Counts, on top of 5, above chosen[row].
+/// Counts the columns above chosen[row], on top of 5.
 template <class T>
 std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& chosen,
                                  Flush flush = Flush::kEnd) {
