@@ -115,10 +115,4 @@ std::vector<std::string> Json::texts() const {
   return all;
 }
 
-std::vector<double> Json::numbers() const {
-  std::vector<double> all;
-  for (const Json& item : items()) all.push_back(item.number());
-  return all;
-}
-
 }  // namespace logitless::cli

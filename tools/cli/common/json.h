@@ -53,7 +53,6 @@ class Json {
   const Object& members() const;
   const std::string& text() const;
   std::vector<std::string> texts() const;
-  std::vector<double> numbers() const;
   double number() const;  ///< NaN of null
   int64_t integer() const;
   bool flag() const;
