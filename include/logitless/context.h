@@ -37,9 +37,12 @@ struct ContextOptions {
   std::string simd_target = "auto";
 };
 
+class Context;
+
 namespace detail {
 struct ContextState;
-}
+const ContextState& state_of(const Context& context);
+}  // namespace detail
 
 /// Immutable after construction; one Context may serve several threads at once. Copies are cheap.
 class LOGITLESS_API Context {
@@ -61,10 +64,9 @@ class LOGITLESS_API Context {
   /// not. Asked anew at every call: the BLAS belongs to the process.
   std::string blas_warning() const;
 
-  /// For the library's own sources.
-  const detail::ContextState& state() const { return *state_; }
-
  private:
+  friend const detail::ContextState& detail::state_of(const Context& context);
+
   std::shared_ptr<const detail::ContextState> state_;
 };
 

@@ -12,7 +12,7 @@
 
 #include "logitless/dtype.h"
 
-namespace logitless::rows {
+namespace logitless::kernels {
 struct RowKernels;
 }
 
@@ -79,12 +79,12 @@ class Backend {
   /// Bytes of scratch that a product whose sizes are at most m, n, k needs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
   /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read them.
-  virtual void multiply(const Product<float>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
-  virtual void multiply(const Product<double>& product, const rows::RowKernels& kernels, void* scratch) const = 0;
+  virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
+  virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   /// With `threads` threads of the backend's own: for the dense path only, outside of every parallel region.
-  virtual void multiply_parallel(const Product<float>& product, const rows::RowKernels& kernels, void* scratch,
+  virtual void multiply_parallel(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
-  virtual void multiply_parallel(const Product<double>& product, const rows::RowKernels& kernels, void* scratch,
+  virtual void multiply_parallel(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
 
   /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole process, where

@@ -11,7 +11,7 @@
 #include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/openblas_row_rule.h"
-#include "rows/row_kernels.h"
+#include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
 namespace {
@@ -123,8 +123,8 @@ constexpr int64_t kWidenBreadth = 2016;  // 2 MiB of float32 a panel at the most
 
 // op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand, widened to a dense float matrix of the same
 // orientation. A float32 operand is left where it is.
-Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols, const rows::RowKernels& kernels,
-                float* scratch, int threads) {
+Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols,
+                const kernels::RowKernels& kernels, float* scratch, int threads) {
   const int64_t stored_row = m.transposed ? col : row;
   const int64_t stored_col = m.transposed ? row : col;
   const void* first = core::element(m.data, m.dtype, stored_row * m.stride + stored_col);
@@ -146,7 +146,7 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
 }
 
 template <class Call>
-void multiply_widened(const Product<float>& p, const rows::RowKernels& kernels, void* scratch, int threads,
+void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
                       const Call& call) {
   if (!core::is_half(p.a.dtype) && !core::is_half(p.b.dtype)) {
     call(p);
@@ -207,25 +207,25 @@ class OpenBlas final : public Backend {
     return static_cast<size_t>(rows * kWidenDepth) * sizeof(float);
   }
 
-  void multiply(const Product<float>& p, const rows::RowKernels& kernels, void* scratch) const override {
+  void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (empty(p)) return;
     const OmpThreads alone(1);
     multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { call_blas(part); });
   }
-  void multiply(const Product<double>& p, const rows::RowKernels&, void*) const override {
+  void multiply(const Product<double>& p, const kernels::RowKernels&, void*) const override {
     if (empty(p)) return;
     const OmpThreads alone(1);
     call_blas(p);
   }
 
-  void multiply_parallel(const Product<float>& p, const rows::RowKernels& kernels, void* scratch,
+  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (empty(p)) return;
     run_parallel(threads, [&] {
       multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { call_blas(part); });
     });
   }
-  void multiply_parallel(const Product<double>& p, const rows::RowKernels&, void*, int threads) const override {
+  void multiply_parallel(const Product<double>& p, const kernels::RowKernels&, void*, int threads) const override {
     if (empty(p)) return;
     run_parallel(threads, [&] { call_blas(p); });
   }

@@ -15,7 +15,7 @@
 
 #include "core/views.h"
 #include "gemm/openblas.h"
-#include "rows/row_kernels.h"
+#include "kernels/row_kernels.h"
 
 // What OpenBLAS itself calls when it is loaded and unloaded, where it was built with DYNAMIC_ARCH. The references are
 // weak and thereby null in other builds; the linker binds them to the same library as the products, which a search by
@@ -120,10 +120,10 @@ bool trial_is_right(const TrialShape& s, bool a_transposed, bool b_transposed) {
   const auto is = [&](int factor) {
     return std::equal(c.begin(), c.end(), want.begin(), [&](T x, int y) { return x == static_cast<T>(factor * y); });
   };
-  openblas_backend().multiply(product, rows::plain_kernels(), nullptr);
+  openblas_backend().multiply(product, kernels::plain_kernels(), nullptr);
   if (!is(1)) return false;
   product.accumulate = true;
-  openblas_backend().multiply(product, rows::plain_kernels(), nullptr);
+  openblas_backend().multiply(product, kernels::plain_kernels(), nullptr);
   return is(2);
 }
 

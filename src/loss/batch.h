@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "core/checks.h"
 #include "core/views.h"
 #include "logitless/tensors.h"
+#include "problem/token_problem.h"
 
 namespace logitless::loss {
 
-/// What a token that takes no part has as its target. No vocabulary has it.
-inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
+using problem::kNoTarget;
 
 /// The sequence of each of N rows, from the B + 1 offsets.
 inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets) {

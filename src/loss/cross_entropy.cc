@@ -4,10 +4,8 @@
 #include <cmath>
 
 #include "core/checks.h"
-#include "engine/run.h"
 
-namespace logitless {
-namespace loss {
+namespace logitless::loss {
 namespace {
 
 double reciprocal_or_zero(double normaliser) { return normaliser > 0 ? 1 / normaliser : 0; }
@@ -25,13 +23,14 @@ TokenOptions token_options(const CrossEntropyOptions& options) {
   out.temperatures = options.temperatures;
   out.temperature_meaning = options.temperature_meaning;
   out.round_logits_to = options.round_logits_to;
-  out.prior = options.class_weights;
   return out;
 }
 
 StatsRequest stats_request(const CrossEntropyOptions& options) {
   return {.entropy = options.want_entropy, .prior = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
+
+problem::Prior prior(const CrossEntropyOptions& options) { return {options.class_weights, "class_weights"}; }
 
 void check_options(const CrossEntropyOptions& options) {
   using core::fail;
@@ -48,15 +47,15 @@ void check_options(const CrossEntropyOptions& options) {
   }
 }
 
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const engine::TokenProblem& problem)
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem)
     : options_(options), problem_(problem) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
     double weights = 0;
-    for (const int64_t row : problem.active) weights += class_weight(row);
+    for (const int64_t row : problem.active()) weights += class_weight(row);
     nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
-    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(static_cast<double>(problem.active.size())));
+    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(static_cast<double>(problem.active().size())));
   }
   nll_scale_ *= options.loss_scale;
   z_scale_ *= options.loss_scale;
@@ -72,8 +71,8 @@ double CrossEntropyLoss::upstream(int64_t row) const {
 }
 
 double CrossEntropyLoss::class_weight(int64_t row) const {
-  const int64_t y = problem_.targets[static_cast<size_t>(row)];
-  return options_.class_weights.empty() ? 1.0 : options_.class_weights[static_cast<size_t>(y)];
+  if (options_.class_weights.empty()) return 1;
+  return options_.class_weights[static_cast<size_t>(*problem_.target(row))];
 }
 
 // The prior is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
@@ -96,7 +95,7 @@ double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
 
 std::vector<double> CrossEntropyLoss::unreduced(const TokenStats& stats) const {
   std::vector<double> losses(static_cast<size_t>(problem_.tokens), 0);
-  for (const int64_t row : problem_.active) {
+  for (const int64_t row : problem_.active()) {
     const double loss = nll(row, stats) + (options_.z_loss > 0 ? z_loss(row, stats) : 0);
     losses[static_cast<size_t>(row)] = weighted(options_.loss_scale, loss);
   }
@@ -120,14 +119,14 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   CrossEntropyResult out;
   out.plan = plan;
   CrossEntropyMetrics& metrics = out.metrics;
-  metrics.tokens = static_cast<int64_t>(problem_.active.size());
+  metrics.tokens = static_cast<int64_t>(problem_.active().size());
   double nll = 0, entropy = 0;
   int64_t correct = 0;
-  for (const int64_t row : problem_.active) {
+  for (const int64_t row : problem_.active()) {
     const auto i = static_cast<size_t>(row);
     nll -= stats.logp[i];
     if (options_.want_entropy) entropy += stats.entropy[i];
-    if (options_.want_accuracy) correct += stats.argmax[i] == problem_.targets[i];
+    if (options_.want_accuracy) correct += stats.argmax[i] == problem_.target(row);
     if (!z_.empty()) metrics.z_loss += z_[i];
     out.loss += nll_[i];
   }
@@ -144,83 +143,4 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   return out;
 }
 
-engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                                const CrossEntropyOptions& options, const Gradients& gradients) {
-  check_options(options);
-  engine::Problem problem =
-      engine::make_problem(hidden, head, targets, token_options(options), stats_request(options), "class_weights");
-  engine::check_gradients(problem, targets, gradients);
-  return problem;
-}
-
-}  // namespace loss
-
-CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const Targets& targets, const CrossEntropyOptions& options,
-                                 const Gradients& gradients) {
-  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
-  loss::CrossEntropyLoss loss(options, problem);
-  Plan plan;
-  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
-  return loss.result(stats, plan);
-}
-
-CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const Targets& targets, const CrossEntropyOptions& options) {
-  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, {});
-  loss::CrossEntropyLoss loss(options, problem);
-  Plan plan;
-  CrossEntropyForward out;
-  out.stats = engine::run_loss(context, problem, loss, {}, &plan);
-  out.result = loss.result(out.stats, plan);
-  return out;
-}
-
-Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                            const Targets& targets, const CrossEntropyOptions& options,
-                            const CrossEntropyForward& forward, std::span<const double> upstream,
-                            const Gradients& gradients) {
-  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
-  const int64_t wanted = options.reduction == Reduction::kNone ? problem.tokens : 1;
-  if (static_cast<int64_t>(upstream.size()) != wanted) {
-    core::fail(
-        "upstream has ", upstream.size(), " entries but must have ", wanted,
-        options.reduction == Reduction::kNone ? ": one a token under reduction none" : ": the loss is one value");
-  }
-  if (options.reduction == Reduction::kNone) {
-    engine::check_finite_entries("upstream", upstream, problem);
-  } else {
-    core::check_finite("upstream", upstream[0]);
-  }
-  engine::check_entries("forward.stats.logp", forward.stats.logp, problem);
-  if (options.z_loss > 0) engine::check_entries("forward.stats.lse", forward.stats.lse, problem);
-  if (options.label_smoothing > 0) engine::check_entries("forward.stats.prior", forward.stats.prior, problem);
-  loss::CrossEntropyLoss loss(options, problem);
-  loss.set_upstream(upstream);
-  TokenGrads grads = engine::empty_grads(problem, loss);
-  loss.evaluate(problem.active, forward.stats, grads);
-  Plan plan;
-  engine::run_gradients(context, problem, forward.stats, grads, gradients, &plan);
-  return plan;
-}
-
-Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                            const Targets& targets, const CrossEntropyOptions& options,
-                            const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
-  if (options.reduction == Reduction::kNone) {
-    const std::vector<double> all(static_cast<size_t>(std::max<int64_t>(0, hidden.tokens())), upstream);
-    return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(all),
-                                  gradients);
-  }
-  return cross_entropy_backward(context, hidden, head, targets, options, forward, std::span<const double>(&upstream, 1),
-                                gradients);
-}
-
-Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                        const CrossEntropyOptions& options, const Gradients& gradients) {
-  const engine::Problem problem = loss::checked_problem(hidden, head, targets, options, gradients);
-  const loss::CrossEntropyLoss loss(options, problem);
-  return engine::plan_loss(context, problem, loss, gradients);
-}
-
-}  // namespace logitless
+}  // namespace logitless::loss

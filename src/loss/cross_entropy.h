@@ -5,26 +5,23 @@
 #include <span>
 #include <vector>
 
-#include "engine/problem.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/token_stats.h"
+#include "problem/token_problem.h"
 
 namespace logitless::loss {
 
-/// The options that the engine needs to know.
+/// What a problem needs to know of the options. Class weights are the weights of the prior statistic.
 TokenOptions token_options(const CrossEntropyOptions& options);
 StatsRequest stats_request(const CrossEntropyOptions& options);
+problem::Prior prior(const CrossEntropyOptions& options);
 
 /// Throws InvalidInput for an option out of its range.
 void check_options(const CrossEntropyOptions& options);
 
-/// Everything that can be wrong with a call is thrown here.
-engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                                const CrossEntropyOptions& options, const Gradients& gradients);
-
 class CrossEntropyLoss final : public TokenLoss {
  public:
-  CrossEntropyLoss(const CrossEntropyOptions& options, const engine::TokenProblem& problem);
+  CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem);
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradientTerms gradients() const override;
@@ -47,7 +44,7 @@ class CrossEntropyLoss final : public TokenLoss {
   double z_loss(int64_t row, const TokenStats& stats) const;
 
   const CrossEntropyOptions& options_;
-  const engine::TokenProblem& problem_;
+  const problem::TokenProblem& problem_;
   std::span<const double> upstream_;
   double nll_scale_ = 1;     // what a token's nll is multiplied with
   double z_scale_ = 1;       // and its z-loss

@@ -5,11 +5,9 @@
 #include <cmath>
 
 #include "core/checks.h"
-#include "engine/run.h"
 #include "loss/batch.h"
 
-namespace logitless {
-namespace loss {
+namespace logitless::loss {
 
 void check_kto_options(const KtoOptions& o) {
   core::check_positive_finite("beta", o.beta);
@@ -99,27 +97,4 @@ KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
   return out;
 }
 
-}  // namespace loss
-
-KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                   const KtoOptions& options, const Gradients& gradients) {
-  loss::check_kto_options(options);
-  const std::vector<int64_t> offsets = engine::checked_sequence_offsets(hidden);
-  loss::SequenceTokens tokens = loss::read_sequences(offsets, batch.targets, options.token, head.vocab_size());
-  loss::check_reference(batch.reference, tokens, head);
-  if (!loss::is_given(batch.reference) && hidden.tokens() > 0)
-    core::fail("reference is not given: kto compares with it");
-  loss::KtoLoss loss(options, batch, std::move(tokens));
-  std::vector<core::ByteRange> reads = loss::ranges_of(batch.reference);
-  reads.insert(reads.end(),
-               {core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
-                core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps)});
-  const engine::Problem problem =
-      loss::checked_problem(hidden, head, batch.targets, loss.tokens(), options.token, loss.needs(), gradients, reads);
-  loss.set_reference(loss::reference_sums(context, batch.reference, loss.tokens(), options.token));
-  Plan plan;
-  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
-  return loss.result(stats, plan);
-}
-
-}  // namespace logitless
+}  // namespace logitless::loss

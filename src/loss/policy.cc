@@ -6,12 +6,9 @@
 #include <iterator>
 
 #include "core/checks.h"
-#include "engine/problem.h"
-#include "engine/run.h"
 #include "loss/batch.h"
 
-namespace logitless {
-namespace loss {
+namespace logitless::loss {
 namespace {
 
 constexpr uint8_t kLow = 1;
@@ -27,7 +24,6 @@ bool is_mask(SamplerCorrection c) {
 
 TokenOptions PolicyLoss::token_options() const {
   TokenOptions out;
-  out.ignore_index = kNoTarget;
   out.temperature = options_.temperature;
   out.temperatures = options_.temperatures;
   out.temperature_meaning = options_.temperature_meaning;
@@ -321,39 +317,4 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   return out;
 }
 
-PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
-                            const PolicyOptions& options) {
-  check_policy_options(options, batch);
-  return PolicyLoss(batch, options, engine::checked_sequence_offsets(hidden), head.vocab_size());
-}
-
-namespace {
-
-engine::Problem checked_problem(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
-                                const PolicyLoss& loss, const Gradients& gradients) {
-  StatsRequest request = loss.needs();
-  engine::Problem problem = engine::make_problem(hidden, head, Targets(loss.targets()), loss.token_options(), request);
-  engine::check_gradients(problem, Targets(loss.targets()), gradients);
-  core::check_overlaps(engine::output_ranges(problem, gradients), batch_ranges(batch));
-  return problem;
-}
-
-}  // namespace
-}  // namespace loss
-
-PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                         const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
-  loss::PolicyLoss loss = loss::make_policy_loss(hidden, head, batch, options);
-  const engine::Problem problem = loss::checked_problem(hidden, head, batch, loss, gradients);
-  Plan plan;
-  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
-  return loss.result(stats, plan);
-}
-
-Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
-                      const PolicyOptions& options, const Gradients& gradients) {
-  const loss::PolicyLoss loss = loss::make_policy_loss(hidden, head, batch, options);
-  return engine::plan_loss(context, loss::checked_problem(hidden, head, batch, loss, gradients), loss, gradients);
-}
-
-}  // namespace logitless
+}  // namespace logitless::loss

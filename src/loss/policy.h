@@ -37,7 +37,7 @@ class PolicyLoss final : public TokenLoss {
 
   /// [N]: the chosen word of each row, kNoTarget where it takes no part.
   const std::vector<int64_t>& targets() const { return targets_; }
-  /// What the engine needs to know.
+  /// What a problem needs to know of the options.
   TokenOptions token_options() const;
 
   StatsRequest needs() const override;
@@ -110,9 +110,5 @@ class PolicyLoss final : public TokenLoss {
 
 /// What a batch reads: no output may overlap it.
 std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch);
-
-/// The sequences' offsets and the loss of one fused call; everything that can be wrong with the batch is thrown here.
-PolicyLoss make_policy_loss(const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
-                            const PolicyOptions& options);
 
 }  // namespace logitless::loss

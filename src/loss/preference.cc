@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "core/checks.h"
-#include "engine/run.h"
 #include "loss/batch.h"
 
 namespace logitless {
@@ -355,30 +354,6 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
 }
 
 }  // namespace loss
-
-PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const Targets& targets, const Reference& reference, const PreferenceOptions& options,
-                                 const Gradients& gradients) {
-  loss::check_preference_options(options);
-  const std::vector<int64_t> offsets = engine::checked_sequence_offsets(hidden);
-  if (offsets.size() % 2 == 0) {
-    core::fail("hidden holds ", offsets.size() - 1, " sequences: pairs need an even number, the chosen ones first");
-  }
-  loss::SequenceTokens tokens = loss::read_sequences(offsets, targets, options.token, head.vocab_size());
-  loss::check_reference(reference, tokens, head);
-  const bool needed = std::any_of(options.terms.begin(), options.terms.end(),
-                                  [](const PreferenceTerm& term) { return needs_reference(term.loss); });
-  const bool given = loss::is_given(reference);
-  if (given && !needed) core::fail("reference is given but no term uses it");
-  if (needed && !given && hidden.tokens() > 0) core::fail("reference is not given but a term compares with it");
-  loss::PairLoss loss(options, std::move(tokens));
-  const engine::Problem problem = loss::checked_problem(hidden, head, targets, loss.tokens(), options.token,
-                                                        loss.needs(), gradients, loss::ranges_of(reference));
-  if (needed) loss.set_reference(loss::reference_sums(context, reference, loss.tokens(), options.token));
-  Plan plan;
-  const TokenStats stats = engine::run_loss(context, problem, loss, gradients, &plan);
-  return loss.result(stats, plan);
-}
 
 const char* name_of(PreferenceLoss loss) {
   static constexpr const char* kNames[] = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",

@@ -21,6 +21,7 @@
 #include "logitless/logits.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "api/reference.h"
 #include "loss/kto.h"
 #include "loss/policy.h"
 #include "loss/preference.h"
@@ -451,7 +452,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
   template <class Loss>
   void expect_token_grads(Loss& loss) {
     if (!ref_.empty()) {
-      loss.set_reference(loss::reference_sums(Context(), reference_, loss.tokens(), options_.token));
+      loss.set_reference(api::reference_sums(Context(), reference_, loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
     loss.evaluate(tokens_.rows, tokens_.stats, grads);
@@ -461,7 +462,11 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     expect_all_near("d_logps", grads.logp, flat(expected_.at("d_logps")), kDigits);
   }
   loss::SequenceTokens sequence_tokens() const {
-    return loss::read_sequences(tokens_.offsets(), targets(), options_.token, tokens_.vocab);
+    TokenOptions options;
+    options.ignore_index = options_.token.ignore_index;
+    options.shift = options_.token.shift;
+    return loss::read_sequences(tokens_.offsets(), problem::resolve_words(targets(), options, tokens_.offsets(),
+                                                                          tokens_.vocab, "hidden"));
   }
 
   const json& inputs_ = preference_golden().inputs;

@@ -11,7 +11,7 @@
 #include "gemm/gemm.h"
 #include "gemm/openblas_row_rule.h"
 #include "logitless/dtype.h"
-#include "rows/row_kernels.h"
+#include "kernels/row_kernels.h"
 
 namespace logitless::testing {
 namespace {
@@ -24,7 +24,7 @@ class Family {
  public:
   Family(DType dtype, int64_t n, int64_t k, bool b_transposed, int64_t most_rows)
       : backend_(*gemm::find_backend("auto")),
-        kernels_(*rows::find_kernels("auto")),
+        kernels_(*kernels::find_kernels("auto")),
         family_{n, k, dtype, dtype, b_transposed},
         rule_(backend_.row_rule(family_, most_rows)),
         most_rows_(rule_.padded(most_rows)),
@@ -75,7 +75,7 @@ class Family {
 
   std::mt19937_64 random_{7};
   const gemm::Backend& backend_;
-  const rows::RowKernels& kernels_;
+  const kernels::RowKernels& kernels_;
   gemm::RowFamily family_;
   RowRule rule_;
   int64_t most_rows_;

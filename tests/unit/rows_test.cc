@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Every vectorised row kernel against its plain twin, on every instruction set of this CPU, in exactly sized memory.
-#include "rows/row_kernels.h"
+#include "kernels/row_kernels.h"
 
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
@@ -17,7 +17,7 @@
 #include "logitless/context.h"
 #include "support/guard_pages.h"
 
-namespace logitless::rows {
+namespace logitless::kernels {
 
 // The name of an instruction set in the list of tests, which must not be an address.
 void PrintTo(const RowKernels* kernels, std::ostream* out) { *out << kernels->name; }
@@ -664,4 +664,4 @@ TEST(RowStatsMerge, JoinsInEveryGrouping) {
 }
 
 }  // namespace
-}  // namespace logitless::rows
+}  // namespace logitless::kernels

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "timing/large_gemm.h"
 
-#include "engine/context_state.h"
+#include "stream/context_state.h"
 
 namespace logitless::timing {
 
@@ -12,7 +12,7 @@ constexpr std::byte kFill{0x3e};
 
 // A backend that widens 16-bit operands into scratch has no products of their own.
 DType multiplied(const Context& context, DType dtype, int64_t edge) {
-  return context.state().gemm->scratch_bytes(edge, edge, edge, dtype, dtype) > 0 ? DType::kFloat32 : dtype;
+  return detail::state_of(context).gemm->scratch_bytes(edge, edge, edge, dtype, dtype) > 0 ? DType::kFloat32 : dtype;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void LargeGemm::run() { dtype_ == DType::kFloat64 ? multiply<double>() : multipl
 
 template <class T>
 void LargeGemm::multiply() {
-  const detail::ContextState& state = context_.state();
+  const detail::ContextState& state = detail::state_of(context_);
   const gemm::Product<T> product{kRows,
                                  cols_,
                                  kDepth,

@@ -1,0 +1,77 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What every public function is made of: one call, whatever its task and wherever its logits come from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/checks.h"
+#include "logitless/context.h"
+#include "logitless/logits.h"
+#include "logitless/plan.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+#include "problem/hidden_problem.h"
+#include "problem/logits_problem.h"
+
+namespace logitless::api {
+
+/// A task on the rows of a call: which take part and what they predict, how a logit becomes a log-probability, and
+/// which statistics are needed.
+struct Task {
+  TokenOptions options;
+  StatsRequest request;
+  problem::RowTargets targets;
+  problem::Prior prior = {};
+  /// Inputs beyond the tensors, which no output may overlap.
+  std::vector<core::ByteRange> reads = {};
+};
+
+/// Made of tensors, given a task, then run or planned as often as is wanted. Everything that can be wrong with a call
+/// is thrown by the constructor and by set_task(), before anything is written. What is given must outlive the Call.
+class Call {
+ public:
+  /// Logits that are products.
+  Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
+  Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
+  /// Logits that the caller holds.
+  Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
+  Call(const Context& context, const Logits& logits);
+
+  /// Shapes, and after set_task() the task.
+  const problem::TokenProblem& problem() const;
+  /// [B + 1], the sequences of the rows.
+  const std::vector<int64_t>& sequence_offsets() const;
+  /// problem::resolve_words() of these rows.
+  std::vector<int64_t> words(const Targets& targets, const TokenOptions& options) const;
+  /// Whether a gradient is wanted.
+  bool wants_gradients() const;
+  const Context& context() const { return context_; }
+
+  void set_task(Task task);
+
+  /// Statistics, the loss (null: none) and the gradients that are wanted. `plan`, when given, receives what runs.
+  TokenStats run(TokenLoss* loss, Plan* plan = nullptr) const;
+  /// Gradients from statistics and token gradients. Returns what ran.
+  Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
+  /// The plan of run().
+  Plan plan(const TokenLoss* loss) const;
+
+ private:
+  struct FromHidden {
+    problem::HiddenProblem problem;
+    const Gradients& outputs;
+  };
+  struct FromLogits {
+    problem::LogitsProblem problem;
+    const LogitsGradient& outputs;
+  };
+
+  const Context& context_;
+  std::variant<FromHidden, FromLogits> source_;
+};
+
+}  // namespace logitless::api

@@ -1,0 +1,97 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "api/reference.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "api/call.h"
+#include "loss/batch.h"
+
+namespace logitless::api {
+namespace {
+
+using core::fail;
+
+// The other form of a reference: hidden states and a head.
+std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Reference& reference) {
+  return {{{"reference.hidden", reference.hidden.states.data},
+           {"reference.hidden.second", reference.hidden.second.data},
+           {"reference.head", reference.head.weight.data},
+           {"reference.head.bias", reference.head.bias.data}}};
+}
+
+// The log-probability of each token under the reference's model.
+std::vector<double> model_logps(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
+                                const PreferenceTokenOptions& token) {
+  try {
+    Call call(context, reference.hidden, reference.head);
+    call.set_task({.options = tokens.options(token), .request = {}, .targets = problem::row_targets(tokens.targets)});
+    return call.run(nullptr).logp;
+  } catch (const InvalidInput& error) {
+    fail("reference: ", error.what());
+  }
+}
+
+}  // namespace
+
+bool is_given(const Reference& reference) {
+  const auto parts = parts_of_model(reference);
+  return reference.logps.size != 0 ||
+         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second != nullptr; });
+}
+
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, int64_t vocab_size) {
+  const ConstVector& logps = reference.logps;
+  const int64_t n = tokens.tokens();
+  if (logps.size != 0) {
+    for (const auto& [name, data] : parts_of_model(reference)) {
+      if (data) fail("reference.logps and ", name, " are both set: one of the two is enough");
+    }
+    core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
+    loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+  } else if (is_given(reference)) {
+    if (reference.hidden.tokens() != n) {
+      fail("reference.hidden has ", reference.hidden.tokens(), " rows but hidden has ", n);
+    }
+    if (reference.head.vocab_size() != vocab_size) {
+      fail("reference.head has ", reference.head.vocab_size(), " words but lm_head has ", vocab_size);
+    }
+  }
+}
+
+std::vector<double> reference_sums(const Context& context, const Reference& reference,
+                                   const loss::SequenceTokens& tokens, const PreferenceTokenOptions& token) {
+  std::vector<double> sums(tokens.counts.size(), 0);
+  if (tokens.tokens() == 0) return sums;
+  const ConstVector& logps = reference.logps;
+  if (logps.size != 0 &&
+      !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences())) {
+    for (int64_t s = 0; s < tokens.sequences(); ++s) {
+      if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
+      sums[static_cast<size_t>(s)] = loss::finite_entry("reference.logps", logps, s);
+    }
+    return sums;
+  }
+  std::vector<double> of_model;
+  if (logps.size == 0) of_model = model_logps(context, reference, tokens, token);
+  for (int64_t row = 0; row < tokens.tokens(); ++row) {
+    const auto i = static_cast<size_t>(row);
+    if (tokens.targets[i] == problem::kNoTarget) continue;
+    sums[static_cast<size_t>(tokens.sequence[i])] +=
+        logps.size == 0 ? of_model[i] : loss::finite_entry("reference.logps", logps, row);
+  }
+  return sums;
+}
+
+std::vector<core::ByteRange> ranges_of(const Reference& reference) {
+  std::vector<core::ByteRange> ranges =
+      problem::ranges_of("reference.hidden", "reference.hidden.second", reference.hidden);
+  ranges.insert(ranges.end(), {core::range_of("reference.logps", reference.logps),
+                               core::range_of("reference.head", reference.head.weight),
+                               core::range_of("reference.head.bias", reference.head.bias)});
+  return ranges;
+}
+
+}  // namespace logitless::api

@@ -1,0 +1,27 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a preference loss compares with: log-probabilities that are given, or those of another model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/checks.h"
+#include "logitless/context.h"
+#include "logitless/preference.h"
+#include "loss/sequences.h"
+
+namespace logitless::api {
+
+bool is_given(const Reference& reference);
+
+/// Throws InvalidInput for a reference in both forms or of the wrong size.
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, int64_t vocab_size);
+
+/// What a reference reads: no output may overlap it.
+std::vector<core::ByteRange> ranges_of(const Reference& reference);
+
+/// Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
+std::vector<double> reference_sums(const Context& context, const Reference& reference,
+                                   const loss::SequenceTokens& tokens, const PreferenceTokenOptions& token);
+
+}  // namespace logitless::api

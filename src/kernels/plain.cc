@@ -1,0 +1,197 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The row kernels as a student would write them. Tests hold the vectorised ones against these.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/row_kernels.h"
+
+namespace logitless::kernels {
+namespace {
+
+template <class T>
+T capped(T raw, T softcap) {
+  return softcap > 0 ? softcap * std::tanh(raw / softcap) : raw;
+}
+
+// d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
+template <class T>
+T cap_derivative(T raw, T softcap) {
+  if (!(softcap > 0)) return 1;
+  const T e = std::exp(-2 * std::abs(raw / softcap));
+  return 4 * e / ((1 + e) * (1 + e));
+}
+
+// The nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to even.
+double nearest(double value, int digits, int lowest, double largest) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(value), lowest) - digits + 1);
+  const double rounded = std::nearbyint(value / unit) * unit;  // both exact: unit is a power of 2
+  if (std::abs(rounded) > largest) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return rounded;
+}
+
+double nearest(double value, DType dtype) {
+  return dtype == DType::kFloat16 ? nearest(value, 11, -14, 65504) : nearest(value, 8, -126, 0x1.FEp127);
+}
+
+template <class T>
+T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
+  const T raw = logits[v] + (shape.bias ? shape.bias[v] : T{0});
+  return shape.round_to ? static_cast<T>(nearest(raw, *shape.round_to)) : raw;
+}
+
+template <class T>
+RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
+  const TileShape<T>& shape = args.shape;
+  const T* logits = args.logits + row * shape.stride;
+  RowStats out;
+  T max = -std::numeric_limits<T>::infinity();
+  for (int64_t v = 0; v < shape.cols; ++v) {
+    const T raw = raw_logit(shape, logits, v);
+    if (std::isnan(raw)) {
+      out.max = std::numeric_limits<double>::quiet_NaN();
+      return out;
+    }
+    args.scratch[v] = capped(raw, shape.softcap);
+    if (args.scratch[v] > max) {
+      max = args.scratch[v];
+      if (args.argmax) out.argmax = args.first_column + v;
+    }
+  }
+  out.max = max;
+  if (args.target[row] >= 0 && args.target[row] < shape.cols) out.chosen = args.scratch[args.target[row]];
+  double below = 0;  // Σ exp(u) of the terms below the largest
+  int64_t largest = 0;
+  for (int64_t v = 0; v < shape.cols; ++v) {
+    const double q = !args.prior ? 0 : args.prior_weights ? args.prior_weights[v] : args.uniform_prior;
+    out.prior_mass += q;
+    if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
+    const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
+    const T term = std::exp(u);
+    if (u < 0) {
+      below += term;
+    } else {
+      ++largest;
+    }
+    if (args.entropy && term > 0) out.weighted += term * u;
+    if (q > 0) out.prior += q * u;
+  }
+  if (largest > 0) out.rest = below + static_cast<double>(largest - 1);
+  return out;
+}
+
+template <class T>
+void fold(const FoldArgs<T>& args) {
+  if (args.shape.cols == 0) return;
+  for (int64_t row = 0; row < args.shape.rows; ++row) {
+    args.stats[row] = merge(args.stats[row], row_stats(args, row), args.inverse_temperature[row]);
+  }
+}
+
+template <class T>
+void count_above(const CountArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const T* logits = args.logits + row * shape.stride;
+    for (int64_t v = 0; v < shape.cols; ++v) {
+      args.counts[row] += capped(raw_logit(shape, logits, v), shape.softcap) > args.chosen[row];
+    }
+  }
+}
+
+template <class T>
+void gradient(const GradientArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  for (int64_t k = 0; k < args.count; ++k) {
+    const RowGradient<T>& g = args.gradients[k];
+    const T* from = args.logits + g.source_row * shape.stride;
+    T* to = args.out + k * shape.stride;
+    for (int64_t v = 0; v < shape.cols; ++v) {
+      const T raw = raw_logit(shape, from, v);
+      const T c = capped(raw, shape.softcap);
+      const T log_p = (c - g.max) * g.inverse_temperature - g.log_sum;
+      const T p = std::exp(log_p);
+      T d = 0;
+      if (p != 0) d = -p * (g.softmax_term + g.entropy_term * (log_p + g.entropy));
+      if (args.prior)
+        d += g.prior_term * static_cast<T>(args.prior_weights ? args.prior_weights[v] : args.uniform_prior);
+      if (v == g.target) d = g.target_gradient;
+      to[v] = d * cap_derivative(raw, shape.softcap);
+      if (std::isnan(g.max) || std::isnan(g.log_sum)) to[v] = std::numeric_limits<T>::quiet_NaN();
+    }
+  }
+}
+
+template <class T>
+void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
+  for (int64_t v = 0; v < cols; ++v) {
+    T sum = 0;
+    for (int64_t row = 0; row < rows; ++row) sum += tile[row * stride + v];
+    sums[v] = accumulate ? sums[v] + sum : sum;
+  }
+}
+
+template <class T>
+void add(const T* from, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+void widen_bf16(const bfloat16* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i].bits) << 16);
+}
+
+void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    float value = from[i];
+    if (accumulate) value += std::bit_cast<float>(static_cast<uint32_t>(to[i].bits) << 16);
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
+    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    to[i].bits = static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : rounded);
+  }
+}
+
+// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a multiple of
+// 2^-24.
+float widened(float16 half) {
+  const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
+  const uint32_t magnitude = half.bits & 0x7FFF;
+  uint32_t bits = (magnitude << 13) + (112u << 23);
+  if (magnitude >= 0x7C00) bits = (magnitude << 13) | 0x7F800000;  // infinity and NaN
+  if (magnitude < 0x0400) bits = std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+  return std::bit_cast<float>(sign | bits);
+}
+
+void widen_f16(const float16* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = widened(from[i]);
+}
+
+void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = accumulate ? from[i] + widened(to[i]) : from[i];
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = (bits >> 16) & 0x8000;
+    const auto magnitude = static_cast<float>(std::abs(nearest(value, DType::kFloat16)));
+    uint32_t half = (std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13;
+    if (magnitude < 0x1p-14f) half = static_cast<uint32_t>(magnitude * 0x1p24f);
+    if (std::isinf(magnitude)) half = 0x7C00;
+    if (std::isnan(value)) half = 0x7E00 | ((bits >> 13) & 0x3FF);  // quiet, so that it stays a NaN
+    to[i].bits = static_cast<uint16_t>(sign | half);
+  }
+}
+
+template <class T>
+constexpr TypedKernels<T> kTyped = {fold<T>, count_above<T>, gradient<T>, add_column_sums<T>, add<T>};
+
+}  // namespace
+
+const RowKernels& plain_kernels() {
+  static constexpr RowKernels kKernels = {"plain",    kTyped<float>, kTyped<double>, widen_bf16,
+                                          round_bf16, widen_f16,     round_f16};
+  return kKernels;
+}
+
+}  // namespace logitless::kernels

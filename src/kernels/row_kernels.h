@@ -1,0 +1,192 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Contracts of the row kernels: everything that is done to a tile of logits between two GEMMs. T is float or double; a
+// table of kernels is chosen once, by a Context, never inside a loop.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/row_stats.h"
+#include "logitless/dtype.h"
+
+namespace logitless::kernels {
+
+/// The types of a tile: of sums, of the logits, and of their gradients as the gradient products read them.
+template <class SumType, class LogitType = SumType, class GradientType = LogitType>
+struct TileTypes {
+  using Sum = SumType;
+  using Logit = LogitType;
+  using Gradient = GradientType;
+};
+/// Those of float64 tensors, and of all others.
+using DoubleTiles = TileTypes<double>;
+using FloatTiles = TileTypes<float>;
+
+/// A tile of products x · w, row-major, and what turns one into a capped logit:
+///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
+///   c = softcap · tanh(r / softcap)
+/// The derivative of the rounding counts as 1.
+template <class T>
+struct TileShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;             // in elements, >= cols
+  const T* bias = nullptr;        // [cols], or null
+  T softcap = 0;                  // 0: c = r
+  std::optional<DType> round_to;  // kBFloat16 or kFloat16
+
+  /// Whether c is the product itself.
+  bool plain() const { return !bias && !(softcap > 0) && !round_to; }
+};
+
+/// Folds the tile's columns into each row's running statistics.
+///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
+///   scratch [cols]; may hold anything on entry.
+/// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh nothing.
+/// Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and chosen are
+/// exact.
+template <class T>
+struct FoldArgs {
+  TileShape<T> shape;
+  const T* logits = nullptr;
+  const T* inverse_temperature = nullptr;  // [rows]
+  const int32_t* target = nullptr;         // [rows]: the target's column in this tile, or outside [0, cols) for none
+  int64_t first_column = 0;                // added to the column in stats.argmax
+  bool entropy = false;                    // fill stats.weighted
+  bool argmax = false;                     // fill stats.argmax
+  bool prior = false;                      // fill stats.prior and prior_mass, with
+  const float* prior_weights = nullptr;    //   q = prior_weights[0 .. cols), or when null
+  double uniform_prior = 0;                //   q = uniform_prior
+  T* scratch = nullptr;
+  RowStats* stats = nullptr;
+};
+
+/// Counts, in each row, the columns whose capped logit is larger than the row's `chosen`.
+///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   counts  [rows]; added to.
+///   scratch [cols]; may hold anything on entry.
+/// Exact, and with the capped logits of fold() to the bit: the chosen column itself never counts. Where `chosen` is NaN
+/// nothing counts; other rows may not hold a NaN.
+template <class T>
+struct CountArgs {
+  TileShape<T> shape;
+  const T* logits = nullptr;
+  const T* chosen = nullptr;  // [rows]
+  T* scratch = nullptr;
+  int64_t* counts = nullptr;
+};
+
+/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term
+/// q_v for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
+/// only multiplies with the softcap's derivative.
+template <class T>
+struct RowGradient {
+  T max = 0;  // of the capped logits
+  T log_sum = 0;
+  T inverse_temperature = 1;
+  T softmax_term = 0;
+  T entropy_term = 0;
+  T entropy = 0;
+  T prior_term = 0;
+  T target_gradient = 0;   // replaces the formula in the target's column: 1 - p is computed without cancellation
+  int32_t target = -1;     // column in this tile, or outside [0, cols)
+  int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
+};
+
+/// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
+/// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others move up
+/// (source rows must increase).
+///   logits  [shape.rows, cols]
+///   out     [count, cols] with the stride of shape: the logits themselves (in place), or memory apart from them.
+///   scratch [cols]; may hold anything on entry.
+/// A row whose max or log_sum is NaN becomes NaN in every column.
+template <class Logit, class Gradient = Logit>
+struct GradientArgs {
+  TileShape<Logit> shape;
+  const Logit* logits = nullptr;
+  Gradient* out = nullptr;
+  int64_t count = 0;
+  const RowGradient<Logit>* gradients = nullptr;  // [count]
+  bool entropy = false;                           // some entropy_term is not zero
+  bool prior = false;                             // some prior_term is not zero
+  const float* prior_weights = nullptr;           // as in FoldArgs
+  double uniform_prior = 0;
+  Logit* scratch = nullptr;
+};
+
+template <class Sum, class Logit = Sum, class Gradient = Logit>
+struct TypedKernels {
+  void (*fold)(const FoldArgs<Logit>&) = nullptr;
+  void (*count_above)(const CountArgs<Logit>&) = nullptr;
+  void (*gradient)(const GradientArgs<Logit, Gradient>&) = nullptr;
+  /// sums[c] (+)= Σ_r tile[r, c] in row order; tile [rows, cols] with `stride`.
+  void (*add_column_sums)(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,
+                          Sum* sums) = nullptr;
+  /// to[i] += from[i].
+  void (*add)(const Sum* from, int64_t count, Sum* to) = nullptr;
+};
+
+struct RowKernels {
+  const char* name = "";
+  TypedKernels<float> f32;
+  TypedKernels<double> f64;
+  /// to[i] = from[i], exact.
+  void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
+  /// to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
+  void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
+  /// The same for float16: subnormals are kept, what rounds to 65536 or more is infinity.
+  void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;
+  void (*round_f16)(const float* from, int64_t count, bool accumulate, float16* to) = nullptr;
+
+  /// to[i] = from[i], exact, from a type that is stored in 16 bits (core::is_half).
+  void widen(const void* from, DType dtype, int64_t count, float* to) const {
+    if (dtype == DType::kFloat16) {
+      widen_f16(static_cast<const float16*>(from), count, to);
+    } else {
+      widen_bf16(static_cast<const bfloat16*>(from), count, to);
+    }
+  }
+  /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64 sums have
+  /// no narrower output: for them this does nothing.
+  template <class T>
+  void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
+             [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {
+    if constexpr (sizeof(T) == 4) {
+      if (dtype == DType::kFloat16) {
+        round_f16(from, count, accumulate, static_cast<float16*>(to));
+      } else {
+        round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
+      }
+    }
+  }
+
+  /// The kernels of tiles of these types.
+  template <class Types>
+  const auto& of_tiles() const {
+    if constexpr (std::is_same_v<Types, DoubleTiles>) {
+      return f64;
+    } else {
+      static_assert(std::is_same_v<Types, FloatTiles>);
+      return f32;
+    }
+  }
+  template <class T>
+  const TypedKernels<T>& typed() const {
+    return of_tiles<TileTypes<T>>();
+  }
+};
+
+/// The readable reference: scalar loops, std::exp.
+const RowKernels& plain_kernels();
+
+/// The vectorised tables of this CPU, best first.
+std::vector<const RowKernels*> simd_kernels();
+
+/// "auto", "plain" or a name of simd_kernels(); null when there is none of that name.
+const RowKernels* find_kernels(std::string_view name);
+
+}  // namespace logitless::kernels

@@ -1,0 +1,59 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The running statistics of one row of logits over some of its columns, and how two of them join.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace logitless::kernels {
+
+/// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common offset costs no
+/// digits; `rest` leaves one largest term out, so that a probability near 1 costs none either.
+struct RowStats {
+  double max = -std::numeric_limits<double>::infinity();     // of c; NaN once a NaN was seen; -inf: no mass so far
+  double rest = 0;                                           // Σ exp(u) − 1
+  double weighted = 0;                                       // Σ exp(u) u
+  double prior = 0;                                          // Σ q u
+  double prior_mass = 0;                                     // Σ q
+  double chosen = std::numeric_limits<double>::quiet_NaN();  // c of the target, NaN until it was seen
+  int64_t argmax = -1;                                       // first column with the largest c
+
+  double log_sum() const { return std::log1p(rest); }
+  /// Whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
+  bool defined() const { return std::isfinite(max); }
+};
+
+/// Σ q (u + shift) from Σ q u: with shift = -inf only words that have a prior weigh in.
+inline double shifted_prior(const RowStats& s, double shift) {
+  return s.prior_mass == 0 ? s.prior : s.prior + shift * s.prior_mass;
+}
+
+/// `earlier` holds columns before those of `later`. inverse_temperature > 0.
+inline RowStats merge(const RowStats& earlier, const RowStats& later, double inverse_temperature) {
+  if (std::isnan(earlier.max) || std::isnan(later.max)) {
+    RowStats nan;
+    nan.max = std::numeric_limits<double>::quiet_NaN();
+    return nan;
+  }
+  const bool later_wins = later.max > earlier.max;
+  const RowStats& high = later_wins ? later : earlier;
+  const RowStats& low = later_wins ? earlier : later;
+  RowStats out = high;
+  out.prior_mass = earlier.prior_mass + later.prior_mass;
+  out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
+  if (high.max ==
+      -std::numeric_limits<double>::infinity()) {  // No mass on either side: there is no distance to shift by.
+    out.prior = earlier.prior + later.prior;
+    return out;
+  }
+  const double shift = (low.max - high.max) * inverse_temperature;
+  out.prior += shifted_prior(low, shift);
+  if (low.max == -std::numeric_limits<double>::infinity()) return out;
+  const double scale = std::exp(shift);
+  out.rest += scale * (1 + low.rest);
+  if (scale > 0) out.weighted += scale * (low.weighted + shift * (1 + low.rest));
+  return out;
+}
+
+}  // namespace logitless::kernels

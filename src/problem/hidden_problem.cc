@@ -1,0 +1,242 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "problem/hidden_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/checks.h"
+#include "core/views.h"
+
+namespace logitless::problem {
+namespace {
+
+using core::fail;
+
+void check_sum_type(std::string_view name, DType dtype, DType hidden) {
+  if ((dtype == DType::kFloat64) != (hidden == DType::kFloat64)) {
+    fail(name, " is ", name_of(dtype), " but hidden is ", name_of(hidden), ": float64 mixes with no other type");
+  }
+}
+
+void check_head(const LmHead& head, const ConstMatrix& hidden) {
+  core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
+                     head.weight.stride);
+  if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+  check_sum_type("lm_head", head.weight.dtype, hidden.dtype);
+  if (head.hidden_size() != hidden.cols) {
+    const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
+    fail("lm_head has ", head.hidden_size(), hidden_vocab ? " rows" : " columns", " but hidden has ", hidden.cols,
+         " columns: with layout ", hidden_vocab ? "hidden_vocab" : "vocab_hidden", " they must be equal");
+  }
+  if (head.bias.data || head.bias.size != 0) {
+    core::check_vector("bias", head.bias.data, head.bias.dtype, head.bias.size);
+    if (head.bias.size != head.vocab_size()) {
+      fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.vocab_size());
+    }
+    check_sum_type("bias", head.bias.dtype, hidden.dtype);
+  }
+  if (head.softcap != 0) check_scale("softcap", head.softcap, hidden.dtype);
+}
+
+void check_hidden(const HiddenStates& hidden) {
+  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
+                     hidden.states.stride);
+  if (!hidden.has_second()) return;
+  const ConstMatrix& second = hidden.second;
+  core::check_matrix("hidden.second", second.data, second.dtype, second.rows, second.cols, second.stride);
+  if (second.cols != hidden.states.cols) {
+    fail("hidden.second has ", second.cols, " columns but hidden has ", hidden.states.cols);
+  }
+  if (second.dtype != hidden.states.dtype) {
+    fail("hidden.second is ", name_of(second.dtype), " but hidden is ", name_of(hidden.states.dtype),
+         ": they must be of one type");
+  }
+}
+
+// Appends the ends of `sequences` sequences of equal length that fill `rows` rows.
+void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequences, std::vector<int64_t>& offsets) {
+  if (rows % sequences != 0) {
+    fail(name, " has ", rows, " rows, which is no multiple of its ", sequences, " sequences");
+  }
+  const int64_t first = offsets.back();
+  for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
+}
+
+// The stride from one sequence to the next, of the view that messages call `name`.
+void check_batch_stride(std::string_view name, std::string_view stride_name, const core::BatchedRows& places) {
+  if (places.is_matrix()) return;
+  if (places.batch_stride < places.cols) {
+    fail(stride_name, " = ", places.batch_stride, " is shorter than a row of ", places.cols, " elements");
+  }
+  if (places.extent() < 0) {
+    fail(name, " of [", places.batch, ", ", places.time, ", ", places.cols, "] with strides ", places.batch_stride,
+         " and ", places.row_stride, " does not fit 64-bit offsets");
+  }
+}
+
+void refuse_packed(std::string_view stride_name, const std::optional<int64_t>& stride) {
+  if (!stride) return;
+  fail(stride_name, " = ", *stride, " is set but offsets is not empty: packed sequences follow one another");
+}
+
+core::BatchedRows places_of(const ConstMatrix& matrix, int64_t sequences, std::optional<int64_t> batch_stride) {
+  return core::batched_rows(matrix.rows, matrix.cols, matrix.stride, sequences, batch_stride);
+}
+core::BatchedRows first_places(const HiddenStates& hidden) {
+  return places_of(hidden.states, hidden.sequences, hidden.batch_stride);
+}
+core::BatchedRows second_places(const HiddenStates& hidden) {
+  return places_of(hidden.second, hidden.sequences, hidden.second_batch_stride);
+}
+
+// Offsets of the sequences: given, or of equal length.
+std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
+  const int64_t tokens = hidden.tokens();
+  if (hidden.offsets.empty()) {
+    if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
+      return std::vector<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
+    }
+    if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
+    if (hidden.sequences == 0) fail("sequences = 0 must be positive: hidden has ", tokens, " rows");
+    std::vector<int64_t> offsets = {0};
+    append_equal_sequences("hidden", hidden.states.rows, hidden.sequences, offsets);
+    if (hidden.has_second()) {
+      append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
+    }
+    check_batch_stride("hidden", "hidden.batch_stride", first_places(hidden));
+    check_batch_stride("hidden.second", "hidden.second_batch_stride", second_places(hidden));
+    return offsets;
+  }
+  refuse_packed("hidden.batch_stride", hidden.batch_stride);
+  refuse_packed("hidden.second_batch_stride", hidden.second_batch_stride);
+  const auto& offsets = hidden.offsets;
+  if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
+  for (size_t s = 1; s < offsets.size(); ++s) {
+    if (offsets[s] < offsets[s - 1]) {
+      fail("offsets[", s, "] = ", offsets[s], " is below offsets[", s - 1, "] = ", offsets[s - 1]);
+    }
+  }
+  if (offsets.back() != tokens) {
+    fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of hidden, ", tokens);
+  }
+  if (!std::binary_search(offsets.begin(), offsets.end(), hidden.states.rows)) {
+    fail("offsets has no entry ", hidden.states.rows, ", where hidden.second begins: no sequence may lie in both");
+  }
+  return {offsets.begin(), offsets.end()};
+}
+
+// The batch stride of d_hidden or of d_hidden_second.
+void check_output_places(const HiddenProblem& problem, std::string_view name, std::string_view stride_name,
+                         const std::optional<int64_t>& stride, const core::BatchedRows& places) {
+  if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
+  check_batch_stride(name, stride_name, places);
+  core::check_rows_apart(stride_name, std::string(name) + ".stride", places);
+}
+
+void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
+  core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
+  if (out.rows != in.rows || out.cols != in.cols) {
+    fail(name, " is [", out.rows, ", ", out.cols, "] but ", input_name, " is [", in.rows, ", ", in.cols, "]");
+  }
+  check_output_type(name, out.dtype, in.dtype, input_name);
+}
+
+// d_hidden and d_hidden_second: both are wanted or none is, but for one that has no rows.
+void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
+  const bool has_second = problem.hidden_second.cols != 0;
+  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
+  if (second.data && !has_second) fail("d_hidden_second is set but hidden.second is not");
+  if (first.data) {
+    check_output_shape("d_hidden", first, problem.hidden, "hidden");
+    check_output_places(problem, "d_hidden", "d_hidden_batch_stride", outputs.d_hidden_batch_stride,
+                        d_hidden_places(problem, outputs));
+  }
+  if (second.data) {
+    check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
+    check_output_places(problem, "d_hidden_second", "d_hidden_second_batch_stride",
+                        outputs.d_hidden_second_batch_stride, d_hidden_second_places(problem, outputs));
+  }
+  if (first.data && !second.data && problem.hidden_second.rows > 0) {
+    fail("d_hidden is set but d_hidden_second is not: with hidden.second they are wanted together");
+  }
+  if (second.data && !first.data && problem.hidden.rows > 0) {
+    fail("d_hidden_second is set but d_hidden is not: they are wanted together");
+  }
+  if (first.data && second.data && first.dtype != second.dtype) {
+    fail("d_hidden_second is ", name_of(second.dtype), " but d_hidden is ", name_of(first.dtype),
+         ": they must be of one type");
+  }
+}
+
+}  // namespace
+
+std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name,
+                                       const HiddenStates& hidden) {
+  const ConstMatrix &first = hidden.states, &second = hidden.second;
+  return {core::range_of(name, first.data, first.dtype, first_places(hidden)),
+          core::range_of(second_name, second.data, second.dtype, second_places(hidden))};
+}
+
+core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs) {
+  const Matrix& out = outputs.d_hidden;
+  return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_batch_stride);
+}
+
+core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gradients& outputs) {
+  const Matrix& out = outputs.d_hidden_second;
+  return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_second_batch_stride);
+}
+
+std::vector<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs) {
+  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
+  return {core::range_of("d_hidden", first.data, first.dtype, d_hidden_places(problem, outputs)),
+          core::range_of("d_hidden_second", second.data, second.dtype, d_hidden_second_places(problem, outputs)),
+          core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
+}
+
+HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head) {
+  check_hidden(hidden);
+  check_head(head, hidden.states);
+  HiddenProblem problem;
+  problem.hidden = hidden.states;
+  problem.hidden_second = hidden.second;
+  problem.head = head;
+  problem.tokens = hidden.tokens();
+  problem.hidden_size = hidden.hidden_size();
+  problem.vocab_size = head.vocab_size();
+  problem.dtype = hidden.states.dtype;
+  problem.sequence_offsets = sequence_offsets(hidden);
+  problem.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
+  problem.hidden_places = first_places(hidden);
+  problem.second_places = second_places(hidden);
+  return problem;
+}
+
+std::vector<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
+  std::vector<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
+  const ConstMatrix &first = problem.hidden, &second = problem.hidden_second;
+  reads.push_back(core::range_of("hidden", first.data, first.dtype, problem.hidden_places));
+  reads.push_back(core::range_of("hidden.second", second.data, second.dtype, problem.second_places));
+  reads.push_back(core::range_of("lm_head", problem.head.weight));
+  reads.push_back(core::range_of("bias", problem.head.bias));
+  return reads;
+}
+
+void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
+  check_d_hidden(problem, outputs);
+  if (outputs.d_weight.data) {
+    check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
+    if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
+  }
+  if (outputs.d_bias.data) {
+    core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
+    if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
+    if (outputs.d_bias.size != problem.vocab_size) {
+      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.vocab_size);
+    }
+    check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
+  }
+}
+
+}  // namespace logitless::problem

@@ -1,0 +1,48 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// A call whose logits are products: hidden states and an LM head, checked, and the gradients that are wanted of them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/batched_rows.h"
+#include "core/checks.h"
+#include "logitless/tensors.h"
+#include "problem/token_problem.h"
+
+namespace logitless::problem {
+
+struct HiddenProblem : TokenProblem {
+  ConstMatrix hidden;                     // rows [0, hidden.rows); hidden_rows.h tells where a row stands
+  ConstMatrix hidden_second;              // the rows after them, if any
+  int64_t sequences = 0;                  // of equal length in each matrix; 0: they are packed
+  std::vector<int64_t> sequence_offsets;  // [B + 1] of all sequences
+  core::BatchedRows hidden_places;
+  core::BatchedRows second_places;
+  LmHead head;
+  int64_t hidden_size = 0;
+};
+
+/// The tensors, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput for
+/// anything that breaks the contracts of tensors.h.
+HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head);
+
+/// What hidden states that stand under `name` and `second_name` read.
+std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
+
+/// Whether some gradient is wanted.
+inline bool is_wanted(const Gradients& outputs) { return outputs.any(); }
+/// Everything that the call reads but the targets.
+std::vector<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
+/// What may be written.
+std::vector<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
+
+/// Where the rows of d_hidden, and of d_hidden_second, stand.
+core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs);
+core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gradients& outputs);
+
+/// Throws InvalidInput for outputs of the wrong shape, type or strides.
+void check_outputs(const HiddenProblem& problem, const Gradients& outputs);
+
+}  // namespace logitless::problem

@@ -1,0 +1,100 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "problem/logits_problem.h"
+
+#include <limits>
+#include <string>
+
+#include "core/batched_rows.h"
+#include "core/checks.h"
+#include "core/views.h"
+
+namespace logitless::problem {
+namespace {
+
+using core::fail;
+
+template <class View>
+core::BatchedRows rows_of(const View& view) {
+  return {view.batch, view.time, view.vocab, view.batch_stride, view.row_stride};
+}
+
+// Shape, strides and pointer of the logits or of their gradient.
+template <class View>
+void check_view(std::string_view name, const View& view) {
+  if (view.batch < 0) fail(name, ".batch = ", view.batch, " is negative");
+  if (view.time < 0) fail(name, ".time = ", view.time, " is negative");
+  if (view.vocab <= 0) fail(name, ".vocab = ", view.vocab, " must be positive");
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (view.vocab > kMost) fail(name, ".vocab = ", view.vocab, " is above ", kMost);
+  if (view.row_stride < view.vocab) {
+    fail(name, ".row_stride = ", view.row_stride, " is shorter than a row of ", view.vocab, " elements");
+  }
+  if (view.batch > 1 && view.time > 0 && view.batch_stride < view.vocab) {
+    fail(name, ".batch_stride = ", view.batch_stride, " is shorter than a row of ", view.vocab, " elements");
+  }
+  int64_t tokens;
+  if (__builtin_mul_overflow(view.batch, view.time, &tokens) || rows_of(view).extent() < 0) {
+    fail(name, " of [", view.batch, ", ", view.time, ", ", view.vocab, "] with strides ", view.batch_stride, " and ",
+         view.row_stride, " does not fit 64-bit offsets");
+  }
+  if (tokens > 0 && !view.data) fail(name, ".data is null");
+  if (reinterpret_cast<uintptr_t>(view.data) % size_of(view.dtype) != 0) {
+    fail(name, ".data = ", view.data, " is not aligned to its element type ", name_of(view.dtype));
+  }
+}
+
+template <class View>
+core::ByteRange range_of(std::string_view name, const View& view) {
+  return core::range_of(name, view.data, view.dtype, rows_of(view));
+}
+
+bool is_in_place(const Logits& in, const LogitsGradient& out) {
+  return in.data == out.data && in.dtype == out.dtype && (in.time < 2 || in.row_stride == out.row_stride) &&
+         (in.batch < 2 || in.batch_stride == out.batch_stride);
+}
+
+}  // namespace
+
+const void* logits_row(const Logits& logits, int64_t row) {
+  return core::element(logits.data, logits.dtype, rows_of(logits).offset(row));
+}
+
+void* dlogits_row(const LogitsGradient& dlogits, int64_t row) {
+  return core::element(dlogits.data, dlogits.dtype, rows_of(dlogits).offset(row));
+}
+
+LogitsProblem make_problem(const Logits& logits) {
+  check_view("logits", logits);
+  LogitsProblem problem;
+  problem.logits = logits;
+  problem.tokens = logits.tokens();
+  problem.vocab_size = logits.vocab;
+  problem.dtype = logits.dtype;
+  problem.rows_name = "logits";
+  for (int64_t b = 0; b <= logits.batch; ++b) problem.sequence_offsets.push_back(b * logits.time);
+  return problem;
+}
+
+std::vector<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {
+  std::vector<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
+  if (!is_in_place(problem.logits, dlogits)) reads.push_back(range_of("logits", problem.logits));
+  return reads;
+}
+
+std::vector<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradient& dlogits) {
+  return {range_of("dlogits", dlogits)};
+}
+
+void check_outputs(const LogitsProblem& problem, const LogitsGradient& out) {
+  const Logits& in = problem.logits;
+  if (!out.data) return;
+  check_view("dlogits", out);
+  if (out.batch != in.batch || out.time != in.time || out.vocab != in.vocab) {
+    fail("dlogits is [", out.batch, ", ", out.time, ", ", out.vocab, "] but logits is [", in.batch, ", ", in.time, ", ",
+         in.vocab, "]");
+  }
+  check_output_type("dlogits", out.dtype, in.dtype, "logits");
+  core::check_rows_apart("dlogits.batch_stride", "row_stride", rows_of(out));
+}
+
+}  // namespace logitless::problem

@@ -1,0 +1,139 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "problem/token_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "core/views.h"
+
+namespace logitless::problem {
+namespace {
+
+using core::fail;
+
+void check_token_options(const TokenProblem& problem) {
+  const TokenOptions& options = problem.options;
+  if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
+    fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
+  }
+  if (options.temperatures.empty()) {
+    check_scale("temperature", options.temperature, problem.dtype);
+  } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
+    fail("temperatures has ", options.temperatures.size(), " entries but ", problem.rows_name, " has ", problem.tokens,
+         " rows");
+  }
+}
+
+// A temperature counts only where its row does: padding may hold anything.
+void check_temperatures(const TokenProblem& problem) {
+  if (problem.options.temperatures.empty()) return;
+  for (const int64_t row : problem.active()) {
+    check_scale("temperatures[" + std::to_string(row) + "]", problem.temperature(row), problem.dtype);
+  }
+}
+
+void check_prior(const TokenProblem& problem) {
+  const Prior& prior = problem.prior;
+  if (prior.weights.empty()) return;
+  if (static_cast<int64_t>(prior.weights.size()) != problem.vocab_size) {
+    fail(prior.name, " has ", prior.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
+  }
+  for (size_t v = 0; v < prior.weights.size(); ++v) {
+    if (!(prior.weights[v] >= 0) || !std::isfinite(prior.weights[v])) {
+      fail(prior.name, "[", v, "] = ", prior.weights[v], " must be finite and not negative");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
+                                   std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
+  const int64_t tokens = offsets.back();
+  core::check_targets("targets", targets, tokens, rows_name);
+  // A stray id is a bug in the caller's data wherever it stands.
+  const int64_t ignore = options.ignore_index;
+  for (int64_t i = 0; i < targets.size; ++i) {
+    const int64_t target = targets[i];
+    if (target != ignore && (target < 0 || target >= vocab_size)) {
+      fail("targets[", i, "] = ", target, " is outside [0, ", vocab_size, ") and is not ignore_index (", ignore, ")");
+    }
+  }
+  std::vector<int64_t> words(static_cast<size_t>(tokens), kNoTarget);
+  const int64_t shift = options.shift ? 1 : 0;
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
+    for (int64_t row = offsets[s]; row + shift < offsets[s + 1]; ++row) {
+      if (targets[row + shift] != ignore) words[static_cast<size_t>(row)] = targets[row + shift];
+    }
+  }
+  return words;
+}
+
+RowTargets row_targets(std::vector<int64_t> words) {
+  RowTargets out;
+  for (size_t row = 0; row < words.size(); ++row) {
+    if (words[row] != kNoTarget) out.rows.push_back(static_cast<int64_t>(row));
+  }
+  out.words = std::move(words);
+  return out;
+}
+
+RowTargets all_rows(int64_t tokens) {
+  RowTargets out;
+  out.rows.resize(static_cast<size_t>(tokens));
+  std::iota(out.rows.begin(), out.rows.end(), int64_t{0});
+  return out;
+}
+
+bool TokenProblem::takes_part(int64_t row) const {
+  return std::binary_search(targets.rows.begin(), targets.rows.end(), row);
+}
+
+void check_scale(std::string_view name, double value, DType dtype) {
+  core::check_positive_finite(name, value);
+  const bool in_double = dtype == DType::kFloat64;
+  const double least = in_double ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (value < least || value > 1 / least) {
+    fail(name, " = ", value, " must be in [", least, ", ", 1 / least, "] for ", in_double ? "float64" : "float32",
+         " sums");
+  }
+}
+
+void check_tokens(TokenProblem& problem) {
+  check_token_options(problem);
+  check_prior(problem);
+  check_temperatures(problem);
+  if (problem.prior.weights.empty()) return;
+  problem.prior.mass = 0;
+  for (const float q : problem.prior.weights) problem.prior.mass += q;
+}
+
+void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
+  const DType sums = input == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  if (dtype != sums && dtype != input) {
+    fail(name, " is ", name_of(dtype), " but must be ", name_of(sums), " or ", input_name, "'s type, ", name_of(input));
+  }
+}
+
+void check_entries(std::string_view name, size_t entries, const TokenProblem& problem) {
+  if (static_cast<int64_t>(entries) == problem.tokens) return;
+  fail(name, " has ", entries, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
+}
+
+void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
+  for (const int64_t row : problem.active()) {
+    const double value = values[static_cast<size_t>(row)];
+    if (!std::isfinite(value)) fail(name, "[", row, "] = ", value, " must be finite");
+  }
+}
+
+std::vector<core::ByteRange> reads_of(const TokenProblem& problem) {
+  const auto& temperatures = problem.options.temperatures;
+  const auto& weights = problem.prior.weights;
+  return {core::range_of("temperatures", temperatures.data(), temperatures.size_bytes()),
+          core::range_of(problem.prior.name, weights.data(), weights.size_bytes())};
+}
+
+}  // namespace logitless::problem

@@ -1,0 +1,105 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a call says about its rows of logits, wherever the logits come from: which rows take part, which words they
+// predict, and how a logit becomes a log-probability.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/checks.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::problem {
+
+/// Stands for the word of a row that takes no part. No vocabulary has it.
+inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
+
+/// The rows that take part in a call, and the words that they predict.
+struct RowTargets {
+  std::vector<int64_t> rows;   // increasing
+  std::vector<int64_t> words;  // [N], of the rows that take part; empty where the call has no targets
+};
+
+/// The one place where ignore_index and shift are resolved: the word of each of the N rows, or kNoTarget. Sequence s
+/// holds the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for targets of the wrong number or outside of the
+/// vocabulary; every target is checked, also one that no position predicts.
+std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
+                                   std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
+/// The rows whose word is not kNoTarget.
+RowTargets row_targets(std::vector<int64_t> words);
+/// All of `tokens` rows, without targets.
+RowTargets all_rows(int64_t tokens);
+
+/// q of the prior statistic, Σ_v q_v log p_v.
+struct Prior {
+  std::span<const float> weights = {};  // [V], finite and >= 0; empty: 1/V each
+  std::string_view name = "prior";      // of the weights in error messages, where a caller knows them by another one
+  double mass = 1;                      // Σ q
+};
+
+struct TokenProblem {
+  TokenOptions options;  // its `prior` is not read: `prior` below is
+  StatsRequest request;
+  Prior prior;
+  int64_t tokens = 0;
+  int64_t vocab_size = 0;
+  DType dtype = DType::kFloat32;          // of hidden, or of the logits
+  std::string_view rows_name = "hidden";  // of what has the rows, in error messages
+  RowTargets targets;
+
+  /// The rows that take part, increasing.
+  const std::vector<int64_t>& active() const { return targets.rows; }
+  /// The word that `row`, which takes part, predicts; none where the call has no targets.
+  std::optional<int64_t> target(int64_t row) const {
+    if (targets.words.empty()) return {};
+    return targets.words[static_cast<size_t>(row)];
+  }
+  bool takes_part(int64_t row) const;
+
+  /// Sums in float64 for float64 tensors, in float32 for all others.
+  bool in_double() const { return dtype == DType::kFloat64; }
+  double temperature(int64_t row) const {
+    return options.temperatures.empty() ? options.temperature : options.temperatures[static_cast<size_t>(row)];
+  }
+  /// What a capped logit is divided by to be a final one.
+  double logit_temperature(int64_t row) const {
+    return options.temperature_meaning == TemperatureMeaning::kScaleLogits ? temperature(row) : 1.0;
+  }
+  double logp_temperature(int64_t row) const {
+    return options.temperature_meaning == TemperatureMeaning::kScaleLogp ? temperature(row) : 1.0;
+  }
+  /// What a capped logit is multiplied with, rounded to the type of the sums.
+  double inverse_temperature(int64_t row) const {
+    const double inverse = 1 / logit_temperature(row);
+    return in_double() ? inverse : static_cast<double>(static_cast<float>(inverse));
+  }
+  double prior_weight(int64_t word) const {
+    return prior.weights.empty() ? 1.0 / static_cast<double>(vocab_size) : prior.weights[static_cast<size_t>(word)];
+  }
+};
+
+/// Throws InvalidInput for options, temperatures or prior weights that are wrong, and fills prior.mass. All other
+/// members are set by then.
+void check_tokens(TokenProblem& problem);
+
+/// Throws InvalidInput unless `value`, a positive factor that kernels divide by, and its reciprocal are normal numbers
+/// of the type in which tensors of type `dtype` are summed.
+void check_scale(std::string_view name, double value, DType dtype);
+
+/// Throws InvalidInput unless `dtype`, of an output, is the type of the sums or that of its input.
+void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name);
+
+/// Throws InvalidInput unless `values` has an entry a token.
+void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);
+/// Throws InvalidInput unless the entry of every row that takes part is finite.
+void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
+
+/// What a call reads apart from its tensors and targets.
+std::vector<core::ByteRange> reads_of(const TokenProblem& problem);
+
+}  // namespace logitless::problem

@@ -1,0 +1,18 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/row_kernels.h"
+#include "logitless/token_stats.h"
+#include "problem/token_problem.h"
+
+namespace logitless::stats {
+
+/// Whether a row has a token gradient that is not zero; a NaN is not zero.
+bool has_gradient(const TokenGrads& grads, int64_t row);
+
+/// The row kernel's terms for `row`, from the formula of dL/da in token_stats.h. The target is the word itself.
+template <class T>
+kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
+                                     const TokenGrads& grads, int64_t row);
+
+}  // namespace logitless::stats

@@ -1,0 +1,80 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stats/statistics.h"
+
+#include <limits>
+
+namespace logitless::stats {
+namespace {
+
+class LocalCombine final : public Combine {
+ public:
+  void combine(const problem::TokenProblem& problem, const Partials& partials) const override {
+    if (partials.segments < 2) return;
+    for (size_t r = 0; r < partials.rows.size(); ++r) {
+      const auto i = static_cast<int64_t>(r);
+      const double scale = problem.inverse_temperature(partials.rows[r]);
+      kernels::RowStats& whole = partials.whole(i);
+      for (int64_t s = 1; s < partials.segments; ++s) whole = kernels::merge(whole, partials.of(s, i), scale);
+    }
+  }
+};
+
+void finish_row(const problem::TokenProblem& problem, int64_t row, const kernels::RowStats& folded, TokenStats& stats) {
+  const auto i = static_cast<size_t>(row);
+  const bool has_target = problem.target(row).has_value();
+  const double t = problem.logit_temperature(row);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const bool valid = folded.defined();
+  const double log_sum = valid ? folded.log_sum() : nan;
+  stats.max_logit[i] = valid ? folded.max : nan;
+  stats.log_sum[i] = log_sum;
+  if (has_target) {
+    stats.logp[i] = ((folded.chosen - stats.max_logit[i]) / t - log_sum) / problem.logp_temperature(row);
+  }
+  stats.lse[i] = stats.max_logit[i] / t + log_sum;
+  if (problem.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
+  if (problem.request.prior) stats.prior[i] = folded.prior - log_sum * folded.prior_mass;
+  if (problem.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
+  if (problem.request.rank) stats.rank[i] = valid && has_target ? 1 : 0;
+}
+
+}  // namespace
+
+const Combine& combine_locally() {
+  static const LocalCombine combine;
+  return combine;
+}
+
+TokenStats empty_stats(const problem::TokenProblem& problem) {
+  const auto n = static_cast<size_t>(problem.tokens);
+  TokenStats stats;
+  stats.logp.assign(n, 0);
+  stats.lse.assign(n, 0);
+  stats.max_logit.assign(n, 0);
+  stats.log_sum.assign(n, 0);
+  if (problem.request.entropy) stats.entropy.assign(n, 0);
+  if (problem.request.prior) stats.prior.assign(n, 0);
+  if (problem.request.argmax) stats.argmax.assign(n, -1);
+  if (problem.request.rank) stats.rank.assign(n, 0);
+  return stats;
+}
+
+void Finisher::operator()(const Partials& partials) const {
+  combine_.combine(problem_, partials);
+  for (size_t i = 0; i < partials.rows.size(); ++i) {
+    finish_row(problem_, partials.rows[i], partials.whole(static_cast<int64_t>(i)), stats_);
+  }
+}
+
+TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& loss) {
+  const auto n = static_cast<size_t>(problem.tokens);
+  const TokenLoss::GradientTerms terms = loss.gradients();
+  TokenGrads grads;
+  grads.logp.assign(n, 0);
+  if (terms.lse) grads.lse.assign(n, 0);
+  if (terms.entropy) grads.entropy.assign(n, 0);
+  if (terms.prior) grads.prior.assign(n, 0);
+  return grads;
+}
+
+}  // namespace logitless::stats

@@ -1,0 +1,65 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// From partial statistics to those of the API: combine, then finish.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/row_stats.h"
+#include "logitless/token_stats.h"
+#include "problem/token_problem.h"
+
+namespace logitless::stats {
+
+/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s * rows.size() + i].
+/// Segments follow one another in the vocabulary.
+struct Partials {
+  kernels::RowStats* data = nullptr;
+  int64_t segments = 0;
+  std::span<const int64_t> rows = {};
+
+  kernels::RowStats& of(int64_t segment, int64_t i) const {
+    return data[segment * static_cast<int64_t>(rows.size()) + i];
+  }
+  /// Those of the whole vocabulary, once they are combined.
+  kernels::RowStats& whole(int64_t i) const { return of(0, i); }
+};
+
+/// The step between fold and finish. It merges the partials of each row, in one fixed order whatever the threads, and
+/// leaves the result in Partials::whole(). This is where ranks that hold parts of the vocabulary meet.
+class Combine {
+ public:
+  virtual ~Combine() = default;
+  /// May be called by several threads at once, for different rows.
+  virtual void combine(const problem::TokenProblem& problem, const Partials& partials) const = 0;
+};
+
+/// Merges the segments of this process, in vocabulary order.
+const Combine& combine_locally();
+
+/// Entries of the statistics that the request asks for, [N] each, with the values of rows that take no part.
+TokenStats empty_stats(const problem::TokenProblem& problem);
+
+/// The steps between folded tiles and the statistics of a call: combine, then finish. It fills the entries of the rows
+/// whose partials it is given; any thread may call it, for different rows. A logp is 0 where the call has no targets.
+/// Ranks are 1 (0: undefined) until the words above the target are added.
+class Finisher {
+ public:
+  /// All must outlive this. `stats`: empty_stats().
+  Finisher(const problem::TokenProblem& problem, const Combine& combine, TokenStats& stats)
+      : problem_(problem), combine_(combine), stats_(stats) {}
+
+  void operator()(const Partials& partials) const;
+  /// The ranks of all rows, [N], to which words above their targets are added.
+  std::span<int64_t> ranks() const { return stats_.rank; }
+
+ private:
+  const problem::TokenProblem& problem_;
+  const Combine& combine_;
+  TokenStats& stats_;
+};
+
+/// Token gradients with an entry a row for each term that `loss` fills.
+TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& loss);
+
+}  // namespace logitless::stats

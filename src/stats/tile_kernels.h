@@ -1,0 +1,127 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The one place that fills the arguments of the row kernels: what a tile of logits means for the rows of a call.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kernels/row_kernels.h"
+#include "problem/token_problem.h"
+#include "stats/row_gradients.h"
+
+namespace logitless::stats {
+
+/// Words [first_word, first_word + words) of the raw logits of some rows, row-major.
+template <class Logit>
+struct LogitsTile {
+  const Logit* data = nullptr;
+  int64_t rows = 0;
+  int64_t first_word = 0;
+  int64_t words = 0;
+  int64_t stride = 0;
+
+  /// The column of `word`, or -1 where the tile does not hold it.
+  int32_t column(int64_t word) const {
+    return word >= first_word && word - first_word < words ? static_cast<int32_t>(word - first_word) : -1;
+  }
+};
+
+template <class Types>
+class TileKernels {
+ public:
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
+  using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
+
+  /// `bias`: [V] in the type of the logits, or null. The problem must outlive this.
+  TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, const Logit* bias,
+              double softcap)
+      : kernels_(kernels.of_tiles<Types>()), problem_(problem), bias_(bias), softcap_(static_cast<Logit>(softcap)) {}
+
+  const Table& table() const { return kernels_; }
+
+  /// What a thread folds some rows with.
+  struct FoldScratch {
+    Logit* row = nullptr;                  // [words]
+    Logit* inverse_temperature = nullptr;  // [rows]: set_temperatures()
+    int32_t* target = nullptr;             // [rows]
+  };
+  /// Before the first tile of these rows.
+  void set_temperatures(std::span<const int64_t> rows, const FoldScratch& scratch) const {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      scratch.inverse_temperature[r] = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
+    }
+  }
+  /// Folds a tile of `rows`, whose columns before it stats[0 .. rows.size()) hold.
+  void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const FoldScratch& scratch,
+            kernels::RowStats* stats) const {
+    for (size_t r = 0; r < rows.size(); ++r) scratch.target[r] = tile.column(problem_.target(rows[r]).value_or(-1));
+    kernels::FoldArgs<Logit> args;
+    args.shape = shape(tile);
+    args.logits = tile.data;
+    args.inverse_temperature = scratch.inverse_temperature;
+    args.target = scratch.target;
+    args.first_column = tile.first_word;
+    args.entropy = problem_.request.entropy;
+    args.argmax = problem_.request.argmax;
+    args.prior = problem_.request.prior;
+    args.prior_weights = prior_weights(tile);
+    args.uniform_prior = uniform_prior();
+    args.scratch = scratch.row;
+    args.stats = stats;
+    kernels_.fold(args);
+  }
+
+  /// Adds to counts[r] the words of the tile whose logits are larger than chosen[r], the target's as fold() found it.
+  void count_above(const LogitsTile<Logit>& tile, const Logit* chosen, Logit* row_scratch, int64_t* counts) const {
+    kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
+  }
+
+  /// What the rows' gradients hold beyond the softmax's term.
+  struct Terms {
+    bool entropy = false;
+    bool prior = false;
+  };
+  /// The gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand in row
+  /// places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may be the tile
+  /// itself. The entries of `gradients` are changed.
+  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, Terms terms,
+                kernels::RowGradient<Logit>* gradients, Logit* row_scratch, Gradient* out) const {
+    for (size_t k = 0; k < places.size(); ++k) {
+      gradients[k].target = tile.column(gradients[k].target);
+      gradients[k].source_row = places[k];
+    }
+    kernels::GradientArgs<Logit, Gradient> args;
+    args.shape = shape(tile);
+    args.logits = tile.data;
+    args.out = out;
+    args.count = static_cast<int64_t>(places.size());
+    args.gradients = gradients;
+    args.entropy = terms.entropy;
+    args.prior = terms.prior;
+    args.prior_weights = prior_weights(tile);
+    args.uniform_prior = uniform_prior();
+    args.scratch = row_scratch;
+    kernels_.gradient(args);
+  }
+
+ private:
+  kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
+    return {tile.rows,   tile.words,
+            tile.stride, bias_ ? bias_ + tile.first_word : nullptr,
+            softcap_,    problem_.options.round_logits_to};
+  }
+  const float* prior_weights(const LogitsTile<Logit>& tile) const {
+    return problem_.prior.weights.empty() ? nullptr : problem_.prior.weights.data() + tile.first_word;
+  }
+  double uniform_prior() const { return 1.0 / static_cast<double>(problem_.vocab_size); }
+
+  const Table& kernels_;
+  const problem::TokenProblem& problem_;
+  const Logit* bias_;
+  Logit softcap_;
+};
+
+}  // namespace logitless::stats

@@ -1,0 +1,87 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/active_blocks.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "stats/row_gradients.h"
+
+namespace logitless::stream {
+
+namespace {
+
+bool all_have_gradients(const TokenGrads& grads, std::span<const int64_t> rows) {
+  return std::all_of(rows.begin(), rows.end(), [&](int64_t row) { return stats::has_gradient(grads, row); });
+}
+
+// One pass: the rows that are left, in the tiles where their logits stand.
+void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+  if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
+  for (size_t b = begin; b < end; ++b) {
+    const RowBlock& from = run.blocks.blocks[b];
+    RowBlock to;
+    to.begin = static_cast<int64_t>(out.blocks.order.size());
+    for (int64_t r = 0; r < from.count; ++r) {
+      const auto i = static_cast<size_t>(from.begin + r);
+      if (!stats::has_gradient(grads, run.blocks.order[i])) continue;
+      out.blocks.order.push_back(run.blocks.order[i]);
+      out.blocks.place.push_back(run.blocks.place[i]);
+    }
+    to.count = static_cast<int64_t>(out.blocks.order.size()) - to.begin;
+    if (to.count == 0) continue;
+    to.contiguous = out.blocks.is_run(to.begin, to.count);
+    out.blocks.blocks.push_back(to);
+    out.tile_block.push_back(from);
+  }
+}
+
+// Two pass: the rows that are left, in as few tiles as they fill. Where the backend knows classes of rows, a block that
+// loses nothing stays as it is and the others' rows are pooled.
+void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+  const gemm::RowRule& rule = run.grid.row_rule;
+  std::vector<int64_t> rows, classes;
+  for (size_t b = begin; b < end; ++b) {
+    const RowBlock& from = run.blocks.blocks[b];
+    if (rule.class_rows > 0 && all_have_gradients(grads, run.blocks.rows(from))) {
+      append_block(run.blocks, from, out.blocks);
+      continue;
+    }
+    for (int64_t r = 0; r < from.count; ++r) {
+      const auto i = static_cast<size_t>(from.begin + r);
+      if (!stats::has_gradient(grads, run.blocks.order[i])) continue;
+      rows.push_back(run.blocks.order[i]);
+      classes.push_back(rule.class_of(run.blocks.place[i]));
+    }
+  }
+  if (rows.empty()) return;
+  if (rule.class_rows > 0) {
+    append_classed_blocks(rows, classes, run.grid.row_tile, rule, out.blocks);
+  } else {
+    std::sort(rows.begin(), rows.end());
+    append_row_blocks(rows, run.grid.row_tile, rule, out.blocks);
+  }
+}
+
+}  // namespace
+
+ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads) {
+  ActiveBlocks out;
+  out.blocks.breaks = run.blocks.breaks;
+  const auto whole = std::span(run.blocks.blocks).subspan(begin, end - begin);
+  const bool nothing_dropped = std::all_of(whole.begin(), whole.end(), [&](const RowBlock& block) {
+    return all_have_gradients(grads, run.blocks.rows(block));
+  });
+  if (run.plan.kind == PlanKind::kOnePass) {
+    keep_tiles(run, begin, end, grads, out);
+  } else if (nothing_dropped) {
+    for (size_t b = begin; b < end; ++b) append_block(run.blocks, run.blocks.blocks[b], out.blocks);
+  } else {
+    make_tiles(run, begin, end, grads, out);
+  }
+  if (!nothing_dropped && !out.empty() && !run.may_drop_rows) {
+    throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");
+  }
+  return out;
+}
+
+}  // namespace logitless::stream

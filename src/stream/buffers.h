@@ -1,0 +1,123 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a schedule takes from its workspace. Each struct is built twice: by the planner on a workspace that measures,
+// and by the run on the real one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/workspace.h"
+#include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
+#include "stats/tile_kernels.h"
+#include "stream/plan.h"
+#include "stream/row_walk.h"
+
+namespace logitless::stream {
+
+/// True when an output has a narrower type than its sums, so that these need a place of their own until the one
+/// rounding.
+template <class Sum>
+bool is_narrow(const void* data, DType dtype) {
+  return data && dtype != DTypeOf<Sum>::value;
+}
+
+/// True when d_weight is summed in a tile of its own and handed on once all rows are in it.
+template <class Sum>
+bool needs_weight_tiles(const Gradients& outputs) {
+  return outputs.weight_sink || is_narrow<Sum>(outputs.d_weight.data, outputs.d_weight.dtype);
+}
+
+/// Weight tiles that are summed at the same time: while one is finished, the next one fills.
+inline constexpr int64_t kWeightTiles = 2;
+
+/// Of a pass that folds tiles.
+template <class Types>
+struct ForwardBuffers {
+  using Logit = typename Types::Logit;
+  struct PerThread {
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]; null when the logits stay
+    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
+    void* gemm = nullptr;
+    typename stats::TileKernels<Types>::FoldScratch fold;  // of row_tile rows
+    Logit* chosen = nullptr;                               // [row_tile], where ranks are wanted
+    int64_t* above = nullptr;                              // [row_tile], the same
+  };
+  std::vector<PerThread> threads;
+  kernels::RowStats* partials = nullptr;  // [segments, chunk_rows]
+
+  ForwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem,
+                 const RunPlan& run);
+};
+
+/// Of a pass that turns tiles into gradients and hands these to the sinks.
+template <class Types>
+struct BackwardBuffers {
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
+  struct PerThread {
+    void* gemm = nullptr;
+    Logit* row = nullptr;                              // [vocab_tile]
+    Sum* scatter = nullptr;                            // [row_tile, hidden_block]
+    kernels::RowGradient<Logit>* gradients = nullptr;  // [row_tile]: those of one tile
+  };
+  struct Slot {
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]
+    Gradient* gradient = nullptr;   // the same: the tile itself where the two types are one
+    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
+  };
+  std::vector<PerThread> threads;
+  std::vector<Slot> slots;                           // tiles that are alive, where the logits are computed again
+  std::byte* gathered = nullptr;                     // where they stay: [chunk_rows, H]
+  kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
+  Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
+  Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
+
+  BackwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem,
+                  const RunPlan& run, const Gradients& outputs);
+};
+
+/// The bias in the type of the logits; null without one. `kernels` widens it, and is null where nothing is written.
+template <class Logit>
+const Logit* widened_bias(core::Workspace& workspace, const kernels::RowKernels* kernels, const HiddenProblem& problem);
+
+/// [V] sums of a narrow d_bias, which live until the last chunk is done; null when d_bias is wide or not wanted.
+template <class Sum>
+Sum* take_bias_sums(core::Workspace& workspace, const HiddenProblem& problem, const Gradients& outputs);
+
+/// The logits of one chunk where they stay: [chunk_tile_rows, V], tile by tile.
+template <class Logit>
+Logit* take_chunk(core::Workspace& workspace, const RunPlan& run);
+
+/// Of plan dense.
+template <class Types>
+struct DenseBuffers {
+  typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
+  void* gemm = nullptr;
+  std::vector<typename RowWalk<Types>::Scratch> scratch;  // one a thread
+  typename Types::Sum* sums = nullptr;                    // of outputs that are summed apart, one after another
+  std::byte* gathered = nullptr;                          // [N, H] of hidden's type, where hidden is no matrix
+
+  DenseBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
+               const Gradients& outputs);
+};
+/// Words of d_weight that plan dense sums apart when d_weight is narrower than its sums.
+inline constexpr int64_t kNarrowWords = 4096;
+/// Whether hidden, and whether d_hidden, is one matrix that a single product can take.
+bool hidden_is_matrix(const HiddenProblem& problem);
+bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs);
+
+/// Of a sweep over finished logits: one a thread.
+template <class Types>
+std::vector<typename RowWalk<Types>::Scratch> take_sweep(core::Workspace& workspace, const LogitsProblem& problem,
+                                                         const SweepPlan& run);
+
+/// Bytes of a whole run, with its passes sharing what they can.
+size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
+                   const Gradients& outputs);
+size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, int threads, const Gradients& outputs);
+size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
+
+}  // namespace logitless::stream

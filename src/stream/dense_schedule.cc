@@ -1,0 +1,196 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The dense path: all logits in memory, every product as large and as parallel as the BLAS likes it.
+#include <omp.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "core/parallel.h"
+#include "core/views.h"
+#include "core/workspace.h"
+#include "stats/row_gradients.h"
+#include "stream/buffers.h"
+#include "stream/hidden_blocks.h"
+#include "stream/row_walk.h"
+#include "stream/schedule.h"
+#include "stream/store_sums.h"
+
+namespace logitless::stream {
+namespace {
+
+template <class Types>
+class DenseSchedule final : public Schedule {
+ public:
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
+  static_assert(std::is_same_v<Logit, Gradient>, "the logits become their gradients in place");
+
+  DenseSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+                const Plan& plan)
+      : context_(context),
+        problem_(problem),
+        outputs_(outputs),
+        threads_(plan.threads),
+        v_(problem.vocab_size),
+        workspace_(plan.workspace_bytes),
+        buffers_(workspace_, *context.gemm, problem, threads_, outputs),
+        tiles_(*context.kernels, problem, widened_bias<Logit>(workspace_, context.kernels, problem),
+               problem.head.softcap),
+        walk_(tiles_, *context.kernels, v_, kRowColumns) {
+    if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, buffers_.gathered);
+  }
+
+  int64_t chunks() const override { return 1; }
+  std::span<const int64_t> rows(int64_t) const override { return problem_.active(); }
+
+  void fold(int64_t, const stats::Finisher& finish) override {
+    make_logits();
+    core::parallel_for(threads_, static_cast<int64_t>(problem_.active().size()), [&](int64_t a) {
+      const int64_t row = problem_.active()[static_cast<size_t>(a)];
+      walk_.statistics(problem_, row, logits(row), DTypeOf<Logit>::value, scratch(), finish);
+    });
+  }
+
+  void gradients(int64_t, const TokenStats& stats, const TokenGrads& grads) override {
+    if (!has_logits_) make_logits();
+    core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
+    if (outputs_.wants_d_hidden()) d_hidden();
+    if (outputs_.d_weight.data) d_weight();
+    if (outputs_.d_bias.data) d_bias();
+  }
+
+ private:
+  Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
+  const typename RowWalk<Types>::Scratch& scratch() const {
+    return buffers_.scratch[static_cast<size_t>(omp_get_thread_num())];
+  }
+
+  // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied together.
+  gemm::Operand hidden() const {
+    const DType dtype = problem_.hidden.dtype;
+    if (buffers_.gathered) return {buffers_.gathered, dtype, problem_.hidden_size, false};
+    return {problem_.hidden.data, dtype, problem_.hidden_places.row_stride, false};
+  }
+
+  template <class T>
+  void multiply(const gemm::Product<T>& product) const {
+    context_.gemm->multiply_parallel(product, *context_.kernels, buffers_.gemm, threads_);
+  }
+
+  void make_logits() {
+    multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), head_operand(problem_.head, 0, 0, true),
+                     buffers_.logits, v_, false});
+    has_logits_ = true;
+  }
+
+  void make_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads) const {
+    if (!problem_.takes_part(row) || !stats::has_gradient(grads, row)) {
+      std::fill_n(logits(row), v_, Logit{0});
+      return;
+    }
+    walk_.gradient(stats::row_gradient<Logit>(problem_, stats, grads, row), logits(row), DTypeOf<Logit>::value,
+                   logits(row), DTypeOf<Gradient>::value, scratch());
+  }
+
+  bool is_narrow(DType out) const { return out != DTypeOf<Sum>::value; }
+
+  void d_hidden() const {
+    gemm::Product<Sum> product{problem_.tokens,
+                               problem_.hidden_size,
+                               v_,
+                               {buffers_.logits, DTypeOf<Gradient>::value, v_, false},
+                               head_operand(problem_.head, 0, 0, false),
+                               nullptr,
+                               0,
+                               false};
+    if (d_hidden_is_matrix(problem_, outputs_) && !is_narrow(outputs_.d_hidden.dtype)) {
+      Matrix out = outputs_.d_hidden;
+      out.stride = problem::d_hidden_places(problem_, outputs_).row_stride;
+      return write(product, out, 0, outputs_.d_hidden_mode);
+    }
+    product.c = buffers_.sums;
+    product.ldc = product.n;
+    multiply(product);
+    for (int64_t row = 0; row < problem_.tokens; ++row) {
+      store(buffers_.sums + row * product.n, product.n, outputs_.d_hidden_mode,
+            d_hidden_row(problem_, outputs_, row).data, d_hidden_dtype(outputs_));
+    }
+  }
+
+  void d_weight() const {
+    const Matrix& out = outputs_.d_weight;
+    const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
+    const int64_t step = is_narrow(out.dtype) ? kNarrowWords : v_;
+    for (int64_t first = 0; first < v_; first += step) {
+      const int64_t words = std::min(step, v_ - first);
+      gemm::Operand states = hidden();
+      states.transposed = hidden_vocab;
+      const gemm::Operand gradients{buffers_.logits + first, DTypeOf<Gradient>::value, v_, !hidden_vocab};
+      gemm::Product<Sum> product;
+      product.m = hidden_vocab ? problem_.hidden_size : words;
+      product.n = hidden_vocab ? words : problem_.hidden_size;
+      product.k = problem_.tokens;
+      product.a = hidden_vocab ? states : gradients;
+      product.b = hidden_vocab ? gradients : states;
+      write(product, out, hidden_vocab ? first : first * out.stride, outputs_.d_weight_mode);
+    }
+  }
+
+  // The product into `out` from element `offset` on.
+  void write(gemm::Product<Sum> product, const Matrix& out, int64_t offset, WriteMode mode) const {
+    if (!is_narrow(out.dtype)) {
+      product.c = static_cast<Sum*>(out.data) + offset;
+      product.ldc = out.stride;
+      product.accumulate = mode == WriteMode::kAccumulate;
+      multiply(product);
+      return;
+    }
+    product.c = buffers_.sums;
+    product.ldc = product.n;
+    multiply(product);
+    for (int64_t r = 0; r < product.m; ++r) {
+      store(product.c + r * product.n, product.n, mode, core::element(out.data, out.dtype, offset + r * out.stride),
+            out.dtype);
+    }
+  }
+
+  void d_bias() const {
+    const Vector& out = outputs_.d_bias;
+    const bool accumulate = outputs_.d_bias_mode == WriteMode::kAccumulate;
+    if (!is_narrow(out.dtype)) {
+      tiles_.table().add_column_sums(buffers_.logits, v_, problem_.tokens, v_, accumulate, static_cast<Sum*>(out.data));
+      return;
+    }
+    tiles_.table().add_column_sums(buffers_.logits, v_, problem_.tokens, v_, false, buffers_.sums);
+    store(buffers_.sums, v_, outputs_.d_bias_mode, out.data, out.dtype);
+  }
+
+  // `count` sums to where they belong, in the type of the output.
+  void store(const Sum* sums, int64_t count, WriteMode mode, void* to, DType dtype) const {
+    store_sums(*context_.kernels, tiles_.table(), sums, count, mode, to, dtype);
+  }
+
+  const detail::ContextState& context_;
+  const HiddenProblem& problem_;
+  const Gradients& outputs_;
+  int threads_;
+  int64_t v_;
+  core::Workspace workspace_;
+  DenseBuffers<Types> buffers_;
+  const stats::TileKernels<Types> tiles_;
+  const RowWalk<Types> walk_;
+  bool has_logits_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                         const Gradients& outputs, const Plan& plan) {
+  if (problem.in_double()) {
+    return std::make_unique<DenseSchedule<kernels::DoubleTiles>>(context, problem, outputs, plan);
+  }
+  return std::make_unique<DenseSchedule<kernels::FloatTiles>>(context, problem, outputs, plan);
+}
+
+}  // namespace logitless::stream

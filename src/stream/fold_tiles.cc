@@ -1,0 +1,139 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/fold_tiles.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/parallel.h"
+#include "stream/hidden_blocks.h"
+
+namespace logitless::stream {
+namespace {
+
+// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing but counts,
+// so the order in which threads take them does not matter to any bit.
+template <class Types>
+class SegmentTask {
+ public:
+  using Logit = typename Types::Logit;
+
+  SegmentTask(const Pass<Types>& pass, typename ForwardBuffers<Types>::PerThread& scratch, const RowBlock& block,
+              int64_t segment, int64_t chunk_begin)
+      : pass_(pass),
+        scratch_(scratch),
+        block_(block),
+        rows_(pass.run.blocks.rows(block)),
+        chunk_begin_(chunk_begin),
+        first_tile_(pass.run.grid.segment_begin(segment)),
+        end_tile_(pass.run.grid.segment_begin(segment + 1)) {
+    const RowBlocks& blocks = pass.run.blocks;
+    if (!block.contiguous) gather_tile(pass.problem, blocks, block, scratch.gathered);
+    hidden_ = tile_operand(pass.problem, blocks, block, scratch.gathered);
+    // Rows that have been in no tile before stand one after the other.
+    first_row_ = blocks.first_place(block) * pass.run.grid.tile_stride;
+  }
+
+  void fold(kernels::RowStats* stats) {
+    std::fill_n(stats, block_.count, kernels::RowStats{});
+    pass_.tiles.set_temperatures(rows_, scratch_.fold);
+    for (int64_t j = first_tile_; j < end_tile_; ++j) {
+      compute_logits(pass_, block_, hidden_, j, scratch_.gemm, data(j));
+      pass_.tiles.fold(own_rows(j), rows_, scratch_.fold, stats);
+    }
+  }
+
+  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole`: what all
+  // segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to the bit.
+  void count_above(const kernels::RowStats* whole, std::span<int64_t> ranks) {
+    for (int64_t r = 0; r < block_.count; ++r) {
+      scratch_.chosen[r] =
+          static_cast<Logit>(whole[r].defined() ? whole[r].chosen : std::numeric_limits<double>::quiet_NaN());
+    }
+    std::fill_n(scratch_.above, block_.count, int64_t{0});
+    for (int64_t j = first_tile_; j < end_tile_; ++j) {
+      if (!pass_.run.logits_stay) compute_logits(pass_, block_, hidden_, j, scratch_.gemm, data(j));
+      pass_.tiles.count_above(own_rows(j), scratch_.chosen, scratch_.fold.row, scratch_.above);
+    }
+    for (int64_t r = 0; r < block_.count; ++r) {
+      int64_t& rank = ranks[static_cast<size_t>(rows_[static_cast<size_t>(r)])];
+#pragma omp atomic
+      rank += scratch_.above[r];
+    }
+  }
+
+ private:
+  Logit* data(int64_t j) const {
+    return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
+  }
+  // The rows of the block, without those that pad its tiles.
+  stats::LogitsTile<Logit> own_rows(int64_t j) const { return pass_.tile(data(j) + first_row_, block_.count, j); }
+
+  const Pass<Types>& pass_;
+  typename ForwardBuffers<Types>::PerThread& scratch_;
+  const RowBlock& block_;
+  std::span<const int64_t> rows_;
+  int64_t chunk_begin_;
+  int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
+  int64_t first_tile_;
+  int64_t end_tile_;
+  gemm::Operand hidden_;
+};
+
+}  // namespace
+
+template <class Types>
+void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
+                    void* gemm_scratch, typename Types::Logit* tile) {
+  const TileGrid& grid = pass.run.grid;
+  gemm::Product<typename Types::Logit> product;
+  product.m = block.tile_rows;
+  product.n = grid.words(vocab_tile);
+  product.k = grid.hidden_size;
+  product.a = hidden;
+  product.b = head_operand(pass.problem.head, grid.first_word(vocab_tile), 0, /*hidden_first=*/true);
+  product.c = tile;
+  product.ldc = grid.tile_stride;
+  pass.context.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
+}
+
+template <class Types>
+void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t begin, size_t end,
+                std::span<const int64_t> rows, const stats::Finisher& finish) {
+  if (begin == end) return;
+  const TileGrid& grid = pass.run.grid;
+  const std::span<const RowBlock> blocks(pass.run.blocks.blocks.data() + begin, end - begin);
+  const auto row_blocks = static_cast<int64_t>(blocks.size());
+  const stats::Partials partials = {buffers.partials, grid.segments, rows};
+  const auto index = [&](const RowBlock& block) { return block.begin - blocks.front().begin; };
+  const auto alone = pass.context.gemm->single_threaded_region();
+  // Neighbouring tasks share a part of the head, so that it comes from memory once.
+  const auto for_each_segment = [&](const auto& work) {
+    core::parallel_for(pass.run.plan.threads, grid.segments * row_blocks, [&](int64_t task) {
+      const int64_t segment = task / row_blocks;
+      const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
+      typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+      work(SegmentTask<Types>(pass, scratch, block, segment, blocks.front().tile_begin), block, segment);
+    });
+  };
+  for_each_segment([&](SegmentTask<Types> task, const RowBlock& block, int64_t segment) {
+    task.fold(&partials.of(segment, index(block)));
+  });
+  finish(partials);
+  if (!pass.problem.request.rank) return;
+  for_each_segment([&](SegmentTask<Types> task, const RowBlock& block, int64_t) {
+    task.count_above(&partials.whole(index(block)), finish.ranks());
+  });
+}
+
+#define LOGITLESS_INSTANTIATE(Types)                                                                             \
+  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*,        \
+                               Types::Logit*);                                                                   \
+  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, size_t, size_t, std::span<const int64_t>, \
+                           const stats::Finisher&);
+LOGITLESS_INSTANTIATE(kernels::FloatTiles)
+LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+#undef LOGITLESS_INSTANTIATE
+
+}  // namespace logitless::stream

@@ -1,0 +1,375 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/gradient_tiles.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "core/views.h"
+#include "stats/row_gradients.h"
+#include "stream/hidden_blocks.h"
+#include "stream/store_sums.h"
+
+namespace logitless::stream {
+namespace {
+
+// Tiles a thread whose tasks are submitted before they are done. OpenMP keeps a record of each task that waits: this
+// many keep the team busy while the submitting thread works on a task itself, and bound the records whatever the shape.
+// (libgomp's own bound, 64 tasks a thread, does not count tasks that wait for others.)
+constexpr int64_t kTilesAhead = 16;
+
+/// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in run().
+template <class Types>
+class GradientTasks {
+ public:
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
+
+  GradientTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
+                const TokenGrads& grads, const Gradients& outputs)
+      : pass_(pass),
+        grid_(pass.run.grid),
+        buffers_(buffers),
+        active_(active),
+        outputs_(outputs),
+        begin_(begin),
+        logits_stay_(pass.run.logits_stay) {
+    hidden_apart_ = buffers.d_hidden != nullptr;
+    if (outputs.wants_d_hidden()) d_hidden_breaks_ = d_hidden_breaks(pass.problem, outputs);
+    weight_tiles_ = needs_weight_tiles<Sum>(outputs);
+    wants_weight_ = outputs.d_weight.data || outputs.weight_sink;
+    const auto any = [](const std::vector<double>& g) {
+      return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
+    };
+    terms_ = {any(grads.entropy), any(grads.prior)};
+  }
+
+  void run() {
+    for (const RowBlock& rows : active_.blocks.blocks) {
+      if (logits_stay_ && !rows.contiguous) {
+        gather_rows(pass_.problem, active_.blocks.rows(rows), chunk_gathered(rows));
+      }
+    }
+    Tokens tokens(*this);
+    const auto alone = pass_.context.gemm->single_threaded_region();
+    core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(tokens, &error); });
+    if (hidden_apart_) hand_on_d_hidden();
+  }
+
+ private:
+  /// Places that stand for what tasks wait for; only their addresses matter.
+  struct Tokens {
+    int64_t slots;             // tiles that are alive: two pass: those of the plan; one pass: all
+    std::vector<char> tile;    // [slots]: a tile is made, used, and free again
+    std::vector<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
+    std::vector<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
+    std::vector<char> words;   // [vocabulary tiles]: the head's part is read no more
+    std::vector<char> ahead;   // [tiles that are submitted before they are done]: all tasks of a tile are done
+    char finished = 0;         // weight tiles are handed on one at a time, in order
+
+    explicit Tokens(const GradientTasks& tasks) {
+      const TileGrid& grid = tasks.grid_;
+      const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
+      slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
+      tile.resize(static_cast<size_t>(slots));
+      hidden.resize(static_cast<size_t>(row_blocks * grid.hidden_blocks()));
+      weight.resize(static_cast<size_t>(grid.vocab_tiles() * grid.weight_blocks()));
+      words.resize(static_cast<size_t>(grid.vocab_tiles()));
+      ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
+    }
+  };
+
+  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part
+  // of d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the
+  // threads. Each task has its own copy of what it names.
+  void submit([[maybe_unused]] Tokens& tokens, core::FirstError* error) {
+    const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
+    const int64_t vocab_tiles = grid_.vocab_tiles();
+    const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
+    const int weight_blocks = static_cast<int>(grid_.weight_blocks());
+    int64_t slot = 0;
+    size_t ahead = 0;
+    for (int64_t j = 0; j < vocab_tiles; ++j) {
+      // Tiles of d_weight that are summed apart take turns.
+      [[maybe_unused]] char* weight_token =
+          &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
+      [[maybe_unused]] char* word_token = &tokens.words[static_cast<size_t>(j)];
+      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
+        [[maybe_unused]] char* done = &tokens.ahead[ahead];
+        ahead = (ahead + 1) % tokens.ahead.size();
+#ifdef LOGITLESS_ARCHER
+        // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and then.
+        if (ahead == 0) {
+#pragma omp taskwait
+        }
+#else
+// Waits for the tile that was submitted this many tiles ago, and runs tasks meanwhile.
+#pragma omp task if (false) depend(inout : done[0])
+        {}
+#endif
+        [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
+        [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
+#pragma omp task depend(inout : tile_token[0]) depend(in : word_token[0], done[0])
+        error->guard([&] { make_tile(j, b, slot); });
+        for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
+#pragma omp task depend(in : tile_token[0], word_token[0], done[0]) depend(inout : hidden_token[h])
+          error->guard([&] { add_d_hidden(j, b, slot, h); });
+        }
+        for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
+#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[h])
+          error->guard([&] { add_d_weight(j, b, slot, h); });
+        }
+        if (outputs_.d_bias.data) {
+          // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
+#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[0])
+          error->guard([&] { add_d_bias(j, b, slot); });
+        }
+      }
+      if (weight_tiles_) {
+#pragma omp task depend(iterator(h = 0                  \
+                                 : weight_blocks),      \
+                        inout                           \
+                        : weight_token[h]) depend(inout \
+                                                  : tokens.finished, word_token[0])
+        error->guard([&] { finish_weight_tile(j); });
+      }
+    }
+#pragma omp taskwait
+  }
+
+  typename BackwardBuffers<Types>::PerThread& scratch() {
+    return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
+  }
+
+  const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
+
+  // The logits of a tile, and where their gradients stand: in the same place, where the two types are one.
+  Logit* logits(int64_t j, int64_t b, int64_t slot) const {
+    if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
+    return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
+  }
+  Gradient* gradient(int64_t j, int64_t b, int64_t slot) const {
+    if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].gradient;
+    static_assert(std::is_same_v<Logit, Gradient>, "logits that stay become their gradients in place");
+    return logits(j, b, slot);
+  }
+
+  gemm::Operand hidden(int64_t b, int64_t slot) const {
+    const std::byte* gathered =
+        logits_stay_ ? chunk_gathered(block(b)) : buffers_.slots[static_cast<size_t>(slot)].gathered;
+    return hidden_operand(pass_.problem, active_.blocks, block(b), gathered);
+  }
+
+  std::byte* chunk_gathered(const RowBlock& rows) const {
+    const int64_t row_bytes = grid_.hidden_size * static_cast<int64_t>(size_of(pass_.problem.hidden.dtype));
+    return buffers_.gathered ? buffers_.gathered + rows.begin * row_bytes : nullptr;
+  }
+
+  // Logits (computed again unless they have stayed), then their gradient.
+  void make_tile(int64_t j, int64_t b, int64_t slot) {
+    const RowBlock& rows = block(b);
+    auto& mine = scratch();
+    Logit* raw = logits(j, b, slot);
+    if (!logits_stay_) {
+      std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
+      if (!rows.contiguous) gather_tile(pass_.problem, active_.blocks, rows, gathered);
+      const gemm::Operand operand = tile_operand(pass_.problem, active_.blocks, rows, gathered);
+      compute_logits(pass_, rows, operand, j, mine.gemm, raw);
+      // The gradients stand without holes, and so must the states that they are multiplied with.
+      if (active_.blocks.has_holes(rows)) close_holes(pass_.problem, active_.blocks, rows, gathered);
+    }
+    std::copy_n(buffers_.gradients + rows.begin, rows.count, mine.gradients);
+    const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), terms_, mine.gradients, mine.row,
+                         gradient(j, b, slot));
+  }
+
+  // d_hidden [rows, components] (+)= tile [rows, words] · head [words, components]
+  void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
+    const RowBlock& rows = block(b);
+    auto& mine = scratch();
+    const int64_t component = h * grid_.hidden_block;
+    const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
+    const auto order = active_.blocks.rows(rows);
+    const bool stands_together = rows.contiguous && d_hidden_breaks_.same_piece(order.front(), order.back());
+    const bool scattered = !hidden_apart_ && !stands_together;
+    gemm::Product<Sum> product;
+    product.m = rows.count;
+    product.n = columns;
+    product.k = grid_.words(j);
+    product.a = {gradient(j, b, slot), DTypeOf<Gradient>::value, grid_.tile_stride, false};
+    product.b = head_operand(pass_.problem.head, grid_.first_word(j), component, /*hidden_first=*/false);
+    const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
+    if (hidden_apart_) {
+      product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
+      product.ldc = grid_.hidden_size;
+    } else if (scattered) {
+      product.c = mine.scatter;
+      product.ldc = grid_.hidden_block;
+    } else {
+      const RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
+      product.c = static_cast<Sum*>(first.data) + component;
+      product.ldc = first.stride;
+    }
+    product.accumulate = adds && !scattered;
+    pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
+    if (!scattered) return;
+    const Sum* from = mine.scatter;
+    for (const int64_t row : active_.blocks.rows(rows)) {
+      Sum* to = static_cast<Sum*>(d_hidden_row(pass_.problem, outputs_, row).data) + component;
+      const WriteMode mode = adds ? WriteMode::kAccumulate : WriteMode::kOverwrite;
+      store_sums(*pass_.context.kernels, pass_.tiles.table(), from, columns, mode, to, DTypeOf<Sum>::value);
+      from += grid_.hidden_block;
+    }
+  }
+
+  // Part of d_weight, or of the tile it is summed in, that holds words [word, ...) and components [component, ...).
+  Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
+    const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
+    Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
+    stride = !weight_tiles_ ? outputs_.d_weight.stride : hidden_vocab ? grid_.vocab_tile : grid_.hidden_size;
+    const int64_t word = weight_tiles_ ? 0 : grid_.first_word(j);
+    return data + (hidden_vocab ? component * stride + word : word * stride + component);
+  }
+
+  // d_weight (+)= tileᵀ · hidden, or its transpose
+  void add_d_weight(int64_t j, int64_t b, int64_t slot, int64_t h) {
+    const RowBlock& rows = block(b);
+    const int64_t component = h * grid_.weight_block;
+    const int64_t components = std::min(grid_.weight_block, grid_.hidden_size - component);
+    gemm::Operand gradients{gradient(j, b, slot), DTypeOf<Gradient>::value, grid_.tile_stride, false};
+    gemm::Operand states = hidden(b, slot);
+    states.data = core::element(states.data, states.dtype, component);
+    gemm::Product<Sum> product;
+    product.k = rows.count;
+    if (pass_.problem.head.layout == HeadLayout::kHiddenVocab) {
+      states.transposed = true;
+      product.m = components;
+      product.n = grid_.words(j);
+      product.a = states;
+      product.b = gradients;
+    } else {
+      gradients.transposed = true;
+      product.m = grid_.words(j);
+      product.n = components;
+      product.a = gradients;
+      product.b = states;
+    }
+    product.c = weight_part(j, component, product.ldc);
+    const bool first = b == 0 && begin_;
+    product.accumulate = !first || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
+    pass_.context.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+  }
+
+  void add_d_bias(int64_t j, int64_t b, int64_t slot) {
+    const int64_t first = grid_.first_word(j);
+    Sum* sums = (pass_.bias_sums ? pass_.bias_sums : static_cast<Sum*>(outputs_.d_bias.data)) + first;
+    const bool adds = b > 0 || !begin_ || (!pass_.bias_sums && outputs_.d_bias_mode == WriteMode::kAccumulate);
+    pass_.tiles.table().add_column_sums(gradient(j, b, slot), grid_.tile_stride, block(b).count, grid_.words(j), adds,
+                                        sums);
+  }
+
+  void finish_weight_tile(int64_t j);
+  void hand_on_d_hidden();
+
+  const Pass<Types>& pass_;
+  const TileGrid& grid_;
+  BackwardBuffers<Types>& buffers_;
+  const ActiveBlocks& active_;
+  const Gradients& outputs_;
+  bool begin_;
+  bool logits_stay_;
+  bool hidden_apart_ = false;
+  RowBreaks d_hidden_breaks_;
+  bool weight_tiles_ = false;
+  bool wants_weight_ = false;
+  typename stats::TileKernels<Types>::Terms terms_;
+};
+
+template <class Types>
+void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* tile, int64_t j,
+                         const Gradients& outputs) {
+  const TileGrid& grid = pass.run.grid;
+  const bool hidden_vocab = pass.problem.head.layout == HeadLayout::kHiddenVocab;
+  const int64_t words = grid.words(j);
+  const int64_t rows = hidden_vocab ? grid.hidden_size : words;
+  const int64_t cols = hidden_vocab ? words : grid.hidden_size;
+  const int64_t stride = hidden_vocab ? grid.vocab_tile : grid.hidden_size;
+  if (outputs.weight_sink) {
+    outputs.weight_sink(grid.first_word(j), words, ConstMatrix(tile, rows, cols, stride));
+    return;
+  }
+  const Matrix& out = outputs.d_weight;
+  const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
+  for (int64_t r = 0; r < rows; ++r) {
+    store_sums(*pass.context.kernels, pass.tiles.table(), tile + r * stride, cols, outputs.d_weight_mode,
+               core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
+  }
+}
+
+template <class Types>
+void GradientTasks<Types>::finish_weight_tile(int64_t j) {
+  hand_on_weight_tile(pass_, buffers_.d_weight[j % kWeightTiles], j, outputs_);
+}
+
+template <class Types>
+void GradientTasks<Types>::hand_on_d_hidden() {
+  const auto& order = active_.blocks.order;
+  for (size_t i = 0; i < order.size(); ++i) {
+    store_sums(*pass_.context.kernels, pass_.tiles.table(),
+               buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
+               outputs_.d_hidden_mode, d_hidden_row(pass_.problem, outputs_, order[i]).data, d_hidden_dtype(outputs_));
+  }
+}
+
+}  // namespace
+
+template <class Types>
+void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
+                    const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
+  if (active.empty()) return;
+  for (size_t i = 0; i < active.blocks.order.size(); ++i) {
+    buffers.gradients[i] =
+        stats::row_gradient<typename Types::Logit>(pass.problem, stats, grads, active.blocks.order[i]);
+  }
+  GradientTasks<Types>(pass, buffers, active, begin, grads, outputs).run();
+}
+
+template <class Types>
+void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const std::vector<bool>& wrote_rows,
+                      bool wrote_any, const Gradients& outputs) {
+  const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
+  for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
+    if (wrote_rows[static_cast<size_t>(row)]) continue;
+    const RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
+    core::fill_zero(Matrix(place.data, d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
+  }
+  if (wrote_any) {
+    if (pass.bias_sums) {
+      const Vector& out = outputs.d_bias;
+      store_sums(*pass.context.kernels, pass.tiles.table(), pass.bias_sums, out.size, outputs.d_bias_mode, out.data,
+                 out.dtype);
+    }
+    return;
+  }
+  if (outputs.d_bias.data && outputs.d_bias_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_bias);
+  if (outputs.d_weight.data && outputs.d_weight_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_weight);
+  if (outputs.weight_sink) {
+    const TileGrid& grid = pass.run.grid;
+    std::fill_n(buffers.d_weight[0], grid.vocab_tile * grid.hidden_size, typename Types::Sum{0});
+    for (int64_t j = 0; j < grid.vocab_tiles(); ++j) hand_on_weight_tile(pass, buffers.d_weight[0], j, outputs);
+  }
+}
+
+#define LOGITLESS_INSTANTIATE(Types)                                                                          \
+  template void gradient_tiles(const Pass<Types>&, BackwardBuffers<Types>&, const ActiveBlocks&, bool,        \
+                               const TokenStats&, const TokenGrads&, const Gradients&);                       \
+  template void finish_gradients(const Pass<Types>&, BackwardBuffers<Types>&, const std::vector<bool>&, bool, \
+                                 const Gradients&);
+LOGITLESS_INSTANTIATE(kernels::FloatTiles)
+LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+#undef LOGITLESS_INSTANTIATE
+
+}  // namespace logitless::stream

@@ -1,0 +1,126 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of each, and
+// that the sequences of each may stand apart.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "core/views.h"
+#include "gemm/gemm.h"
+#include "problem/hidden_problem.h"
+#include "stream/row_blocks.h"
+
+namespace logitless::stream {
+
+using problem::HiddenProblem;
+
+/// The first element of a row, and how far on the next row of the same piece is, in elements.
+template <class Pointer>
+struct RowPlace {
+  Pointer data;
+  int64_t stride;
+};
+
+inline RowPlace<const void*> hidden_row(const HiddenProblem& problem, int64_t row) {
+  const bool in_second = row >= problem.hidden.rows;
+  const ConstMatrix& matrix = in_second ? problem.hidden_second : problem.hidden;
+  const core::BatchedRows& places = in_second ? problem.second_places : problem.hidden_places;
+  const int64_t index = in_second ? row - problem.hidden.rows : row;
+  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
+}
+
+inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradients& outputs, int64_t row) {
+  const bool in_second = row >= problem.hidden.rows;
+  const Matrix& matrix = in_second ? outputs.d_hidden_second : outputs.d_hidden;
+  const core::BatchedRows places =
+      in_second ? problem::d_hidden_second_places(problem, outputs) : problem::d_hidden_places(problem, outputs);
+  const int64_t index = in_second ? row - problem.hidden.rows : row;
+  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
+}
+
+/// Where rows of hidden that follow one another do not do so in memory.
+inline RowBreaks row_breaks(const HiddenProblem& problem) {
+  const auto time = [](const core::BatchedRows& places) { return places.is_matrix() ? 0 : places.time; };
+  return {problem.hidden.rows, time(problem.hidden_places), time(problem.second_places)};
+}
+
+/// The same of d_hidden.
+inline RowBreaks d_hidden_breaks(const HiddenProblem& problem, const Gradients& outputs) {
+  const auto time = [](bool wanted, const core::BatchedRows& places) {
+    return wanted && !places.is_matrix() ? places.time : 0;
+  };
+  return {problem.hidden.rows, time(outputs.d_hidden.data, problem::d_hidden_places(problem, outputs)),
+          time(outputs.d_hidden_second.data, problem::d_hidden_second_places(problem, outputs))};
+}
+
+/// The type of d_hidden, of which there may be one half alone.
+inline DType d_hidden_dtype(const Gradients& outputs) {
+  return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
+}
+
+/// Copies `rows` of hidden to `to`, one after the other.
+inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> rows, std::byte* to) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
+  for (const int64_t row : rows) {
+    std::memcpy(to, hidden_row(problem, row).data, bytes);
+    to += bytes;
+  }
+}
+
+/// The same into the block's places of `to` [tile_rows, H]; the other places become zeros.
+inline void gather_tile(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block, std::byte* to) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
+  const auto rows = blocks.rows(block);
+  size_t r = 0;
+  for (int64_t place = 0; place < block.tile_rows; ++place, to += bytes) {
+    if (r < rows.size() && blocks.places(block)[r] == place) {
+      std::memcpy(to, hidden_row(problem, rows[r++]).data, bytes);
+    } else {
+      std::memset(to, 0, bytes);
+    }
+  }
+}
+
+/// Moves the rows that gather_tile() has put at their places together, so that they are as gather_rows() puts them.
+inline void close_holes(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
+                        std::byte* gathered) {
+  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
+  std::byte* to = gathered;
+  for (const int32_t place : blocks.places(block)) {
+    std::memmove(to, gathered + static_cast<size_t>(place) * bytes, bytes);
+    to += bytes;
+  }
+}
+
+/// The block's hidden states [count, H] as an operand: in place when its rows follow one another, else from `gathered`,
+/// where gather_rows() has put them.
+inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
+                                    const std::byte* gathered) {
+  const DType dtype = problem.hidden.dtype;
+  if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
+  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)]);
+  return {first.data, dtype, first.stride, false};
+}
+
+/// The hidden states of all rows of the block's tiles [tile_rows, H] as an operand, `gathered` by gather_tile().
+inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
+                                  const std::byte* gathered) {
+  const DType dtype = problem.hidden.dtype;
+  if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
+  const int64_t before = blocks.first_place(block);
+  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)] - before);
+  return {first.data, dtype, first.stride, false};
+}
+
+/// The part of the head that holds words [word, ...) and hidden components [component, ...), as op(M) [H, V] when
+/// `hidden_first`, else as op(M) [V, H].
+inline gemm::Operand head_operand(const LmHead& head, int64_t word, int64_t component, bool hidden_first) {
+  const ConstMatrix& w = head.weight;
+  const bool stored_hidden_first = head.layout == HeadLayout::kHiddenVocab;
+  const int64_t offset = stored_hidden_first ? component * w.stride + word : word * w.stride + component;
+  return {core::element(w.data, w.dtype, offset), w.dtype, w.stride, stored_hidden_first != hidden_first};
+}
+
+}  // namespace logitless::stream

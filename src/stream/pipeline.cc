@@ -1,0 +1,209 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/in_order.h"
+#include "core/parallel.h"
+#include "stats/row_gradients.h"
+#include "stats/statistics.h"
+#include "stream/schedule.h"
+
+namespace logitless {
+
+TokenLoss::~TokenLoss() = default;
+
+namespace stream {
+namespace {
+
+// The statistics, token gradients and outputs of one call, chunk by chunk.
+class Pipeline {
+ public:
+  Pipeline(Schedule& schedule, const TokenProblem& problem, TokenLoss* loss, bool wants_gradients)
+      : schedule_(schedule),
+        loss_(loss),
+        wants_gradients_(wants_gradients),
+        stats_(stats::empty_stats(problem)),
+        finisher_(problem, stats::combine_locally(), stats_) {
+    if (loss) grads_ = stats::empty_grads(problem, *loss);
+  }
+
+  TokenStats run() {
+    if (schedule_.chunk_team() > 0) {
+      run_chunks_side_by_side();
+    } else {
+      for (int64_t chunk = 0; chunk < schedule_.chunks(); ++chunk) {
+        fold(chunk);
+        evaluate(chunk);
+        make_gradients(chunk);
+      }
+    }
+    if (wants_gradients_) schedule_.finish_gradients();
+    return std::move(stats_);
+  }
+
+ private:
+  void fold(int64_t chunk) { schedule_.fold(chunk, finisher_); }
+
+  // The loss gets the rows of a chunk in order, whatever their order in tiles.
+  void evaluate(int64_t chunk) {
+    const std::span<const int64_t> rows = schedule_.rows(chunk);
+    if (!loss_ || (rows.empty() && schedule_.chunks() > 1)) return;
+    if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, stats_, grads_);
+    std::vector<int64_t> sorted(rows.begin(), rows.end());
+    std::sort(sorted.begin(), sorted.end());
+    loss_->evaluate(sorted, stats_, grads_);
+  }
+
+  void make_gradients(int64_t chunk) {
+    if (wants_gradients_) schedule_.gradients(chunk, stats_, grads_);
+  }
+
+  // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read it.
+  void run_chunks_side_by_side() {
+    core::InOrder order(schedule_.chunks());
+    core::parallel_team(schedule_.chunk_team(), [&](core::FirstError& error) {
+      order.run(
+          error, [this](int64_t chunk) { fold(chunk); }, [this](int64_t chunk) { evaluate(chunk); },
+          [this](int64_t chunk) { make_gradients(chunk); });
+    });
+  }
+
+  Schedule& schedule_;
+  TokenLoss* loss_;
+  bool wants_gradients_;
+  TokenStats stats_;
+  TokenGrads grads_;
+  stats::Finisher finisher_;
+};
+
+// What run() has to do.
+Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
+  Work work;
+  work.backward = wants_gradients;
+  if (!loss) return work;
+  work.may_drop_rows = wants_gradients && loss->may_drop_rows();
+  work.groups = loss->groups();
+  if (!work.groups.empty()) problem::check_entries("the loss's groups()", work.groups.size(), problem);
+  return work;
+}
+
+// What run_gradients() has to do.
+Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
+  Work work;
+  work.forward = false;
+  work.backward = true;
+  work.kept_rows = std::count_if(problem.active().begin(), problem.active().end(),
+                                 [&](int64_t row) { return stats::has_gradient(grads, row); });
+  work.may_drop_rows = work.kept_rows < static_cast<int64_t>(problem.active().size());
+  return work;
+}
+
+bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
+
+Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Work& work) {
+  const detail::ContextState& state = detail::state_of(context);
+  if (is_dense(context)) return dense_plan(state, context.threads(), problem, outputs);
+  Plan plan = choose_plan(state, context.threads(), problem, work, outputs).plan;
+  plan.least_workspace_bytes = least_workspace(state, context.threads(), problem, work, outputs);
+  return plan;
+}
+
+Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Work& work) {
+  Plan plan = choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
+  plan.least_workspace_bytes = plan.workspace_bytes;
+  return plan;
+}
+
+std::unique_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+                                        const Work& work, Plan* plan) {
+  const detail::ContextState& state = detail::state_of(context);
+  if (is_dense(context)) {
+    const Plan dense = dense_plan(state, context.threads(), problem, outputs);
+    if (plan) *plan = dense;
+    return dense_schedule(state, problem, outputs, dense);
+  }
+  RunPlan run = choose_plan(state, context.threads(), problem, work, outputs);
+  if (plan) *plan = run.plan;
+  return tile_schedule(state, problem, outputs, std::move(run));
+}
+
+std::unique_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
+                                        const LogitsGradient& outputs, const Work& work, Plan* plan) {
+  const detail::ContextState& state = detail::state_of(context);
+  const SweepPlan run = choose_plan(state, context.threads(), problem, work);
+  if (plan) *plan = run.plan;
+  return sweep_schedule(state, problem, outputs, run);
+}
+
+template <class Problem, class Outputs>
+TokenStats run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
+                   Plan* plan) {
+  const bool wants_gradients = loss && problem::is_wanted(outputs);
+  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), plan);
+  return Pipeline(*schedule, problem, loss, wants_gradients).run();
+}
+
+// Statistics and token gradients come from a caller.
+void check_statistics(const TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads) {
+  const auto check = [&](const char* name, const std::vector<double>& values) {
+    problem::check_entries(name, values.size(), problem);
+  };
+  check("stats.logp", stats.logp);
+  check("stats.lse", stats.lse);
+  check("stats.max_logit", stats.max_logit);
+  check("stats.log_sum", stats.log_sum);
+  if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
+  for (const auto& [name, values] :
+       {std::pair{"grads.logp", &grads.logp}, std::pair{"grads.lse", &grads.lse},
+        std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
+    if (!values->empty()) check(name, *values);
+  }
+}
+
+template <class Problem, class Outputs>
+void run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
+                       const TokenGrads& grads, Plan* plan) {
+  check_statistics(problem, stats, grads);
+  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, grads), plan);
+  for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
+  schedule->finish_gradients();
+}
+
+template <class Problem, class Outputs>
+Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const TokenLoss* loss) {
+  return plan_work(context, problem, outputs, work_of(problem, loss, loss && problem::is_wanted(outputs)));
+}
+
+}  // namespace
+
+TokenStats run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
+               Plan* plan) {
+  return run_any(context, problem, outputs, loss, plan);
+}
+TokenStats run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
+               Plan* plan) {
+  return run_any(context, problem, outputs, loss, plan);
+}
+
+void run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
+  run_any_gradients(context, problem, outputs, stats, grads, plan);
+}
+void run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
+                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
+  run_any_gradients(context, problem, outputs, stats, grads, plan);
+}
+
+Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const TokenLoss* loss) {
+  return plan_any(context, problem, outputs, loss);
+}
+Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
+              const TokenLoss* loss) {
+  return plan_any(context, problem, outputs, loss);
+}
+
+}  // namespace stream
+}  // namespace logitless

@@ -1,0 +1,102 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// How a call cuts its work. Everything that decides about bits follows from shapes, options and the budget; only how
+// many tiles are alive at once, and how many threads work on them, follows from the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "logitless/plan.h"
+#include "problem/hidden_problem.h"
+#include "problem/logits_problem.h"
+#include "stream/context_state.h"
+#include "stream/row_blocks.h"
+
+namespace logitless::stream {
+
+using problem::HiddenProblem;
+using problem::LogitsProblem;
+using problem::TokenProblem;
+
+/// What a call has to do, as far as planning needs to know.
+struct Work {
+  bool forward = true;         // statistics are computed
+  bool backward = false;       // gradients are
+  bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
+  /// Rows of one group stay in one chunk of one pass: TokenLoss::groups().
+  std::span<const int64_t> groups = {};
+  /// Without `forward`: the rows that have a gradient, of those that take part.
+  int64_t kept_rows = 0;
+};
+
+/// Cuts of rows, vocabulary and hidden into tiles and blocks.
+struct TileGrid {
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t row_tile = 0;      // most rows of hidden that a tile is made for
+  int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it
+  int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
+  int64_t tile_stride = 0;   // elements from one row of a tile to the next
+  int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
+  int64_t weight_block = 0;  // components of d_weight that one GEMM writes
+  int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
+  gemm::RowRule row_rule;    // of the products that are logits
+
+  int64_t vocab_tiles() const { return (vocab_size + vocab_tile - 1) / vocab_tile; }
+  int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
+  int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
+  int64_t hidden_blocks() const { return (hidden_size + hidden_block - 1) / hidden_block; }
+  int64_t weight_blocks() const { return (hidden_size + weight_block - 1) / weight_block; }
+  /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
+  int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
+};
+
+struct RunPlan {
+  Plan plan;
+  TileGrid grid;
+  RowBlocks blocks;
+  /// Block index at which each chunk begins, and the end; one chunk but for one pass.
+  std::vector<size_t> chunks;
+  int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
+  /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
+  bool logits_stay = false;
+  /// Rows are copied together where they do not follow one another; room for that is planned.
+  bool gather = false;
+  /// Rows may turn out to have no gradient: Work::may_drop_rows.
+  bool may_drop_rows = false;
+  /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
+  bool scatter = false;
+  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so where the
+  /// output is narrower than its sums.
+  bool hidden_apart = false;
+};
+
+/// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the budget holds
+/// none of the usual size. Throws InvalidInput when it does not hold the smallest either (the message names the least
+/// budget that is accepted), or when a plan that was asked for cannot run. Not for plan dense.
+RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+                    const Gradients& outputs);
+
+/// The least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; does not depend on the
+/// threads. It takes several times as long as a plan: every size of tile down to the smallest is planned.
+size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+                       const Gradients& outputs);
+
+/// What plan dense takes, whatever the budget. Throws InvalidInput where it cannot run.
+Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                const Gradients& outputs);
+
+/// How a call cuts its work on finished logits.
+struct SweepPlan {
+  Plan plan;
+  /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise a block
+  /// of rows is folded, evaluated and turned into gradients while it is in a core's cache.
+  bool all_rows_at_once = false;
+};
+
+/// Throws InvalidInput when the budget does not hold the threads' scratch, or one sweep was asked for and cannot run.
+SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
+
+}  // namespace logitless::stream

@@ -1,0 +1,40 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Rows whose gradients depend on one another, and chunks that never part them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace logitless::stream {
+
+/// The groups of the rows that take part, numbered by their first row.
+struct RowGroups {
+  std::vector<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
+  std::vector<int64_t> sizes;     // [groups]: rows that take part
+  int64_t largest = 1;
+
+  bool coupled() const { return largest > 1; }
+};
+
+/// `rows`: increasing. `ids`: TokenLoss::groups(), by row of hidden; empty: every row by itself.
+RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t> ids);
+
+/// Rows chunk after chunk.
+struct RowChunks {
+  std::vector<int64_t> order;   // increasing inside each chunk
+  std::vector<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])
+  int64_t largest = 0;          // rows of the largest chunk
+
+  int64_t count() const { return static_cast<int64_t>(begins.size()) - 1; }
+  std::span<const int64_t> rows(int64_t chunk) const {
+    const auto begin = static_cast<size_t>(begins[static_cast<size_t>(chunk)]);
+    return std::span(order).subspan(begin, static_cast<size_t>(begins[static_cast<size_t>(chunk) + 1]) - begin);
+  }
+};
+
+/// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in the order of the groups. Never
+/// fewer rows in the largest chunk for a larger `most_rows`: the first chunk that differs is full then.
+RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
+
+}  // namespace logitless::stream

@@ -1,0 +1,61 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Statistics and gradients of rows of logits that stand in memory, one row at a time: of the dense path's own buffer,
+// and of the logits of a caller.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/workspace.h"
+#include "kernels/row_kernels.h"
+#include "stats/statistics.h"
+#include "stats/tile_kernels.h"
+
+namespace logitless::stream {
+
+/// Columns that a row kernel takes at once, unless the caller wants another number: 8 KiB of float32 stay in L1 between
+/// the kernel's two walks.
+inline constexpr int64_t kRowColumns = 2048;
+
+template <class Types>
+class RowWalk {
+ public:
+  using Logit = typename Types::Logit;
+  static_assert(std::is_same_v<Logit, typename Types::Gradient>, "a row's gradients are as wide as its logits");
+
+  /// What a thread works in.
+  struct Scratch {
+    Logit* row = nullptr;     // [vocab_tile]: capped logits
+    Logit* values = nullptr;  // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
+  };
+
+  /// What is given must outlive this.
+  RowWalk(const stats::TileKernels<Types>& tiles, const kernels::RowKernels& kernels, int64_t vocab_size,
+          int64_t vocab_tile)
+      : tiles_(tiles), kernels_(kernels), vocab_size_(vocab_size), vocab_tile_(vocab_tile) {}
+
+  /// `narrow`: logits or gradients have a 16-bit type.
+  static Scratch take_scratch(core::Workspace& workspace, int64_t vocab_tile, bool narrow) {
+    return {workspace.take<Logit>(vocab_tile), narrow ? workspace.take<Logit>(vocab_tile) : nullptr};
+  }
+
+  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and its rank
+  /// where that is asked for.
+  void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
+                  const Scratch& scratch, const stats::Finisher& finish) const;
+
+  /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart from them.
+  void gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
+                DType out_dtype, const Scratch& scratch) const;
+
+ private:
+  /// Columns [first, first + vocab_tile) of a row in the type of the sums.
+  stats::LogitsTile<Logit> tile(const void* logits, DType dtype, int64_t first, const Scratch& scratch) const;
+
+  const stats::TileKernels<Types>& tiles_;
+  const kernels::RowKernels& kernels_;
+  int64_t vocab_size_;
+  int64_t vocab_tile_;
+};
+
+}  // namespace logitless::stream

@@ -1,0 +1,114 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Logits that the caller holds: no product, one row at a time.
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/workspace.h"
+#include "stats/row_gradients.h"
+#include "stream/buffers.h"
+#include "stream/row_walk.h"
+#include "stream/schedule.h"
+
+namespace logitless::stream {
+namespace {
+
+template <class Types>
+class SweepSchedule final : public Schedule {
+ public:
+  SweepSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
+                const SweepPlan& run)
+      : problem_(problem),
+        dlogits_(dlogits),
+        run_(run),
+        tiles_(*context.kernels, problem, nullptr, 0),
+        walk_(tiles_, *context.kernels, problem.vocab_size, run.plan.vocab_tile),
+        workspace_(run.plan.workspace_bytes),
+        scratch_(take_sweep<Types>(workspace_, problem, run)) {}
+
+  int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
+
+  std::span<const int64_t> rows(int64_t chunk) const override {
+    return run_.all_rows_at_once ? active(0, problem_.tokens) : active(begin_of(chunk), end_of(chunk));
+  }
+
+  int chunk_team() const override { return run_.all_rows_at_once ? 0 : run_.plan.threads; }
+
+  void fold(int64_t chunk, const stats::Finisher& finish) override {
+    for_each_block(chunk, [&](int64_t block) { fold_block(block, finish); });
+  }
+
+  void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
+    for_each_block(chunk, [&](int64_t block) { write_gradient(block, stats, grads); });
+  }
+
+ private:
+  int64_t blocks() const { return (problem_.tokens + run_.plan.row_tile - 1) / run_.plan.row_tile; }
+  int64_t begin_of(int64_t block) const { return block * run_.plan.row_tile; }
+  int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_tile, problem_.tokens); }
+
+  // A chunk is a block, or all of them.
+  template <class Work>
+  void for_each_block(int64_t chunk, const Work& work) {
+    if (!run_.all_rows_at_once) return work(chunk);
+    core::parallel_for(run_.plan.threads, blocks(), work);
+  }
+
+  std::span<const int64_t> active(int64_t begin, int64_t end) const {
+    const std::vector<int64_t>& rows = problem_.active();
+    const auto first = std::lower_bound(rows.begin(), rows.end(), begin);
+    return {first, std::lower_bound(first, rows.end(), end)};
+  }
+
+  const typename RowWalk<Types>::Scratch& scratch() const {
+    return scratch_[static_cast<size_t>(omp_get_thread_num())];
+  }
+
+  void fold_block(int64_t block, const stats::Finisher& finish) {
+    for (const int64_t row : active(begin_of(block), end_of(block))) {
+      walk_.statistics(problem_, row, problem::logits_row(problem_.logits, row), problem_.dtype, scratch(), finish);
+    }
+  }
+
+  void write_gradient(int64_t block, const TokenStats& stats, const TokenGrads& grads) {
+    int64_t next = begin_of(block);
+    const auto zeros_until = [&](int64_t row) {
+      for (; next < row; ++next) {
+        std::memset(problem::dlogits_row(dlogits_, next), 0,
+                    static_cast<size_t>(problem_.vocab_size) * size_of(dlogits_.dtype));
+      }
+    };
+    for (const int64_t row : active(begin_of(block), end_of(block))) {
+      if (!stats::has_gradient(grads, row)) continue;
+      zeros_until(row);
+      walk_.gradient(stats::row_gradient<typename Types::Logit>(problem_, stats, grads, row),
+                     problem::logits_row(problem_.logits, row), problem_.dtype, problem::dlogits_row(dlogits_, row),
+                     dlogits_.dtype, scratch());
+      next = row + 1;
+    }
+    zeros_until(end_of(block));
+  }
+
+  const LogitsProblem& problem_;
+  const LogitsGradient& dlogits_;
+  const SweepPlan run_;
+  const stats::TileKernels<Types> tiles_;
+  const RowWalk<Types> walk_;
+  core::Workspace workspace_;
+  const std::vector<typename RowWalk<Types>::Scratch> scratch_;  // one a thread
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+                                         const LogitsGradient& dlogits, const SweepPlan& run) {
+  if (problem.in_double()) {
+    return std::make_unique<SweepSchedule<kernels::DoubleTiles>>(context, problem, dlogits, run);
+  }
+  return std::make_unique<SweepSchedule<kernels::FloatTiles>>(context, problem, dlogits, run);
+}
+
+}  // namespace logitless::stream

@@ -1,0 +1,93 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Forward only, one pass and two pass: tiles that are products. Their difference is data of the plan: how many chunks
+// there are, and whether the logits of a chunk stay.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/workspace.h"
+#include "stream/active_blocks.h"
+#include "stream/buffers.h"
+#include "stream/fold_tiles.h"
+#include "stream/gradient_tiles.h"
+#include "stream/schedule.h"
+
+namespace logitless::stream {
+namespace {
+
+template <class Types>
+class TileSchedule final : public Schedule {
+ public:
+  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs, RunPlan run)
+      : run_(std::move(run)),
+        outputs_(outputs),
+        workspace_(run_.plan.workspace_bytes),
+        pass_{context,
+              problem,
+              run_,
+              {*context.kernels, problem, widened_bias<typename Types::Logit>(workspace_, context.kernels, problem),
+               problem.head.softcap}},
+        wrote_rows_(static_cast<size_t>(problem.tokens)) {
+    pass_.bias_sums = take_bias_sums<typename Types::Sum>(workspace_, problem, outputs);
+    if (run_.logits_stay) pass_.chunk = take_chunk<typename Types::Logit>(workspace_, run_);
+    mark_ = workspace_.mark();
+  }
+
+  int64_t chunks() const override { return static_cast<int64_t>(run_.chunks.size()) - 1; }
+
+  std::span<const int64_t> rows(int64_t chunk) const override {
+    const auto [begin, end] = blocks(chunk);
+    if (begin == end) return {};
+    const RowBlock& first = run_.blocks.blocks[begin];
+    const RowBlock& last = run_.blocks.blocks[end - 1];
+    return std::span(run_.blocks.order)
+        .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin));
+  }
+
+  // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
+  void fold(int64_t chunk, const stats::Finisher& finish) override {
+    workspace_.rewind(mark_);
+    ForwardBuffers<Types> buffers(workspace_, *pass_.context.gemm, pass_.problem, run_);
+    const auto [begin, end] = blocks(chunk);
+    fold_tiles(pass_, buffers, begin, end, rows(chunk), finish);
+  }
+
+  void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
+    workspace_.rewind(mark_);
+    backward_.emplace(workspace_, *pass_.context.gemm, pass_.problem, run_, outputs_);
+    const auto [begin, end] = blocks(chunk);
+    const ActiveBlocks active = active_blocks(run_, begin, end, grads);
+    gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
+    wrote_any_ |= !active.empty();
+    for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
+  }
+
+  void finish_gradients() override { stream::finish_gradients(pass_, *backward_, wrote_rows_, wrote_any_, outputs_); }
+
+ private:
+  std::pair<size_t, size_t> blocks(int64_t chunk) const {
+    const auto c = static_cast<size_t>(chunk);
+    return {run_.chunks[c], run_.chunks[c + 1]};
+  }
+
+  const RunPlan run_;
+  const Gradients& outputs_;
+  core::Workspace workspace_;
+  Pass<Types> pass_;
+  size_t mark_ = 0;  // of what lives as long as the call
+  std::optional<BackwardBuffers<Types>> backward_;
+  std::vector<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
+  bool wrote_any_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                        const Gradients& outputs, RunPlan run) {
+  if (problem.in_double()) {
+    return std::make_unique<TileSchedule<kernels::DoubleTiles>>(context, problem, outputs, std::move(run));
+  }
+  return std::make_unique<TileSchedule<kernels::FloatTiles>>(context, problem, outputs, std::move(run));
+}
+
+}  // namespace logitless::stream
