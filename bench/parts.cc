@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/context_state.h"
+#include "stream/context_state.h"
 #include "logitless/logitless.h"
 #include "timing/statistics.h"
 
@@ -54,8 +54,8 @@ void run_rows(int64_t hidden, int repeat) {
       w(kCols * hidden, 0.5f), tile(kRows * kStride);
   for (float& v : logits) v = normal(random);
   std::vector<int32_t> target(kRows, 3);
-  std::vector<rows::RowStats> stats(kRows);
-  std::vector<rows::RowGradient<float>> gradients(kRows);
+  std::vector<kernels::RowStats> stats(kRows);
+  std::vector<kernels::RowGradient<float>> gradients(kRows);
   for (int64_t r = 0; r < kRows; ++r) {
     gradients[static_cast<size_t>(r)] = {.max = 12,
                                          .log_sum = 3,
@@ -64,23 +64,23 @@ void run_rows(int64_t hidden, int repeat) {
                                          .target = 7,
                                          .source_row = static_cast<int32_t>(r)};
   }
-  rows::FoldArgs<float> fold;
+  kernels::FoldArgs<float> fold;
   fold.shape = {kRows, kCols, kStride, nullptr, 0, {}};
   fold.logits = logits.data();
   fold.inverse_temperature = scale.data();
   fold.target = target.data();
   fold.scratch = scratch.data();
   fold.stats = stats.data();
-  rows::GradientArgs<float> gradient;
+  kernels::GradientArgs<float> gradient;
   gradient.shape = fold.shape;
   gradient.logits = gradient.out = logits.data();
   gradient.count = kRows;
   gradient.gradients = gradients.data();
   gradient.scratch = scratch.data();
-  const auto& kernels = context.state().kernels->f32;
+  const auto& kernels = detail::state_of(context).kernels->f32;
   std::vector<Part> parts = {{"GEMM of a tile",
                               [&] {
-                                context.state().gemm->multiply({kRows,
+                                detail::state_of(context).gemm->multiply({kRows,
                                                                 kCols,
                                                                 hidden,
                                                                 {x.data(), DType::kFloat32, hidden, false},
@@ -88,7 +88,7 @@ void run_rows(int64_t hidden, int repeat) {
                                                                 tile.data(),
                                                                 kStride,
                                                                 false},
-                                                               *context.state().kernels, nullptr);
+                                                               *detail::state_of(context).kernels, nullptr);
                               }},
                              {"fold", [&] { kernels.fold(fold); }},
                              {"gradient", [&] { kernels.gradient(gradient); }}};

@@ -48,8 +48,9 @@ void Call::set_task(Task task) {
         problem.targets = std::move(task.targets);
         problem::check_tokens(problem);
         problem::check_outputs(source.problem, source.outputs);
-        std::vector<core::ByteRange> reads = reads_of(source.problem, source.outputs);
-        reads.insert(reads.end(), task.reads.begin(), task.reads.end());
+        std::vector<core::ByteRange> reads = std::move(task.reads);
+        const std::vector<core::ByteRange> tensors = reads_of(source.problem, source.outputs);
+        reads.insert(reads.end(), tensors.begin(), tensors.end());
         core::check_overlaps(writes_of(source.problem, source.outputs), reads);
       },
       source_);

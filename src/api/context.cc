@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/checks.h"
-#include "gemm/openblas_core.h"
+#include "gemm/gemm.h"
 #include "stream/context_state.h"
 
 namespace logitless {
@@ -58,7 +58,7 @@ int Context::threads() const {
 
 const std::string& Context::simd_target() const { return state_->simd_target; }
 const std::string& Context::gemm_backend() const { return state_->gemm_backend; }
-std::string Context::blas_warning() const { return gemm::core_warning(gemm::openblas_core_switch()); }
+std::string Context::blas_warning() const { return state_->gemm->kernel_warning(); }
 
 std::vector<std::string> gemm_backends() {
   std::vector<std::string> names;

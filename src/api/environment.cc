@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
-#include "gemm/openblas.h"
 #include "logitless/version.h"
+#include "stream/context_state.h"
 
 namespace logitless {
 namespace {
@@ -34,21 +34,10 @@ int usable_cores() {
 
 int64_t cache_bytes(int name) { return std::max<int64_t>(0, sysconf(name)); }
 
-void add_warnings(const Context& context, Environment& e) {
-  if (std::string warning = context.blas_warning(); !warning.empty()) e.warnings.push_back(std::move(warning));
-  if (std::getenv("OPENBLAS_L2_SIZE"))
-    e.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
-  if (e.blas_threading == "pthreads") {
-    e.warnings.push_back(
-        "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
-  }
-  if (e.simd_target == "plain") e.warnings.push_back("the plain row kernels are chosen: they are for tests, and slow");
-}
-
 }  // namespace
 
 Environment describe_environment(const Context& context) {
-  const gemm::OpenBlasInfo blas = gemm::openblas_info();
+  gemm::Description blas = detail::state_of(context).gemm->describe();
   Environment e;
   e.version = version();
   e.cpu = cpu_model();
@@ -61,11 +50,13 @@ Environment describe_environment(const Context& context) {
   e.simd_targets = simd_targets();
   e.gemm_backend = context.gemm_backend();
   e.gemm_backends = gemm_backends();
-  e.blas_config = blas.config;
+  e.blas_config = blas.library;
   e.blas_core = blas.core;
   e.blas_threading = blas.threading;
   e.blas_max_threads = blas.max_threads;
-  add_warnings(context, e);
+  if (std::string warning = context.blas_warning(); !warning.empty()) e.warnings.push_back(std::move(warning));
+  std::move(blas.warnings.begin(), blas.warnings.end(), std::back_inserter(e.warnings));
+  if (e.simd_target == "plain") e.warnings.push_back("the plain row kernels are chosen: they are for tests, and slow");
   return e;
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -65,18 +66,33 @@ struct RowFamily {
   bool b_transposed = false;
 };
 
+/// What a backend says of itself.
+struct Description {
+  std::string library;                // e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
+  std::string core;                   // whose kernels it runs, e.g. "Zen"
+  std::string threading;              // "openmp", "pthreads" or "sequential"
+  int max_threads = 0;                // that it was compiled for
+  std::vector<std::string> warnings;  // one line each: settings of the process that make it slow or odd
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
+  virtual Description describe() const = 0;
+  /// One line when the kernels that run are narrower than the CPU, and what to do; empty when they are not.
+  virtual std::string kernel_warning() const = 0;
   /// Most threads that may call the backend at once.
   virtual int max_threads() const = 0;
+
+  /// Whether it multiplies operands of these types as they stand. Others it packs into scratch first.
+  virtual bool reads(DType a, DType b) const = 0;
 
   /// The rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two rules of one family
   /// agree only where `most_rows` is the same; row_step and class_rows do not depend on n, k and `most_rows`.
   virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
 
-  /// Bytes of scratch that a product whose sizes are at most m, n, k needs.
+  /// Bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
   /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;

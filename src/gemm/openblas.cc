@@ -5,11 +5,13 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "core/parallel.h"
 #include "core/views.h"
+#include "gemm/openblas_core.h"
 #include "gemm/openblas_row_rule.h"
 #include "kernels/row_kernels.h"
 
@@ -179,7 +181,20 @@ bool empty(const Product<T>& p) {
 class OpenBlas final : public Backend {
  public:
   const char* name() const override { return "openblas"; }
-  int max_threads() const override { return std::max(1, openblas_info().max_threads); }
+  Description describe() const override {
+    Description out = openblas_description();
+    if (std::getenv("OPENBLAS_L2_SIZE")) {
+      out.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
+    }
+    if (threading() == Threading::kPthreads) {
+      out.warnings.push_back(
+          "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
+    }
+    return out;
+  }
+  std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
+  bool reads(DType a, DType b) const override { return !core::is_half(a) && !core::is_half(b); }
+  int max_threads() const override { return std::max(1, openblas_description().max_threads); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
     const std::string core = openblas_get_corename();
@@ -187,7 +202,7 @@ class OpenBlas final : public Backend {
     const auto rule_of = [&](int64_t n, int64_t k) {
       return openblas_row_rule(core, in_double, n, k, family.b_transposed, most_rows);
     };
-    if (!core::is_half(family.a) && !core::is_half(family.b)) return rule_of(family.n, family.k);
+    if (reads(family.a, family.b)) return rule_of(family.n, family.k);
     // Such a product is the sum of products of panels, and the rule has to hold for each of them.
     RowRule rule;
     for (const int64_t n : {std::min(family.n, kWidenBreadth), family.n % kWidenBreadth}) {
@@ -272,15 +287,15 @@ const Backend& openblas_backend() {
   return backend;
 }
 
-OpenBlasInfo openblas_info() {
-  OpenBlasInfo info;
-  info.config = openblas_get_config();
+Description openblas_description() {
+  Description info;
+  info.library = openblas_get_config();
   info.core = openblas_get_corename();
   const Threading kind = threading();
   info.threading = kind == Threading::kOpenMp ? "openmp" : kind == Threading::kPthreads ? "pthreads" : "sequential";
   // The compiled-in limit stands only in the description. Above it OpenBLAS ends the process.
-  const size_t at = info.config.find("MAX_THREADS=");
-  info.max_threads = at == std::string::npos ? 1 : std::atoi(info.config.c_str() + at + std::strlen("MAX_THREADS="));
+  const size_t at = info.library.find("MAX_THREADS=");
+  info.max_threads = at == std::string::npos ? 1 : std::atoi(info.library.c_str() + at + std::strlen("MAX_THREADS="));
   return info;
 }
 

@@ -185,7 +185,7 @@ std::optional<VectorLevel> core_vector_level(std::string_view core) {
 CoreSwitch openblas_core_switch() {
   CoreSwitch blas;
   blas.cpu = cpu_vector_level();
-  blas.core = [] { return openblas_info().core; };
+  blas.core = [] { return openblas_description().core; };
   if (gotoblas_dynamic_quit && gotoblas_dynamic_init) {
     blas.quit = gotoblas_dynamic_quit;
     blas.init = gotoblas_dynamic_init;

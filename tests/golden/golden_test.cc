@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "api/reference.h"
 #include "logitless/logits.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
-#include "api/reference.h"
 #include "loss/kto.h"
 #include "loss/policy.h"
 #include "loss/preference.h"
@@ -465,8 +465,8 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     TokenOptions options;
     options.ignore_index = options_.token.ignore_index;
     options.shift = options_.token.shift;
-    return loss::read_sequences(tokens_.offsets(), problem::resolve_words(targets(), options, tokens_.offsets(),
-                                                                          tokens_.vocab, "hidden"));
+    return loss::read_sequences(tokens_.offsets(),
+                                problem::resolve_words(targets(), options, tokens_.offsets(), tokens_.vocab, "hidden"));
   }
 
   const json& inputs_ = preference_golden().inputs;

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "timing/large_gemm.h"
+#include "logitless/large_gemm.h"
 #include "timing/statistics.h"
 
 namespace logitless::timing {

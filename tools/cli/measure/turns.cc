@@ -9,7 +9,7 @@
 #include "cli/common/task_call.h"
 #include "cli/measure/differences.h"
 #include "cli/measure/one_call.h"
-#include "timing/large_gemm.h"
+#include "logitless/large_gemm.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -177,7 +177,7 @@ Json take_turns(
     }
     runners.push_back(std::make_unique<Runner>(config.settings, contender, job));
   }
-  std::optional<timing::LargeGemm> gemm;
+  std::optional<LargeGemm> gemm;
   if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
   std::vector<double> gemm_times_s;
   for (const auto& runner : runners) warm_up(runner->context(), job.dtype);

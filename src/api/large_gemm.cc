@@ -1,30 +1,34 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "timing/large_gemm.h"
+#include "logitless/large_gemm.h"
 
 #include "stream/context_state.h"
 
-namespace logitless::timing {
-
+namespace logitless {
 namespace {
+
+constexpr int64_t kRows = 1024;
+constexpr int64_t kDepth = 1024;
+constexpr int64_t kColsPerThread = 2048;  // 4.3 GFLOP a thread: long enough to time, whatever the machine
 
 // In each of the types a normal number: zeros would cost the machine less power.
 constexpr std::byte kFill{0x3e};
 
-// A backend that widens 16-bit operands into scratch has no products of their own.
-DType multiplied(const Context& context, DType dtype, int64_t edge) {
-  return detail::state_of(context).gemm->scratch_bytes(edge, edge, edge, dtype, dtype) > 0 ? DType::kFloat32 : dtype;
+DType multiplied(const Context& context, DType dtype) {
+  return detail::state_of(context).gemm->reads(dtype, dtype) ? dtype : DType::kFloat32;
 }
 
 }  // namespace
 
 LargeGemm::LargeGemm(const Context& context, DType dtype)
     : context_(context),
-      dtype_(multiplied(context, dtype, kDepth)),
+      dtype_(multiplied(context, dtype)),
       threads_(context.threads()),
       cols_(kColsPerThread * threads_),
       a_(static_cast<size_t>(kRows * kDepth) * size_of(dtype_), kFill),
       b_(static_cast<size_t>(kDepth * cols_) * size_of(dtype_), kFill),
       c_(static_cast<size_t>(kRows * cols_) * (dtype_ == DType::kFloat64 ? sizeof(double) : sizeof(float))) {}
+
+double LargeGemm::flops() const { return 2.0 * kRows * kDepth * static_cast<double>(cols_); }
 
 void LargeGemm::run() { dtype_ == DType::kFloat64 ? multiply<double>() : multiply<float>(); }
 
@@ -42,4 +46,4 @@ void LargeGemm::multiply() {
   state.gemm->multiply_parallel(product, *state.kernels, nullptr, threads_);
 }
 
-}  // namespace logitless::timing
+}  // namespace logitless

@@ -1,0 +1,40 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The measure of efficiency: what a machine's matrix units give at best, in the same process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/dtype.h"
+#include "logitless/export.h"
+
+namespace logitless {
+
+/// One large product of a context's backend on all of its threads. A plan's efficiency is its own multiply-adds a
+/// second divided by this product's. Of a type that the backend cannot read it is the product in float32. Not to be run
+/// by two threads at once.
+class LOGITLESS_API LargeGemm {
+ public:
+  /// Allocates the operands. Throws std::bad_alloc.
+  LargeGemm(const Context& context, DType dtype);
+
+  /// Multiplies once.
+  void run();
+  /// Floating-point operations of one run(): two a multiply-add.
+  double flops() const;
+
+ private:
+  template <class T>
+  void multiply();
+
+  Context context_;
+  DType dtype_;
+  int threads_;
+  int64_t cols_;
+  std::vector<std::byte> a_, b_, c_;
+};
+
+}  // namespace logitless
