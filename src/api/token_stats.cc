@@ -65,7 +65,7 @@ void backpropagate_token_grads(const Context& context, const HiddenStates& hidde
                                const Targets& targets, const TokenOptions& options, const TokenStats& stats,
                                const TokenGrads& grads, const Gradients& outputs, Plan* plan) {
   Call call(context, hidden, head, outputs);
-  set_task(call, targets, options, {});
+  set_task(call, targets, options, StatsRequest{});
   const Plan ran = call.run_gradients(stats, grads);
   if (plan) *plan = ran;
 }
