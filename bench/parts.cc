@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "stream/context_state.h"
 #include "logitless/logitless.h"
+#include "stream/context_state.h"
 #include "timing/statistics.h"
 
 namespace logitless::bench {
@@ -81,14 +81,14 @@ void run_rows(int64_t hidden, int repeat) {
   std::vector<Part> parts = {{"GEMM of a tile",
                               [&] {
                                 detail::state_of(context).gemm->multiply({kRows,
-                                                                kCols,
-                                                                hidden,
-                                                                {x.data(), DType::kFloat32, hidden, false},
-                                                                {w.data(), DType::kFloat32, hidden, true},
-                                                                tile.data(),
-                                                                kStride,
-                                                                false},
-                                                               *detail::state_of(context).kernels, nullptr);
+                                                                          kCols,
+                                                                          hidden,
+                                                                          {x.data(), DType::kFloat32, hidden, false},
+                                                                          {w.data(), DType::kFloat32, hidden, true},
+                                                                          tile.data(),
+                                                                          kStride,
+                                                                          false},
+                                                                         *detail::state_of(context).kernels, nullptr);
                               }},
                              {"fold", [&] { kernels.fold(fold); }},
                              {"gradient", [&] { kernels.gradient(gradient); }}};
