@@ -10,8 +10,8 @@
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "gemm/openblas_row_rule.h"
-#include "logitless/dtype.h"
 #include "kernels/row_kernels.h"
+#include "logitless/dtype.h"
 
 namespace logitless::testing {
 namespace {
