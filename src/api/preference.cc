@@ -22,11 +22,12 @@ loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, co
 
 // Gives the call its task, whose inputs are `reads`.
 template <class Loss>
-void set_task(Call& call, const Loss& loss, const PreferenceTokenOptions& token, std::vector<core::ByteRange> reads) {
+void set_task(Call& call, const Loss& loss, const PreferenceTokenOptions& token,
+              const std::vector<core::ByteRange>& reads) {
   call.set_task({.options = loss.tokens().options(token),
                  .request = loss.needs(),
                  .targets = problem::row_targets(loss.tokens().targets),
-                 .reads = std::move(reads)});
+                 .reads = reads});
 }
 
 // Gives the call its task; `reference` says whether the loss needs one.
