@@ -32,19 +32,12 @@ enum class Reduction {
 /// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so are its
 /// gradients: both parts without tokens, the nll part with Σ W_y = 0.
 struct CrossEntropyOptions {
-  int64_t ignore_index = -100;                ///< targets with this value take no part
+  TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
   double label_smoothing = 0;                 ///< ε in [0, 1]
   double z_loss = 0;                          ///< λ >= 0, finite
   std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
-  double temperature = 1.0;                   ///< positive and finite
-  /// [N], replaces `temperature` when not empty; entries of rows that take no part are not read.
-  std::span<const double> temperatures = {};
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  /// kBFloat16 or kFloat16: rounds the raw logits as TokenOptions::round_logits_to does.
-  std::optional<DType> round_logits_to = {};
-  bool shift = false;       ///< position t predicts target t + 1 of its sequence
-  double loss_scale = 1.0;  ///< finite
+  double loss_scale = 1.0;                    ///< finite
   /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with
   /// kMean.
   std::optional<double> normaliser = {};
@@ -64,10 +57,11 @@ struct CrossEntropyMetrics {
 
 /// What cross_entropy() returns.
 struct CrossEntropyResult {
-  double loss = 0;              ///< under kNone: the sum of `losses`
-  std::vector<double> losses;   ///< kNone: [N] by position of hidden, 0 where a row takes no part
-  CrossEntropyMetrics metrics;  ///< over the tokens that take part
-  Plan plan;                    ///< what ran
+  double loss = 0;                      ///< reduced as the options say; under kNone the sum of per_token_loss
+  std::vector<double> per_token_loss;   ///< [N], loss_scale (nll_i + z_i), whatever the reduction; 0 without a part
+  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
+  CrossEntropyMetrics metrics;          ///< over the tokens that take part
+  Plan plan;                            ///< what ran
 };
 
 /// What a forward leaves for its backward: a few numbers a token.

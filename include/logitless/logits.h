@@ -17,6 +17,7 @@
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/policy.h"
+#include "logitless/preference.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -91,51 +92,98 @@ struct LogitsGradient {
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 };
 
-/// The statistics of every token (see token_stats.h; a = r / temperature). Throws InvalidInput.
-LOGITLESS_API TokenStats token_stats_from_logits(const Context& context, const Logits& logits, const Targets& targets,
-                                                 const TokenOptions& options = {}, StatsRequest request = {});
+// Every task on hidden states stands here once more on logits, under the same name and with the same formulas, options
+// and results: one call, its two halves, and its plan. Row i of the logits is token i, the sequences are those of the
+// logits, and the only gradient is dL/dlogits. All throw InvalidInput before anything is written.
 
+/// The statistics of every token (see token_stats.h; a = r / temperature).
+LOGITLESS_API TokenStats compute_token_stats(const Context& context, const Logits& logits, const Targets& targets,
+                                             const TokenOptions& options = {}, const StatsRequest& request = {},
+                                             Plan* plan = nullptr);
+/// Gradients of any loss of the statistics.
+LOGITLESS_API void backpropagate_token_grads(const Context& context, const Logits& logits, const Targets& targets,
+                                             const TokenOptions& options, const StatsRequest& request,
+                                             const TokenStats& stats, const TokenGrads& grads,
+                                             const LogitsGradient& dlogits, Plan* plan = nullptr);
 /// Statistics, any loss of them, and dL/dlogits. evaluate() is called from one thread at a time with blocks of rows in
-/// row order; with all rows at once when the loss has groups(), and then the logits are read twice. Throws InvalidInput
-/// before anything is written; what evaluate() throws reaches the caller and leaves dlogits undefined. Returns the
-/// statistics.
-LOGITLESS_API TokenStats run_token_loss_from_logits(const Context& context, const Logits& logits,
-                                                    const Targets& targets, const TokenOptions& options,
-                                                    TokenLoss& loss, const LogitsGradient& dlogits = {});
+/// row order; with all rows at once when the loss has groups(), and then the logits are read twice. What evaluate()
+/// throws reaches the caller and leaves dlogits undefined. Returns the statistics.
+LOGITLESS_API TokenStats run_token_loss(const Context& context, const Logits& logits, const Targets& targets,
+                                        const TokenOptions& options, TokenLoss& loss,
+                                        const LogitsGradient& dlogits = {}, Plan* plan = nullptr);
+/// The plan that compute_token_stats() would run.
+LOGITLESS_API Plan plan_token_stats(const Context& context, const Logits& logits, const Targets& targets,
+                                    const TokenOptions& options = {}, const StatsRequest& request = {});
+/// The plan that run_token_loss() would run.
+LOGITLESS_API Plan plan_token_loss(const Context& context, const Logits& logits, const Targets& targets,
+                                   const TokenOptions& options, const TokenLoss& loss,
+                                   const LogitsGradient& dlogits = {});
 
-/// What cross_entropy_from_logits() returns.
-struct CrossEntropyFromLogits {
-  double loss = 0;                      ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;   ///< [N], loss_scale (nll_i + z_i), whatever the reduction; 0 without a part
-  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
-  CrossEntropyMetrics metrics;          ///< over the tokens that take part
-};
+/// Under kNone dlogits is the gradient of the sum of all losses.
+LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
+                                               const CrossEntropyOptions& options = {},
+                                               const LogitsGradient& dlogits = {});
+/// The forward half.
+LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, const Logits& logits,
+                                                        const Targets& targets,
+                                                        const CrossEntropyOptions& options = {});
+/// The backward half, with ∂L/∂loss of the loss or under kNone of each token.
+LOGITLESS_API Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
+                                          const CrossEntropyOptions& options, const CrossEntropyForward& forward,
+                                          std::span<const double> upstream, const LogitsGradient& dlogits);
+/// The same for one value; under kNone it is that of every token.
+LOGITLESS_API Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
+                                          const CrossEntropyOptions& options, const CrossEntropyForward& forward,
+                                          double upstream, const LogitsGradient& dlogits);
+/// The plan that cross_entropy() would run.
+LOGITLESS_API Plan plan_cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
+                                      const CrossEntropyOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// The formulas and options of cross_entropy(). Under kNone dlogits is the gradient of the sum of all losses.
-LOGITLESS_API CrossEntropyFromLogits cross_entropy_from_logits(const Context& context, const Logits& logits,
-                                                               const Targets& targets,
-                                                               const CrossEntropyOptions& options = {},
-                                                               const LogitsGradient& dlogits = {});
+/// The B sequences are those of the logits.
+LOGITLESS_API PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                       const PolicyOptions& options = {}, const LogitsGradient& dlogits = {});
+/// The forward half.
+LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                                const PolicyOptions& options = {});
+/// The backward half.
+LOGITLESS_API Plan policy_loss_backward(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                        const PolicyOptions& options, const PolicyForward& forward, double upstream,
+                                        const LogitsGradient& dlogits);
+/// The plan that policy_loss() would run.
+LOGITLESS_API Plan plan_policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                    const PolicyOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// What policy_loss_from_logits() returns.
-struct PolicyFromLogits {
-  double loss = 0;                      ///< with its normaliser and loss_scale
-  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
-  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
-  PolicyMetrics metrics;                ///< over the tokens that take part
-};
+/// `logits` holds 2B sequences: the B chosen ones, then the B rejected ones.
+LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Logits& logits, const Targets& targets,
+                                               const Reference& reference = {}, const PreferenceOptions& options = {},
+                                               const LogitsGradient& dlogits = {});
+/// The forward half.
+LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, const Logits& logits,
+                                                        const Targets& targets, const Reference& reference = {},
+                                                        const PreferenceOptions& options = {});
+/// The backward half.
+LOGITLESS_API Plan preference_loss_backward(const Context& context, const Logits& logits, const Targets& targets,
+                                            const Reference& reference, const PreferenceOptions& options,
+                                            const PreferenceForward& forward, double upstream,
+                                            const LogitsGradient& dlogits);
+/// The plan that preference_loss() would run.
+LOGITLESS_API Plan plan_preference_loss(const Context& context, const Logits& logits, const Targets& targets,
+                                        const Reference& reference = {}, const PreferenceOptions& options = {},
+                                        const LogitsGradient& dlogits = {});
 
-/// The formulas, inputs and options of policy_loss(); the B sequences are those of the logits.
-LOGITLESS_API PolicyFromLogits policy_loss_from_logits(const Context& context, const Logits& logits,
-                                                       const PolicyBatch& batch, const PolicyOptions& options = {},
-                                                       const LogitsGradient& dlogits = {});
-
-/// What entropy_from_logits() does to the logits first.
-struct EntropyOptions {
-  double temperature = 1.0;                   ///< positive, and a normal number of the type of the sums
-  std::span<const double> temperatures = {};  ///< [N], replaces `temperature` when not empty
-  std::optional<DType> round_logits_to = {};  ///< as in TokenOptions
-};
+/// `logits` holds B sequences, unpaired.
+LOGITLESS_API KtoResult kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
+                                 const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
+/// The forward half.
+LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const Logits& logits, const KtoBatch& batch,
+                                          const KtoOptions& options = {});
+/// The backward half.
+LOGITLESS_API Plan kto_loss_backward(const Context& context, const Logits& logits, const KtoBatch& batch,
+                                     const KtoOptions& options, const KtoForward& forward, double upstream,
+                                     const LogitsGradient& dlogits);
+/// The plan that kto_loss() would run.
+LOGITLESS_API Plan plan_kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
+                                 const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
 
 /// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N], finite; with it dlogits
 /// gets
@@ -144,7 +192,7 @@ struct EntropyOptions {
 ///
 /// and zeros where upstream is 0. dlogits without upstream, or upstream without dlogits, is an InvalidInput.
 LOGITLESS_API std::vector<double> entropy_from_logits(const Context& context, const Logits& logits,
-                                                      const EntropyOptions& options = {},
+                                                      const TokenOptions& options = {},
                                                       std::span<const double> upstream = {},
                                                       const LogitsGradient& dlogits = {});
 

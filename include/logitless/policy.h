@@ -76,10 +76,9 @@ struct PolicyBatch {
 /// (docs/losses.md, 1.9), but for the parameters of sapo and vespo, whose defaults are in place for every variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
-  double temperature = 1.0;                      ///< positive and finite
-  std::span<const double> temperatures = {};     ///< [N], replaces `temperature` when not empty
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  std::optional<DType> round_logits_to = {};                                  ///< as in TokenOptions
+  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids stand where they are
+  /// predicted: ignore_index and shift have no use here.
+  TokenOptions token = {};
 
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;  ///< of the ratio (docs/losses.md, 1.1)
   std::optional<double> epsilon_low = {};   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
@@ -141,6 +140,18 @@ struct PolicyResult {
 LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const PolicyBatch& batch, const PolicyOptions& options = {},
                                        const Gradients& gradients = {});
+
+/// What policy_loss_forward() leaves for policy_loss_backward().
+using PolicyForward = LossForward<PolicyResult>;
+
+/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                                const PolicyBatch& batch, const PolicyOptions& options = {});
+
+/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass). Returns the plan that ran.
+LOGITLESS_API Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                        const PolicyBatch& batch, const PolicyOptions& options,
+                                        const PolicyForward& forward, double upstream, const Gradients& gradients);
 
 /// The plan that policy_loss() would run.
 LOGITLESS_API Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,

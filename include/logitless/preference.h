@@ -65,15 +65,6 @@ struct Reference {
   EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
 };
 
-/// What all preference losses share.
-struct PreferenceTokenOptions {
-  int64_t ignore_index = -100;  ///< targets of prompts and padding
-  bool shift = false;           ///< position t predicts target t + 1 of its sequence
-  double temperature = 1.0;     ///< positive and finite
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  std::optional<DType> round_logits_to = {};                                  ///< as in TokenOptions
-};
-
 /// Which losses, and their constants (docs/losses.md, section 2).
 struct PreferenceOptions {
   std::vector<PreferenceTerm> terms = {{}};  ///< at least one; their weighted sum is the loss
@@ -84,9 +75,9 @@ struct PreferenceOptions {
   double simpo_gamma = 0.5;                  ///< finite
   /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
   std::optional<double> nll_weight = {};
-  PreferenceTokenOptions token = {};  ///< how log-probabilities are taken
-  double loss_scale = 1.0;            ///< multiplies loss and gradients; finite
-  bool want_entropy = false;          ///< fill metrics.mean_entropy
+  TokenOptions token = {};    ///< which tokens take part (prompts do not), and how log-probabilities are taken
+  double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
+  bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
 /// Means over the pairs that take part; NaN when there are none.
@@ -119,15 +110,36 @@ LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Hid
                                                const Targets& targets, const Reference& reference = {},
                                                const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
+/// What preference_loss_forward() leaves for preference_loss_backward().
+using PreferenceForward = LossForward<PreferenceResult>;
+
+/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, const HiddenStates& hidden,
+                                                        const LmHead& head, const Targets& targets,
+                                                        const Reference& reference = {},
+                                                        const PreferenceOptions& options = {});
+
+/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of a reference. Returns the plan
+/// that ran.
+LOGITLESS_API Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                            const Targets& targets, const Reference& reference,
+                                            const PreferenceOptions& options, const PreferenceForward& forward,
+                                            double upstream, const Gradients& gradients);
+
+/// The plan that preference_loss() would run for the policy.
+LOGITLESS_API Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                        const Targets& targets, const Reference& reference = {},
+                                        const PreferenceOptions& options = {}, const Gradients& gradients = {});
+
 /// The constants of KTO.
 struct KtoOptions {
-  double beta = 0.1;                  ///< positive and finite
-  double desirable_weight = 1.0;      ///< >= 0, finite
-  double undesirable_weight = 1.0;    ///< >= 0, finite
-  bool average_log_prob = false;      ///< a sequence's mean log-probability instead of its sum
-  PreferenceTokenOptions token = {};  ///< how log-probabilities are taken
-  double loss_scale = 1.0;            ///< multiplies loss and gradients
-  bool want_entropy = false;          ///< fill metrics.mean_entropy
+  double beta = 0.1;                ///< positive and finite
+  double desirable_weight = 1.0;    ///< >= 0, finite
+  double undesirable_weight = 1.0;  ///< >= 0, finite
+  bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
+  TokenOptions token = {};          ///< which tokens take part (prompts do not), and how log-probabilities are taken
+  double loss_scale = 1.0;          ///< multiplies loss and gradients
+  bool want_entropy = false;        ///< fill metrics.mean_entropy
 };
 
 /// What a batch says of its sequences.
@@ -168,6 +180,24 @@ struct KtoResult {
 /// `hidden` holds B sequences, unpaired. Loss, metrics, and those gradients that `gradients` asks for, in one call.
 /// Throws InvalidInput before anything is written.
 LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                 const KtoBatch& batch, const KtoOptions& options = {},
+                                 const Gradients& gradients = {});
+
+/// What kto_loss_forward() leaves for kto_loss_backward().
+using KtoForward = LossForward<KtoResult>;
+
+/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                          const KtoBatch& batch, const KtoOptions& options = {});
+
+/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of the reference. Returns the
+/// plan that ran.
+LOGITLESS_API Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                     const KtoBatch& batch, const KtoOptions& options, const KtoForward& forward,
+                                     double upstream, const Gradients& gradients);
+
+/// The plan that kto_loss() would run for the policy.
+LOGITLESS_API Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});
 

@@ -141,13 +141,14 @@ struct HiddenStates {
 /// Which way round the head's weight is stored.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
-  kVocabHidden,  ///< weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF)
+  kVocabHidden,  ///< weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF): the
+                 ///< default
 };
 
 /// The LM head: raw logit r_iv = x_i · w_v + bias_v, capped logit c_iv = softcap · tanh(r_iv / softcap).
 struct LmHead {
-  ConstMatrix weight;                            ///< [H, V] or [V, H], as `layout` says
-  HeadLayout layout = HeadLayout::kHiddenVocab;  ///< of weight
+  ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
+  HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
   /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from below).
   ConstVector bias;
   /// Positive, and a normal number of the type of the sums; or 0 for none (Gemma 2 uses 30).
@@ -155,7 +156,8 @@ struct LmHead {
 
   LmHead() = default;
   /// Without bias and softcap.
-  LmHead(ConstMatrix weight_, HeadLayout layout_) : weight(weight_), layout(layout_) {}
+  explicit LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden)
+      : weight(weight_), layout(layout_) {}
 
   /// H.
   int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }

@@ -38,11 +38,14 @@ struct StatsRequest {
   bool prior = false;    ///< Σ_v q_v log p_v
   bool argmax = false;   ///< most likely word
   bool rank = false;     ///< rank of the target among the logits
+  /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
+  std::span<const float> prior_weights = {};
 };
 
-/// Which rows take part, and what happens to their logits.
+/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one of these, as `token`.
 struct TokenOptions {
-  /// Rows with this target take no part: their content is never read and they cost no GEMM.
+  /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without targets, and
+  /// policy losses, whose rows a mask selects, have no use for another value.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
   bool shift = false;
@@ -55,8 +58,6 @@ struct TokenOptions {
   /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
   /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
   std::optional<DType> round_logits_to = {};
-  /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
-  std::span<const float> prior = {};
 };
 
 /// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
@@ -92,15 +93,15 @@ struct TokenGrads {
 /// `plan`, when given, receives what ran.
 LOGITLESS_API TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options = {},
-                                             StatsRequest request = {}, Plan* plan = nullptr);
+                                             const StatsRequest& request = {}, Plan* plan = nullptr);
 
-/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs and
-/// options (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again (two
-/// pass).
+/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs, options
+/// and `request` (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again
+/// (two pass).
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options,
-                                             const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs,
-                                             Plan* plan = nullptr);
+                                             const StatsRequest& request, const TokenStats& stats,
+                                             const TokenGrads& grads, const Gradients& outputs, Plan* plan = nullptr);
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of rows, each
 /// increasing, that together are all rows that take part (from one thread at a time), and fills the entries of `grads`
@@ -130,11 +131,24 @@ class LOGITLESS_API TokenLoss {
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
+/// What the forward half of a loss leaves for its backward half: a few numbers a token.
+template <class Result>
+struct LossForward {
+  Result result;     ///< as the loss in one call returns it
+  TokenStats stats;  ///< of all tokens
+  TokenGrads grads;  ///< of the loss, per token
+};
+
 /// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics. One pass
 /// keeps the logits of whole groups, so a group that is too large for the workspace means two pass.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                                         const Gradients& outputs, Plan* plan = nullptr);
+
+/// The plan that compute_token_stats() would run. Reads targets, writes nothing.
+LOGITLESS_API Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                    const Targets& targets, const TokenOptions& options = {},
+                                    const StatsRequest& request = {});
 
 /// The plan that run_token_loss() would run. Reads targets and the loss's groups(), writes nothing.
 LOGITLESS_API Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,

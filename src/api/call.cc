@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "stream/pipeline.h"
-
 namespace logitless::api {
 namespace {
 
@@ -56,17 +54,24 @@ void Call::set_task(Task task) {
       source_);
 }
 
-TokenStats Call::run(TokenLoss* loss, Plan* plan) const {
-  return std::visit(
-      [&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss, plan); }, source_);
+stream::Ran Call::run(TokenLoss* loss) const {
+  return std::visit([&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss); },
+                    source_);
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {
-  Plan plan;
-  std::visit(
-      [&](const auto& source) { stream::run_gradients(context_, source.problem, source.outputs, stats, grads, &plan); },
+  return std::visit(
+      [&](const auto& source) { return stream::run_gradients(context_, source.problem, source.outputs, stats, grads); },
       source_);
-  return plan;
+}
+
+Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const {
+  core::check_finite("upstream", upstream);
+  TokenGrads scaled = grads;
+  for (std::vector<double>* terms : {&scaled.logp, &scaled.lse, &scaled.entropy, &scaled.prior}) {
+    for (double& term : *terms) term *= upstream;
+  }
+  return run_gradients(stats, scaled);
 }
 
 Plan Call::plan(const TokenLoss* loss) const {

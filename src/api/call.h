@@ -16,6 +16,7 @@
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "stream/pipeline.h"
 
 namespace logitless::api {
 
@@ -53,10 +54,12 @@ class Call {
 
   void set_task(Task task);
 
-  /// Statistics, the loss (null: none) and the gradients that are wanted. `plan`, when given, receives what runs.
-  TokenStats run(TokenLoss* loss, Plan* plan = nullptr) const;
+  /// Statistics, the loss (null: none) and the gradients that are wanted.
+  stream::Ran run(TokenLoss* loss) const;
   /// Gradients from statistics and token gradients. Returns what ran.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
+  /// The same of a loss whose gradient is multiplied with `upstream`.
+  Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
   /// The plan of run().
   Plan plan(const TokenLoss* loss) const;
 

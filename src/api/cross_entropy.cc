@@ -2,6 +2,7 @@
 #include "logitless/cross_entropy.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "api/call.h"
@@ -18,10 +19,9 @@ using api::Call;
 // Gives the call its task. The loss keeps references to both.
 loss::CrossEntropyLoss make_loss(Call& call, const Targets& targets, const CrossEntropyOptions& options) {
   loss::check_options(options);
-  const TokenOptions token = loss::token_options(options);
-  call.set_task({.options = token,
+  call.set_task({.options = options.token,
                  .request = loss::stats_request(options),
-                 .targets = problem::row_targets(call.words(targets, token)),
+                 .targets = problem::row_targets(call.words(targets, options.token)),
                  .prior = loss::prior(options),
                  .reads = {core::range_of("targets", targets)}});
   return loss::CrossEntropyLoss(options, call.problem());
@@ -30,9 +30,9 @@ loss::CrossEntropyLoss make_loss(Call& call, const Targets& targets, const Cross
 CrossEntropyForward run(Call call, const Targets& targets, const CrossEntropyOptions& options) {
   loss::CrossEntropyLoss loss = make_loss(call, targets, options);
   CrossEntropyForward out;
-  Plan plan;
-  out.stats = call.run(&loss, &plan);
-  out.result = loss.result(out.stats, plan);
+  stream::Ran ran = call.run(&loss);
+  out.result = loss.result(ran.stats, ran.plan);
+  out.stats = std::move(ran.stats);
   return out;
 }
 
@@ -65,6 +65,17 @@ Plan run_backward(Call call, const Targets& targets, const CrossEntropyOptions& 
   return call.run_gradients(stats, grads);
 }
 
+// Upstream gradients of every token, where there is one for all.
+std::vector<double> upstream_of_each(const CrossEntropyOptions& options, double upstream, int64_t tokens) {
+  const bool per_token = options.reduction == Reduction::kNone;
+  return std::vector<double>(per_token ? static_cast<size_t>(std::max<int64_t>(0, tokens)) : 1, upstream);
+}
+
+Plan plan(Call call, const Targets& targets, const CrossEntropyOptions& options) {
+  const loss::CrossEntropyLoss loss = make_loss(call, targets, options);
+  return call.plan(&loss);
+}
+
 }  // namespace
 
 CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -72,10 +83,18 @@ CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hid
                                  const Gradients& gradients) {
   return run(Call(context, hidden, head, gradients), targets, options).result;
 }
+CrossEntropyResult cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
+                                 const CrossEntropyOptions& options, const LogitsGradient& dlogits) {
+  return run(Call(context, logits, dlogits), targets, options).result;
+}
 
 CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options) {
   return run(Call(context, hidden, head), targets, options);
+}
+CrossEntropyForward cross_entropy_forward(const Context& context, const Logits& logits, const Targets& targets,
+                                          const CrossEntropyOptions& options) {
+  return run(Call(context, logits), targets, options);
 }
 
 Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -84,34 +103,32 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
                             const Gradients& gradients) {
   return run_backward(Call(context, hidden, head, gradients), targets, options, forward.stats, upstream);
 }
+Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
+                            const CrossEntropyOptions& options, const CrossEntropyForward& forward,
+                            std::span<const double> upstream, const LogitsGradient& dlogits) {
+  return run_backward(Call(context, logits, dlogits), targets, options, forward.stats, upstream);
+}
 
 Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const Targets& targets, const CrossEntropyOptions& options,
                             const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
-  const bool per_token = options.reduction == Reduction::kNone;
-  const std::vector<double> all(per_token ? static_cast<size_t>(std::max<int64_t>(0, hidden.tokens())) : 1, upstream);
-  return cross_entropy_backward(context, hidden, head, targets, options, forward, all, gradients);
+  return cross_entropy_backward(context, hidden, head, targets, options, forward,
+                                upstream_of_each(options, upstream, hidden.tokens()), gradients);
+}
+Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
+                            const CrossEntropyOptions& options, const CrossEntropyForward& forward, double upstream,
+                            const LogitsGradient& dlogits) {
+  return cross_entropy_backward(context, logits, targets, options, forward,
+                                upstream_of_each(options, upstream, logits.tokens()), dlogits);
 }
 
 Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                         const CrossEntropyOptions& options, const Gradients& gradients) {
-  Call call(context, hidden, head, gradients);
-  const loss::CrossEntropyLoss loss = make_loss(call, targets, options);
-  return call.plan(&loss);
+  return plan(Call(context, hidden, head, gradients), targets, options);
 }
-
-CrossEntropyFromLogits cross_entropy_from_logits(const Context& context, const Logits& logits, const Targets& targets,
-                                                 const CrossEntropyOptions& options, const LogitsGradient& dlogits) {
-  Call call(context, logits, dlogits);
-  loss::CrossEntropyLoss loss = make_loss(call, targets, options);
-  TokenStats stats = call.run(&loss);
-  const CrossEntropyResult result = loss.result(stats, {});
-  CrossEntropyFromLogits out;
-  out.loss = result.loss;
-  out.metrics = result.metrics;
-  out.per_token_loss = loss.unreduced(stats);
-  out.per_token_logps = std::move(stats.logp);
-  return out;
+Plan plan_cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
+                        const CrossEntropyOptions& options, const LogitsGradient& dlogits) {
+  return plan(Call(context, logits, dlogits), targets, options);
 }
 
 CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,

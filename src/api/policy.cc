@@ -15,38 +15,68 @@ using api::Call;
 loss::PolicyLoss make_loss(Call& call, const PolicyBatch& batch, const PolicyOptions& options) {
   const problem::TokenProblem& problem = call.problem();
   loss::PolicyLoss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name);
-  call.set_task({.options = loss.token_options(),
+  call.set_task({.options = options.token,
                  .request = loss.needs(),
                  .targets = problem::row_targets(loss.targets()),
                  .reads = loss::batch_ranges(batch)});
   return loss;
 }
 
-PolicyResult run(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
+PolicyForward run(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
   loss::PolicyLoss loss = make_loss(call, batch, options);
-  Plan plan;
-  const TokenStats stats = call.run(&loss, &plan);
-  return loss.result(stats, plan);
+  stream::Ran ran = call.run(&loss);
+  return {loss.result(ran.stats, ran.plan), std::move(ran.stats), std::move(ran.grads)};
+}
+
+Plan run_backward(Call call, const PolicyBatch& batch, const PolicyOptions& options, const PolicyForward& forward,
+                  double upstream) {
+  make_loss(call, batch, options);
+  return call.run_gradients(forward.stats, forward.grads, upstream);
+}
+
+Plan plan(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
+  const loss::PolicyLoss loss = make_loss(call, batch, options);
+  return call.plan(&loss);
 }
 
 }  // namespace
 
 PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                          const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), batch, options);
+  return run(Call(context, hidden, head, gradients), batch, options).result;
+}
+PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                         const PolicyOptions& options, const LogitsGradient& dlogits) {
+  return run(Call(context, logits, dlogits), batch, options).result;
+}
+
+PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                  const PolicyBatch& batch, const PolicyOptions& options) {
+  return run(Call(context, hidden, head), batch, options);
+}
+PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                                  const PolicyOptions& options) {
+  return run(Call(context, logits), batch, options);
+}
+
+Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                          const PolicyBatch& batch, const PolicyOptions& options, const PolicyForward& forward,
+                          double upstream, const Gradients& gradients) {
+  return run_backward(Call(context, hidden, head, gradients), batch, options, forward, upstream);
+}
+Plan policy_loss_backward(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                          const PolicyOptions& options, const PolicyForward& forward, double upstream,
+                          const LogitsGradient& dlogits) {
+  return run_backward(Call(context, logits, dlogits), batch, options, forward, upstream);
 }
 
 Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
                       const PolicyOptions& options, const Gradients& gradients) {
-  Call call(context, hidden, head, gradients);
-  const loss::PolicyLoss loss = make_loss(call, batch, options);
-  return call.plan(&loss);
+  return plan(Call(context, hidden, head, gradients), batch, options);
 }
-
-PolicyFromLogits policy_loss_from_logits(const Context& context, const Logits& logits, const PolicyBatch& batch,
-                                         const PolicyOptions& options, const LogitsGradient& dlogits) {
-  PolicyResult result = run(Call(context, logits, dlogits), batch, options);
-  return {result.loss, std::move(result.per_token_loss), std::move(result.per_token_logps), result.metrics};
+Plan plan_policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
+                      const PolicyOptions& options, const LogitsGradient& dlogits) {
+  return plan(Call(context, logits, dlogits), batch, options);
 }
 
 }  // namespace logitless

@@ -24,11 +24,11 @@ std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Ref
 
 // The log-probability of each token under the reference's model.
 std::vector<double> model_logps(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
-                                const PreferenceTokenOptions& token) {
+                                const TokenOptions& token) {
   try {
     Call call(context, reference.hidden, reference.head);
-    call.set_task({.options = tokens.options(token), .request = {}, .targets = problem::row_targets(tokens.targets)});
-    return call.run(nullptr).logp;
+    call.set_task({.options = token, .request = {}, .targets = problem::row_targets(tokens.targets)});
+    return call.run(nullptr).stats.logp;
   } catch (const InvalidInput& error) {
     fail("reference: ", error.what());
   }
@@ -62,7 +62,7 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 }
 
 std::vector<double> reference_sums(const Context& context, const Reference& reference,
-                                   const loss::SequenceTokens& tokens, const PreferenceTokenOptions& token) {
+                                   const loss::SequenceTokens& tokens, const TokenOptions& token) {
   std::vector<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;

@@ -22,6 +22,6 @@ std::vector<core::ByteRange> ranges_of(const Reference& reference);
 
 /// Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
 std::vector<double> reference_sums(const Context& context, const Reference& reference,
-                                   const loss::SequenceTokens& tokens, const PreferenceTokenOptions& token);
+                                   const loss::SequenceTokens& tokens, const TokenOptions& token);
 
 }  // namespace logitless::api

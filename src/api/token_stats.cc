@@ -1,6 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "logitless/token_stats.h"
 
+#include <utility>
+
 #include "api/call.h"
 #include "logitless/logits.h"
 
@@ -9,18 +11,12 @@ namespace {
 
 using api::Call;
 
-void set_task(Call& call, const Targets& targets, const TokenOptions& options, StatsRequest request) {
+void set_task(Call& call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
   call.set_task({.options = options,
                  .request = request,
                  .targets = problem::row_targets(call.words(targets, options)),
-                 .prior = {options.prior},
+                 .prior = {request.prior_weights},
                  .reads = {core::range_of("targets", targets)}});
-}
-
-TokenStats statistics(Call call, const Targets& targets, const TokenOptions& options, StatsRequest request,
-                      Plan* plan) {
-  set_task(call, targets, options, request);
-  return call.run(nullptr, plan);
 }
 
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
@@ -29,9 +25,36 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
   set_task(call, targets, options, request);
 }
 
+TokenStats statistics(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+                      Plan* plan) {
+  set_task(call, targets, options, request);
+  stream::Ran ran = call.run(nullptr);
+  if (plan) *plan = ran.plan;
+  return std::move(ran.stats);
+}
+
+void backpropagate(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
+  set_task(call, targets, options, request);
+  const Plan ran = call.run_gradients(stats, grads);
+  if (plan) *plan = ran;
+}
+
 TokenStats run_loss(Call call, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
   set_task(call, targets, options, loss);
-  return call.run(&loss, plan);
+  stream::Ran ran = call.run(&loss);
+  if (plan) *plan = ran.plan;
+  return std::move(ran.stats);
+}
+
+Plan plan_statistics(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
+  set_task(call, targets, options, request);
+  return call.plan(nullptr);
+}
+
+Plan plan_loss(Call call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
+  set_task(call, targets, options, loss);
+  return call.plan(&loss);
 }
 
 // A loss whose gradient with respect to the entropy the caller has.
@@ -49,25 +72,34 @@ class GivenEntropyGradient final : public TokenLoss {
   std::span<const double> upstream_;
 };
 
+void check_entropy_options(const TokenOptions& options) {
+  if (options.shift) core::fail("shift is set: an entropy has no targets to shift");
+  if (options.ignore_index != TokenOptions().ignore_index) {
+    core::fail("ignore_index = ", options.ignore_index, " has no meaning for an entropy: no row is left out");
+  }
+}
+
 }  // namespace
 
 TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const Targets& targets, const TokenOptions& options, StatsRequest request, Plan* plan) {
+                               const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+                               Plan* plan) {
   return statistics(Call(context, hidden, head), targets, options, request, plan);
 }
-
-TokenStats token_stats_from_logits(const Context& context, const Logits& logits, const Targets& targets,
-                                   const TokenOptions& options, StatsRequest request) {
-  return statistics(Call(context, logits), targets, options, request, nullptr);
+TokenStats compute_token_stats(const Context& context, const Logits& logits, const Targets& targets,
+                               const TokenOptions& options, const StatsRequest& request, Plan* plan) {
+  return statistics(Call(context, logits), targets, options, request, plan);
 }
 
 void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const Targets& targets, const TokenOptions& options, const TokenStats& stats,
-                               const TokenGrads& grads, const Gradients& outputs, Plan* plan) {
-  Call call(context, hidden, head, outputs);
-  set_task(call, targets, options, StatsRequest{});
-  const Plan ran = call.run_gradients(stats, grads);
-  if (plan) *plan = ran;
+                               const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+                               const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs, Plan* plan) {
+  backpropagate(Call(context, hidden, head, outputs), targets, options, request, stats, grads, plan);
+}
+void backpropagate_token_grads(const Context& context, const Logits& logits, const Targets& targets,
+                               const TokenOptions& options, const StatsRequest& request, const TokenStats& stats,
+                               const TokenGrads& grads, const LogitsGradient& dlogits, Plan* plan) {
+  backpropagate(Call(context, logits, dlogits), targets, options, request, stats, grads, plan);
 }
 
 TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -75,38 +107,45 @@ TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, co
                           const Gradients& outputs, Plan* plan) {
   return run_loss(Call(context, hidden, head, outputs), targets, options, loss, plan);
 }
+TokenStats run_token_loss(const Context& context, const Logits& logits, const Targets& targets,
+                          const TokenOptions& options, TokenLoss& loss, const LogitsGradient& dlogits, Plan* plan) {
+  return run_loss(Call(context, logits, dlogits), targets, options, loss, plan);
+}
+
+Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
+                      const TokenOptions& options, const StatsRequest& request) {
+  return plan_statistics(Call(context, hidden, head), targets, options, request);
+}
+Plan plan_token_stats(const Context& context, const Logits& logits, const Targets& targets, const TokenOptions& options,
+                      const StatsRequest& request) {
+  return plan_statistics(Call(context, logits), targets, options, request);
+}
 
 Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
                      const TokenOptions& options, const TokenLoss& loss, const Gradients& outputs) {
-  Call call(context, hidden, head, outputs);
-  set_task(call, targets, options, loss);
-  return call.plan(&loss);
+  return plan_loss(Call(context, hidden, head, outputs), targets, options, loss);
+}
+Plan plan_token_loss(const Context& context, const Logits& logits, const Targets& targets, const TokenOptions& options,
+                     const TokenLoss& loss, const LogitsGradient& dlogits) {
+  return plan_loss(Call(context, logits, dlogits), targets, options, loss);
 }
 
-TokenStats run_token_loss_from_logits(const Context& context, const Logits& logits, const Targets& targets,
-                                      const TokenOptions& options, TokenLoss& loss, const LogitsGradient& dlogits) {
-  return run_loss(Call(context, logits, dlogits), targets, options, loss, nullptr);
-}
-
-std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const EntropyOptions& options,
+std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const TokenOptions& options,
                                         std::span<const double> upstream, const LogitsGradient& dlogits) {
+  check_entropy_options(options);
   Call call(context, logits, dlogits);
-  api::Task task;
-  task.options.temperature = options.temperature;
-  task.options.temperatures = options.temperatures;
-  task.options.round_logits_to = options.round_logits_to;
-  task.request.entropy = true;
-  task.targets = problem::all_rows(logits.tokens());
-  task.reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())};
-  call.set_task(std::move(task));
+  call.set_task({.options = options,
+                 .request = {.entropy = true},
+                 .targets = problem::all_rows(logits.tokens()),
+                 .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
   if (!call.wants_gradients()) {
     if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
-    return call.run(nullptr).entropy;
+    return call.run(nullptr).stats.entropy;
   }
   problem::check_entries("upstream", upstream.size(), call.problem());
   problem::check_finite_entries("upstream", upstream, call.problem());
   GivenEntropyGradient loss(upstream);
-  return call.run(&loss).entropy;
+  return call.run(&loss).stats.entropy;
 }
 
 }  // namespace logitless

@@ -15,17 +15,6 @@ double weighted(double weight, double value) { return weight == 0 ? 0 : weight *
 
 }  // namespace
 
-TokenOptions token_options(const CrossEntropyOptions& options) {
-  TokenOptions out;
-  out.ignore_index = options.ignore_index;
-  out.shift = options.shift;
-  out.temperature = options.temperature;
-  out.temperatures = options.temperatures;
-  out.temperature_meaning = options.temperature_meaning;
-  out.round_logits_to = options.round_logits_to;
-  return out;
-}
-
 StatsRequest stats_request(const CrossEntropyOptions& options) {
   return {.entropy = options.want_entropy, .prior = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
@@ -136,10 +125,8 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   metrics.perplexity = std::exp(metrics.mean_nll);
   if (options_.want_entropy) metrics.mean_entropy = entropy * share;
   if (options_.want_accuracy) metrics.accuracy = static_cast<double>(correct) * share;
-  if (options_.reduction == Reduction::kNone) {
-    out.losses = nll_;
-    for (size_t i = 0; i < z_.size(); ++i) out.losses[i] += z_[i];
-  }
+  out.per_token_loss = unreduced(stats);
+  out.per_token_logps = stats.logp;
   return out;
 }
 

@@ -12,7 +12,6 @@
 namespace logitless::loss {
 
 /// What a problem needs to know of the options. Class weights are the weights of the prior statistic.
-TokenOptions token_options(const CrossEntropyOptions& options);
 StatsRequest stats_request(const CrossEntropyOptions& options);
 problem::Prior prior(const CrossEntropyOptions& options);
 
@@ -33,10 +32,9 @@ class CrossEntropyLoss final : public TokenLoss {
 
   /// The loss and metrics of all rows that were evaluated.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
-  /// [N]: loss_scale (nll_i + z_i), before any reduction; 0 where a row takes no part.
-  std::vector<double> unreduced(const TokenStats& stats) const;
 
  private:
+  std::vector<double> unreduced(const TokenStats& stats) const;
   double upstream(int64_t row) const;
   double class_weight(int64_t row) const;
   double prior_factor() const;

@@ -22,15 +22,6 @@ bool is_mask(SamplerCorrection c) {
 }
 }  // namespace
 
-TokenOptions PolicyLoss::token_options() const {
-  TokenOptions out;
-  out.temperature = options_.temperature;
-  out.temperatures = options_.temperatures;
-  out.temperature_meaning = options_.temperature_meaning;
-  out.round_logits_to = options_.round_logits_to;
-  return out;
-}
-
 StatsRequest PolicyLoss::needs() const {
   return {.entropy = options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1};
 }

@@ -37,8 +37,6 @@ class PolicyLoss final : public TokenLoss {
 
   /// [N]: the chosen word of each row, kNoTarget where it takes no part.
   const std::vector<int64_t>& targets() const { return targets_; }
-  /// What a problem needs to know of the options.
-  TokenOptions token_options() const;
 
   StatsRequest needs() const override;
   GradientTerms gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }

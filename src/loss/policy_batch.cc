@@ -76,6 +76,11 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   check_meaning(o.delta.has_value(), clips, "delta", o);
   check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
   check_meaning(o.epsilon_high.has_value(), clips || v == PolicyVariant::kCispo, "epsilon_high", o);
+  if (o.token.shift) fail("token.shift is set: chosen_ids stand at the positions that predict them");
+  if (o.token.ignore_index != TokenOptions().ignore_index) {
+    fail("token.ignore_index = ", o.token.ignore_index,
+         " has no meaning for a policy loss: the mask says who takes part");
+  }
   if (o.use_bias_correction_kl && o.beta == 0) fail("use_bias_correction_kl is set but beta = 0");
   if (o.kl_estimator != PolicyOptions().kl_estimator && o.beta == 0) {
     fail("kl_estimator = ", name_of(o.kl_estimator), " is set but beta = 0");

@@ -15,14 +15,6 @@ void SequenceTokens::drop(int64_t s) {
   counts[static_cast<size_t>(s)] = 0;
 }
 
-TokenOptions SequenceTokens::options(const PreferenceTokenOptions& token) const {
-  TokenOptions out;
-  out.temperature = token.temperature;
-  out.temperature_meaning = token.temperature_meaning;
-  out.round_logits_to = token.round_logits_to;
-  return out;
-}
-
 SequenceTokens read_sequences(const std::vector<int64_t>& offsets, std::vector<int64_t> words) {
   SequenceTokens out;
   out.targets = std::move(words);

@@ -22,8 +22,6 @@ struct SequenceTokens {
   double count(int64_t s) const { return static_cast<double>(counts[static_cast<size_t>(s)]); }
   /// Takes the rows of sequence s out.
   void drop(int64_t s);
-  /// How their logits become log-probabilities.
-  TokenOptions options(const PreferenceTokenOptions& token) const;
 };
 
 /// `words`: [N], kNoTarget where a row takes no part (problem::resolve_words).

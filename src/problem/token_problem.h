@@ -43,8 +43,8 @@ struct Prior {
 };
 
 struct TokenProblem {
-  TokenOptions options;  // its `prior` is not read: `prior` below is
-  StatsRequest request;
+  TokenOptions options;
+  StatsRequest request;  // its prior_weights are not read: those of `prior` are
   Prior prior;
   int64_t tokens = 0;
   int64_t vocab_size = 0;

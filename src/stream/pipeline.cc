@@ -30,7 +30,7 @@ class Pipeline {
     if (loss) grads_ = stats::empty_grads(problem, *loss);
   }
 
-  TokenStats run() {
+  void run(Ran& ran) {
     if (schedule_.chunk_team() > 0) {
       run_chunks_side_by_side();
     } else {
@@ -41,7 +41,8 @@ class Pipeline {
       }
     }
     if (wants_gradients_) schedule_.finish_gradients();
-    return std::move(stats_);
+    ran.stats = std::move(stats_);
+    ran.grads = std::move(grads_);
   }
 
  private:
@@ -118,32 +119,32 @@ Plan plan_work(const Context& context, const LogitsProblem& problem, const Logit
 }
 
 std::unique_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                                        const Work& work, Plan* plan) {
+                                        const Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (is_dense(context)) {
-    const Plan dense = dense_plan(state, context.threads(), problem, outputs);
-    if (plan) *plan = dense;
-    return dense_schedule(state, problem, outputs, dense);
+    plan = dense_plan(state, context.threads(), problem, outputs);
+    return dense_schedule(state, problem, outputs, plan);
   }
   RunPlan run = choose_plan(state, context.threads(), problem, work, outputs);
-  if (plan) *plan = run.plan;
+  plan = run.plan;
   return tile_schedule(state, problem, outputs, std::move(run));
 }
 
 std::unique_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
-                                        const LogitsGradient& outputs, const Work& work, Plan* plan) {
+                                        const LogitsGradient& outputs, const Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   const SweepPlan run = choose_plan(state, context.threads(), problem, work);
-  if (plan) *plan = run.plan;
+  plan = run.plan;
   return sweep_schedule(state, problem, outputs, run);
 }
 
 template <class Problem, class Outputs>
-TokenStats run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
-                   Plan* plan) {
+Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss) {
   const bool wants_gradients = loss && problem::is_wanted(outputs);
-  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), plan);
-  return Pipeline(*schedule, problem, loss, wants_gradients).run();
+  Ran ran;
+  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), ran.plan);
+  Pipeline(*schedule, problem, loss, wants_gradients).run(ran);
+  return ran;
 }
 
 // Statistics and token gradients come from a caller.
@@ -164,12 +165,14 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
 }
 
 template <class Problem, class Outputs>
-void run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
-                       const TokenGrads& grads, Plan* plan) {
+Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
+                       const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
+  Plan plan;
   const auto schedule = make_schedule(context, problem, outputs, work_of(problem, grads), plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
+  return plan;
 }
 
 template <class Problem, class Outputs>
@@ -179,22 +182,20 @@ Plan plan_any(const Context& context, const Problem& problem, const Outputs& out
 
 }  // namespace
 
-TokenStats run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
-               Plan* plan) {
-  return run_any(context, problem, outputs, loss, plan);
+Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss) {
+  return run_any(context, problem, outputs, loss);
 }
-TokenStats run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
-               Plan* plan) {
-  return run_any(context, problem, outputs, loss, plan);
+Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss) {
+  return run_any(context, problem, outputs, loss);
 }
 
-void run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
-  run_any_gradients(context, problem, outputs, stats, grads, plan);
+Plan run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+                   const TokenStats& stats, const TokenGrads& grads) {
+  return run_any_gradients(context, problem, outputs, stats, grads);
 }
-void run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
-                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
-  run_any_gradients(context, problem, outputs, stats, grads, plan);
+Plan run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
+                   const TokenStats& stats, const TokenGrads& grads) {
+  return run_any_gradients(context, problem, outputs, stats, grads);
 }
 
 Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const TokenLoss* loss) {

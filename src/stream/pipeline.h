@@ -12,17 +12,22 @@
 
 namespace logitless::stream {
 
-/// Statistics, the loss (null: none), and the gradients that `outputs` wants. `plan`, when given, receives what runs.
-TokenStats run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
-               Plan* plan);
-TokenStats run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-               TokenLoss* loss, Plan* plan);
+/// What a run leaves besides its outputs.
+struct Ran {
+  TokenStats stats;
+  TokenGrads grads;  // as the loss filled them; empty without one
+  Plan plan;
+};
 
-/// Gradients from statistics and token gradients. Throws InvalidInput where entries are missing.
-void run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
-                   const TokenStats& stats, const TokenGrads& grads, Plan* plan);
-void run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-                   const TokenStats& stats, const TokenGrads& grads, Plan* plan);
+/// Statistics, the loss (null: none), and the gradients that `outputs` wants.
+Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss);
+Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss);
+
+/// Gradients from statistics and token gradients. Throws InvalidInput where entries are missing. Returns what ran.
+Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+                   const TokenStats& stats, const TokenGrads& grads);
+Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
+                   const TokenStats& stats, const TokenGrads& grads);
 
 /// The plan of run().
 Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
