@@ -110,7 +110,7 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   batch.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
   logitless::PolicyOptions options;
   options.variant = logitless::PolicyVariant::kGrpo;
-  options.temperature = 0.7;  // the sampler's
+  options.token.temperature = 0.7;  // the sampler's
   const logitless::PolicyResult result = logitless::policy_loss(context, hidden, head, batch, options, gradients);
   // result.loss, result.metrics.clip_fraction, result.per_token_logps
   // [/grpo]
@@ -141,7 +141,7 @@ double loss_of_logits(const logitless::Context& context, std::vector<float>& log
   // [logits]
   const logitless::Logits view(logits.data(), kBatch, kTime, kVocab);
   const logitless::LogitsGradient in_place(logits.data(), kBatch, kTime, kVocab);  // or a buffer of its own
-  const double loss = logitless::cross_entropy_from_logits(context, view, {targets}, {}, in_place).loss;
+  const double loss = logitless::cross_entropy(context, view, {targets}, {}, in_place).loss;
   // [/logits]
   return loss;
 }

@@ -33,7 +33,7 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   logitless::ContextOptions result;
   result.threads = options.threads;
   result.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
-  if (options.head == HeadKind::kFused) result.plan = options.plan;  // the dense head has only one
+  result.plan = options.head == HeadKind::kFused ? options.plan : logitless::PlanKind::kDense;
   return result;
 }
 
@@ -59,10 +59,6 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
 
 /// The part to copy: the LM head, its loss and all their gradients in one call.
 double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
-  using CrossEntropy = decltype(&logitless::cross_entropy);
-  const CrossEntropy cross_entropy =
-      options_.head == HeadKind::kDense ? &logitless::dense_cross_entropy : &logitless::cross_entropy;
-
   RowMatrix& weight = parameters_.head_weight;
   logitless::LmHead head({weight.data(), weight.rows(), weight.cols()}, logitless::HeadLayout::kVocabHidden);
   head.bias = {parameters_.head_bias.data(), parameters_.head_bias.size()};
@@ -83,8 +79,8 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   }
 
   const logitless::CrossEntropyResult result =
-      cross_entropy(context_, logitless::HiddenStates({hidden.data(), hidden.rows(), hidden.cols()}), head,
-                    {batch.targets.data(), batch.tokens()}, {}, out);
+      logitless::cross_entropy(context_, logitless::HiddenStates({hidden.data(), hidden.rows(), hidden.cols()}), head,
+                               {batch.targets.data(), batch.tokens()}, {}, out);
   plan_ = result.plan;
   return result.loss;
 }

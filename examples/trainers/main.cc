@@ -168,7 +168,7 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   const logitless::TokenStats stats = logitless::compute_token_stats(context, hidden, head, {targets});
   logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
   for (const double logp : stats.logp) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
-  logitless::backpropagate_token_grads(context, hidden, head, {targets}, {}, stats, d_stats, gradients);
+  logitless::backpropagate_token_grads(context, hidden, head, {targets}, {}, {}, stats, d_stats, gradients);
   // [/statistics]
   check(std::any_of(d_hidden.begin(), d_hidden.end(), [](float x) { return x != 0; }), "a loss of the statistics");
 }

@@ -156,7 +156,7 @@ struct LmHead {
 
   LmHead() = default;
   /// Without bias and softcap.
-  explicit LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden)
+  LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden)
       : weight(weight_), layout(layout_) {}
 
   /// H.

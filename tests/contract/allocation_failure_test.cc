@@ -173,7 +173,7 @@ CrossEntropyOptions all_options() {
 
 void add_result(const CrossEntropyResult& result, Bytes& bytes) {
   bytes.add(result.loss);
-  bytes.add(result.losses);
+  bytes.add(result.per_token_loss);
   bytes.add(result.metrics.mean_entropy);
 }
 
@@ -356,21 +356,21 @@ TEST(AllocationFailure, FromLogits) {
     ContextOptions options = small_tiles(plan);
     options.row_tile = 3;
     const Context context(options);
-    fail_each_allocation<CrossEntropyFromLogits>(
-        std::string("cross_entropy_from_logits ") + name_of(plan),
+    fail_each_allocation<CrossEntropyResult>(
+        std::string("cross_entropy ") + name_of(plan),
         [&] {
-          return cross_entropy_from_logits(context, batch.view(), batch.inputs.targets_view(), all_options(),
+          return cross_entropy(context, batch.view(), batch.inputs.targets_view(), all_options(),
                                            batch.output());
         },
-        [&](const CrossEntropyFromLogits& result, Bytes& bytes) {
+        [&](const CrossEntropyResult& result, Bytes& bytes) {
           bytes.add(result.loss);
           bytes.add(result.per_token_loss);
           bytes.add(batch.gradient);
         });
-    fail_each_allocation<PolicyFromLogits>(
-        std::string("policy_loss_from_logits ") + name_of(plan),
-        [&] { return policy_loss_from_logits(context, batch.view(), batch.policy(), {}, batch.output()); },
-        [&](const PolicyFromLogits& result, Bytes& bytes) {
+    fail_each_allocation<PolicyResult>(
+        std::string("policy_loss ") + name_of(plan),
+        [&] { return policy_loss(context, batch.view(), batch.policy(), {}, batch.output()); },
+        [&](const PolicyResult& result, Bytes& bytes) {
           bytes.add(result.loss);
           bytes.add(result.per_token_loss);
           bytes.add(batch.gradient);
@@ -397,10 +397,10 @@ TEST(AllocationFailure, ALossThatAllocates) {
     options.row_tile = 3;
     const Context context(options);
     fail_each_allocation<TokenStats>(
-        std::string("run_token_loss_from_logits ") + name_of(plan),
+        std::string("run_token_loss ") + name_of(plan),
         [&] {
           CoupledLoss loss(groups, true, /*declared=*/false);
-          return run_token_loss_from_logits(context, batch.view(), batch.inputs.targets_view(), {}, loss,
+          return run_token_loss(context, batch.view(), batch.inputs.targets_view(), {}, loss,
                                             batch.output());
         },
         [&](const TokenStats& stats, Bytes& bytes) {

@@ -99,10 +99,10 @@ TEST(BadInput, Pointers) {
 TEST(BadInput, TypesThatLogitsAreNotRoundedTo) {
   expect_refused_everywhere({
       {"float32",
-       [](Call& c) { c.options.round_logits_to = DType::kFloat32; },
+       [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; },
        {"round_logits_to", "float32", "bfloat16 or float16"}},
       {"float64",
-       [](Call& c) { c.options.round_logits_to = DType::kFloat64; },
+       [](Call& c) { c.options.token.round_logits_to = DType::kFloat64; },
        {"round_logits_to", "float64", "bfloat16 or float16"}},
   });
 }
@@ -134,7 +134,7 @@ TEST(BadInput, Shapes) {
        {"class_weights", "2", "5"}},
       {"temperatures",
        [](Call& c) {
-         c.options.temperatures = c.doubles = {1, 2, 3};
+         c.options.token.temperatures = c.doubles = {1, 2, 3};
        },
        {"temperatures", "3", "6"}},
       {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
@@ -167,7 +167,7 @@ TEST(BadInput, Targets) {
       {"negative", targets_of({0, 1, 2, 0, 1, -1}), {"targets[5] = -1", "[0, 5)", "ignore_index (-100)"}},
       {"-100 under another ignore_index",
        [](Call& c) {
-         c.options.ignore_index = -1;
+         c.options.token.ignore_index = -1;
          c.targets = Targets(std::span<const int64_t>(c.integers = {-1, -100, 2, 0, 1, 1}));
        },
        {"targets[1] = -100", "[0, 5)", "ignore_index (-1)"}},
@@ -187,9 +187,9 @@ TEST(BadInput, Numbers) {
     }
   };
   const std::vector<double> not_positive = {0, -1, kNaN, kInfinity};
-  add("temperature", not_positive, [](Call& c, double x) { c.options.temperature = x; });
+  add("temperature", not_positive, [](Call& c, double x) { c.options.token.temperature = x; });
   add("temperatures[4]", not_positive,
-      [](Call& c, double x) { c.options.temperatures = c.doubles = {1, 1, 1, 1, x, 1}; });
+      [](Call& c, double x) { c.options.token.temperatures = c.doubles = {1, 1, 1, 1, x, 1}; });
   add("softcap", {-1, kNaN, kInfinity, -kInfinity}, [](Call& c, double x) { c.head.softcap = x; });
   add("label_smoothing", {-0.1, 1.1, kNaN}, [](Call& c, double x) { c.options.label_smoothing = x; });
   add("z_loss", {-1, kNaN, kInfinity}, [](Call& c, double x) { c.options.z_loss = x; });
@@ -200,7 +200,7 @@ TEST(BadInput, Numbers) {
   add("normaliser", not_positive, [](Call& c, double x) { c.options.normaliser = x; });
   expect_refused_everywhere(cases);
   expect_refused_everywhere({
-      {"temperature", [](Call& c) { c.options.temperature = -1.5; }, {"temperature = -1.5", "positive and finite"}},
+      {"temperature", [](Call& c) { c.options.token.temperature = -1.5; }, {"temperature = -1.5", "positive and finite"}},
       {"smoothing", [](Call& c) { c.options.label_smoothing = 1.25; }, {"label_smoothing = 1.25", "[0, 1]"}},
       {"z_loss", [](Call& c) { c.options.z_loss = -0.5; }, {"z_loss = -0.5", "finite"}},
   });
@@ -264,8 +264,8 @@ TEST(BadInput, Overlaps) {
        {"d_bias", "overlaps", "class_weights"}},
       {"d_hidden over temperatures",
        [](Call& c) {
-         c.options.temperatures = c.doubles = std::vector<double>(12, 1.0);
-         c.options.temperatures = c.options.temperatures.first(6);
+         c.options.token.temperatures = c.doubles = std::vector<double>(12, 1.0);
+         c.options.token.temperatures = c.options.token.temperatures.first(6);
          c.gradients.d_hidden.data = c.doubles.data();
        },
        {"d_hidden", "overlaps", "temperatures"}},
@@ -359,7 +359,7 @@ TEST(BadInput, SplitCalls) {
   other = forward;
   other.stats.prior.assign(2, -1.0);
   expect_refused(call, {"prior", "2", "6"}, backward(other, std::vector<double>(6, 1.0)));
-  call.options.temperature = 0;
+  call.options.token.temperature = 0;
   expect_refused(call, {"temperature = 0"},
                  [&] { cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options); });
 }
@@ -367,12 +367,14 @@ TEST(BadInput, SplitCalls) {
 TEST(BadInput, TokenStatsAndGradients) {
   Call call;
   const Context context;
-  TokenOptions options;
-  const auto stats_of = [&] { return compute_token_stats(context, call.hidden, call.head, call.targets, options); };
+  StatsRequest request;
+  const auto stats_of = [&] {
+    return compute_token_stats(context, call.hidden, call.head, call.targets, {}, request);
+  };
   const TokenStats stats = stats_of();
   TokenGrads grads;
   const auto backward = [&] {
-    backpropagate_token_grads(context, call.hidden, call.head, call.targets, options, stats, grads, call.gradients);
+    backpropagate_token_grads(context, call.hidden, call.head, call.targets, {}, request, stats, grads, call.gradients);
   };
   grads.logp = {1, 2};
   expect_refused(call, {"logp", "2", "6"}, backward);
@@ -385,11 +387,11 @@ TEST(BadInput, TokenStatsAndGradients) {
 
   for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const std::vector<float> prior = {1, bad, 1, 1, 1};
-    options.prior = prior;
+    request.prior_weights = prior;
     expect_refused(call, {"prior[1]", "finite"}, stats_of);
   }
   const std::vector<float> three(3, 1.0f);
-  options.prior = three;
+  request.prior_weights = three;
   expect_refused(call, {"prior", "3", "5"}, stats_of);
 }
 

@@ -121,15 +121,15 @@ void add_logits(Cases& cases) {
     tester.entropy_once();
     for (const int64_t rows : {0, 7}) {
       tester.tiles(rows, 96);
-      add_call("cross_entropy_from_logits", tester, &LogitsTester::cross_entropy_once);
-      add_call("cross_entropy_from_logits in place", LogitsTester(tester).in_place(),
+      add_call("cross_entropy", tester, &LogitsTester::cross_entropy_once);
+      add_call("cross_entropy in place", LogitsTester(tester).in_place(),
                &LogitsTester::cross_entropy_once);
-      add_call("run_token_loss_from_logits", tester, &LogitsTester::token_loss_once);
-      add_call("run_token_loss_from_logits in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
+      add_call("run_token_loss", tester, &LogitsTester::token_loss_once);
+      add_call("run_token_loss in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
       add_call("entropy_from_logits", tester, &LogitsTester::entropy_once);
     }
     for (PolicyTester& policy : policy_losses(PolicyTester().from_logits().padded(5, 13).vocab(101).tiles(3, 48))) {
-      add("policy_loss_from_logits", policy.dtype(dtype), cases);
+      add("policy_loss", policy.dtype(dtype), cases);
       cases.back().plan = {};
     }
   }

@@ -93,7 +93,7 @@ class DroppedRows : public ::testing::TestWithParam<Shape> {
       TokenGrads grads;
       for (int64_t i = 0; i < shape_.tokens; ++i) grads.logp.push_back(takes_part(i) && keep(i) ? -1 : 0);
       backpropagate_token_grads(context, inputs_.hidden_view(), inputs_.head_view(), inputs_.targets_view(), options_,
-                                stats, grads, outputs);
+                                {}, stats, grads, outputs);
     } else {
       run_token_loss(context, inputs_.hidden_view(), inputs_.head_view(), inputs_.targets_view(), options_, loss,
                      outputs);

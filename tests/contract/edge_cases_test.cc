@@ -47,8 +47,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const double logit_error = 24 * eps;
   for (int64_t i = 0; i < kTokens; ++i) {
     const auto kind = static_cast<size_t>(i % kKinds);
-    ASSERT_TRUE(std::abs(got.losses[static_cast<size_t>(i)] - loss.losses[kind]) <= 2 * logit_error + 64 * eps)
-        << i << ": " << got.losses[static_cast<size_t>(i)] << ", not " << loss.losses[kind];
+    ASSERT_TRUE(std::abs(got.per_token_loss[static_cast<size_t>(i)] - loss.losses[kind]) <= 2 * logit_error + 64 * eps)
+        << i << ": " << got.per_token_loss[static_cast<size_t>(i)] << ", not " << loss.losses[kind];
     for (int64_t h = 0; h < kHidden; ++h) {
       // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum
       // over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
@@ -172,7 +172,7 @@ TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
   options.z_loss = 1e-4;
   const CrossEntropyForward forward =
       cross_entropy_forward(Context(), small.states(), small.head(), small.words(), options);
-  EXPECT_TRUE(std::isnan(forward.result.losses[5]));
+  EXPECT_TRUE(std::isnan(forward.result.per_token_loss[5]));
   const std::vector<double> upstream = {1, 1, 1, 1, 1, 0};
   cross_entropy_backward(Context(), small.states(), small.head(), small.words(), options, forward,
                          std::span<const double>(upstream), small.gradients());
@@ -187,7 +187,7 @@ TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
     head.softcap = bad;
     EXPECT_THROW(cross_entropy(Context(), small.states(), head, small.words()), InvalidInput) << bad;
     CrossEntropyOptions options;
-    options.temperature = bad;
+    options.token.temperature = bad;
     EXPECT_THROW(cross_entropy(Context(), small.states(), small.head(), small.words(), options), InvalidInput) << bad;
   }
 }

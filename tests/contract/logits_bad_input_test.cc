@@ -31,7 +31,7 @@ struct Call {
 
 using BadCase = testing::BadCase<Call>;
 
-void run(Call& c) { cross_entropy_from_logits(Context(c.context), c.logits, c.targets, c.options, c.dlogits); }
+void run(Call& c) { cross_entropy(Context(c.context), c.logits, c.targets, c.options, c.dlogits); }
 
 void expect_refused(const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
@@ -104,7 +104,7 @@ TEST(LogitsBadInput, Types) {
        },
        {"dlogits is bfloat16", "float32", "float16"}},
       {"float32 gradient of float64", [](Call& c) { c.logits.dtype = DType::kFloat64; }, {"dlogits is float32"}},
-      {"rounding", [](Call& c) { c.options.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
+      {"rounding", [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
   });
 }
 
@@ -144,13 +144,13 @@ TEST(LogitsBadInput, TargetsAndOptions) {
   expect_refused({
       {"target above", [](Call& c) { c.words[3] = 5; }, {"targets[3] = 5", "[0, 5)", "ignore_index"}},
       {"target below", [](Call& c) { c.words[0] = -1; }, {"targets[0] = -1"}},
-      {"temperature", [](Call& c) { c.options.temperature = 0; }, {"temperature = 0"}},
+      {"temperature", [](Call& c) { c.options.token.temperature = 0; }, {"temperature = 0"}},
       {"temperatures",
        [](Call& c) {
-         c.options.temperatures = c.doubles = {1, 1};
+         c.options.token.temperatures = c.doubles = {1, 1};
        },
        {"temperatures has 2 entries", "logits has 6 rows"}},
-      {"a temperature", [](Call& c) { c.options.temperatures = c.doubles = {1, 1, -1, 1, 1, 1}; }, {"temperatures[2]"}},
+      {"a temperature", [](Call& c) { c.options.token.temperatures = c.doubles = {1, 1, -1, 1, 1, 1}; }, {"temperatures[2]"}},
       {"class weights",
        [](Call& c) {
          c.options.class_weights = c.floats = {1, 2};
@@ -173,7 +173,7 @@ TEST(LogitsBadInput, Entropy) {
     spoilt[2] = bad;
     expect_invalid_input({"upstream[2] = "}, [&] { entropy_from_logits(context, c.logits, {}, spoilt, c.dlogits); });
   }
-  EntropyOptions options;
+  TokenOptions options;
   options.temperature = -1;
   EXPECT_THROW(entropy_from_logits(context, c.logits, options, upstream, c.dlogits), InvalidInput);
   const std::span<const double> inside(reinterpret_cast<const double*>(c.written.data()), 6);

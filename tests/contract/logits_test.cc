@@ -250,7 +250,7 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
         options.vocab_tile = 32;
         options.row_tile = 4;
         const auto call = [&](std::vector<float>& out) {
-          return cross_entropy_from_logits(Context(options), Logits(logits.data(), 1, rows, vocab),
+          return cross_entropy(Context(options), Logits(logits.data(), 1, rows, vocab),
                                            Targets(std::span(targets)), {}, LogitsGradient(out.data(), 1, rows, vocab));
         };
         const auto good = call(clean);
@@ -295,7 +295,7 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
     options.threads = threads;
     Thrower loss;
     EXPECT_THROW(
-        run_token_loss_from_logits(Context(options), Logits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
+        run_token_loss(Context(options), Logits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
                                    loss, LogitsGradient(out.data(), 1, 40, 30)),
         std::runtime_error);
   }

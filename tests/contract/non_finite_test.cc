@@ -41,7 +41,7 @@ Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spe
       Inputs inputs(spec);
       spoil(inputs);
       CrossEntropyOptions options;
-      options.ignore_index = spec.ignore_index;
+      options.token.ignore_index = spec.ignore_index;
       options.want_entropy = true;
       const Arithmetic arithmetic = arithmetic_for(dtype, Context().gemm_backend());
       Expected expected = expect_statistics(
@@ -173,7 +173,7 @@ TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
   options.reduction = Reduction::kNone;
   for (const auto& function : {cross_entropy, dense_cross_entropy}) {
     const auto losses =
-        function(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {}).losses;
+        function(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {}).per_token_loss;
     for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
   }
 }

@@ -39,11 +39,14 @@ class ExactLogits {
                                       << logits_[0][0] << ", " << name_of(dtype_) << ", temperature "
                                       << options_.temperature << ", softcap " << softcap_);
     Inputs inputs = make_inputs();
-    options_.prior = prior_;
     Arithmetic arithmetic = arithmetic_for(dtype_, Context().gemm_backend());
     arithmetic.exact_logits = true;
-    Expected expected = expect_statistics(
-        oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_), arithmetic);
+    const StatsRequest request = {
+        .entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = prior_};
+    oracle::Problem problem =
+        oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_);
+    oracle::set_prior(prior_, problem);
+    Expected expected = expect_statistics(std::move(problem), arithmetic);
     TokenGrads grads;
     grads.logp.assign(logits_.size(), grads_[0]);
     grads.lse.assign(logits_.size(), grads_[1]);
@@ -64,11 +67,11 @@ class ExactLogits {
       run.context.threads = 2;
       const Context context(run.context);
       stats_ = compute_token_stats(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_,
-                                   {true, true, true, true});
+                                   request);
       expect_statistics_near(stats_, expected);
       GradientOutputs outputs(inputs, run);
       backpropagate_token_grads(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_,
-                                stats_, grads, outputs.gradients());
+                                request, stats_, grads, outputs.gradients());
       expect_gradients_near(outputs, expected, run, inputs.spec.layout);
       d_weight_ = outputs.d_weight();
     }

@@ -151,10 +151,10 @@ TEST(PolicyBadInput, Sizes) {
       {"mask", [](Call& c) { c.mask.resize(5), c.refresh(); }, {"mask", "5", "6"}},
       {"temperatures",
        [](Call& c) {
-         c.options.temperatures = c.temperatures = {1, 1};
+         c.options.token.temperatures = c.temperatures = {1, 1};
        },
        {"temperatures", "2", "6"}},
-      {"round_logits_to", [](Call& c) { c.options.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
+      {"round_logits_to", [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
       {"offsets",
        [](Call& c) {
          c.hidden.offsets = c.offsets = {0, 4, 7};
@@ -216,9 +216,9 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   };
   const std::vector<double> not_positive = {0, -1, kNaN, kInfinity}, negative = {-0.5, kNaN, kInfinity},
                             not_finite = {kNaN, kInfinity, -kInfinity};
-  add("temperature", not_positive, [](Call& c, double x) { c.options.temperature = x; });
+  add("temperature", not_positive, [](Call& c, double x) { c.options.token.temperature = x; });
   add("temperatures[4]", not_positive,
-      [](Call& c, double x) { c.options.temperatures = c.temperatures = {1, 1, 1, kNaN, x, 1}; });
+      [](Call& c, double x) { c.options.token.temperatures = c.temperatures = {1, 1, 1, kNaN, x, 1}; });
   add("epsilon_low", {-0.1, 1.1, kNaN}, [](Call& c, double x) { c.options.epsilon_low = x; });
   add("epsilon_high", negative, [](Call& c, double x) { c.options.epsilon_high = x; });
   add("delta", not_positive, [](Call& c, double x) { c.options.delta = x; });
@@ -348,7 +348,7 @@ TEST(PolicyBadInput, Overlaps) {
       {"chosen_ids", [](Call& c) { c.gradients.d_bias.data = c.ids.data(); }, {"d_bias", "overlaps", "chosen_ids"}},
       {"temperatures",
        [](Call& c) {
-         c.options.temperatures = c.temperatures = std::vector<double>(6, 1.0);
+         c.options.token.temperatures = c.temperatures = std::vector<double>(6, 1.0);
          c.gradients.d_bias.data = c.temperatures.data();
        },
        {"d_bias", "overlaps", "temperatures"}},

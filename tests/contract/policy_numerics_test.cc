@@ -166,8 +166,8 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
     for (const std::optional<double> clamp : {std::optional(20.0), std::optional<double>()}) {
       SCOPED_TRACE(policy_case.name + (clamp ? ", clamp 20" : ", no clamp"));
       policy_case.options.log_ratio_clamp = clamp;
-      const PolicyFromLogits result =
-          policy_loss_from_logits(small_context(), Logits(logits.data(), 5, 4, 150), call.batch(policy_case),
+      const PolicyResult result =
+          policy_loss(small_context(), Logits(logits.data(), 5, 4, 150), call.batch(policy_case),
                                   policy_case.options, LogitsGradient(dlogits.data(), 5, 4, 150));
       expect_finite_result(result, policy_case);
       EXPECT_LT(*std::min_element(result.per_token_logps.begin(), result.per_token_logps.end()), -1e4);
@@ -212,7 +212,7 @@ TEST(PolicyNumerics, RoundedLogits) {
                                                    call.inputs.targets_view(), options);
     EXPECT_NE(rounded.logp, call.stats.logp);
     PolicyCase policy_case = plain_case(PolicyVariant::kGrpo);
-    policy_case.options.round_logits_to = type;
+    policy_case.options.token.round_logits_to = type;
     EXPECT_EQ(call.run(policy_case).per_token_logps, rounded.logp);
   }
 }

@@ -218,7 +218,7 @@ TEST(Strides, BitsOfCopies) {
       for (const bool strided : {false, true}) {
         const CrossEntropyResult run = tester.strided_targets(strided).hidden_rows(rows).run_once().result;
         EXPECT_EQ(run.loss, copies.loss);
-        EXPECT_EQ(run.losses, copies.losses);
+        EXPECT_EQ(run.per_token_loss, copies.per_token_loss);
       }
     }
   }

@@ -112,7 +112,7 @@ void assign(SamplerCorrection& to, const json& value) { to = parse(value, Sample
 
 void set_option(PolicyOptions& options, const std::string& key, const json& value) {
   OPTION(variant);
-  OPTION(temperature);
+  OPTION(token.temperature);
   OPTION(importance_sampling_level);
   OPTION(epsilon_low);
   OPTION(epsilon_high);
@@ -367,7 +367,7 @@ class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
         old_(optional("old_logps")),
         ref_(optional("ref_logps")),
         sampling_(optional("sampling_logps")),
-        tokens_(inputs_.at("logits"), ids_, options_.temperature,
+        tokens_(inputs_.at("logits"), ids_, options_.token.temperature,
                 [&](int64_t row) { return mask_[static_cast<size_t>(row)] != 0; }) {
     batch_.chosen_ids = Targets(std::span<const int64_t>(ids_));
     batch_.mask = mask_;
@@ -423,7 +423,7 @@ TEST_P(PolicyGoldenTest, FromLogits) {
   const Context context({.row_tile = 5, .vocab_tile = 4});
   const Logits logits(tokens_.hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
   const LogitsGradient dlogits(tokens_.d_hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
-  const PolicyFromLogits result = policy_loss_from_logits(context, logits, batch_, options_, dlogits);
+  const PolicyResult result = policy_loss(context, logits, batch_, options_, dlogits);
   expect_result(result, expected_, tokens_, true);
   expect_all_near("per_token_loss", result.per_token_loss, flat(expected_.at("per_token_loss")), kRelative);
 }

@@ -47,7 +47,6 @@ bool LogitsBuffer::surroundings_are_intact() const {
 struct LogitsTester::Reference {
   Inputs inputs;
   CrossEntropyOptions options;
-  TokenOptions token_options;
   HostArray<double> temperatures;
   HostArray<float> class_weights;
   HostArray<double> upstream;
@@ -61,17 +60,30 @@ struct LogitsTester::Reference {
   Targets targets() const { return inputs.targets_view(); }
   template <class Options>
   Expected expected(const Targets& targets, const Options& options) const {
+    return expect_statistics(problem(targets, options), arithmetic);
+  }
+  /// The class weights are the weights of the prior.
+  Expected expected_statistics() const {
+    oracle::Problem weighted = problem(targets(), options.token);
+    oracle::set_prior(options.class_weights, weighted);
+    return expect_statistics(std::move(weighted), arithmetic);
+  }
+  StatsRequest everything() const {
+    return {.entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = options.class_weights};
+  }
+
+ private:
+  template <class Options>
+  oracle::Problem problem(const Targets& targets, const Options& options) const {
     LmHead head(finite_logits.view(), HeadLayout::kHiddenVocab);
     head.bias = mask.vector_view();
-    return expect_statistics(
-        oracle::read_problem(HiddenStates(identity.view(), inputs.spec.sequences), head, targets, options), arithmetic);
+    return oracle::read_problem(HiddenStates(identity.view(), inputs.spec.sequences), head, targets, options);
   }
 };
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr StatsRequest kEverything{true, true, true, true};
 constexpr std::array<bool, 4> kEveryTerm{true, true, true, true};
 
 template <class T>
@@ -90,9 +102,7 @@ LogitsTester::Reference& LogitsTester::reference() {
   source.layout = HeadLayout::kHiddenVocab;
   auto reference = std::make_shared<Reference>(source);
   Reference& r = *reference;
-  r.token_options = token_options(r.temperatures);
-  r.options = cross_entropy_options(r.token_options, r.class_weights);
-  r.token_options.prior = r.options.class_weights;
+  r.options = cross_entropy_options(token_options(r.temperatures), r.class_weights);
   r.upstream = {random_token_gradients(spec_.tokens, spec_.seed), spec_.allocate};
 
   // The poisoned hidden states of rows that take no part make NaN logits.
@@ -161,7 +171,7 @@ LogitsRun LogitsTester::cross_entropy_once() {
   Reference& r = reference();
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
-    run.result = cross_entropy_from_logits(context(), logits, r.targets(), r.options, out);
+    run.result = cross_entropy(context(), logits, r.targets(), r.options, out);
   });
   append(run.bytes, std::span<const double>(run.result.per_token_loss));
   append(run.bytes, std::span<const double>(run.result.per_token_logps));
@@ -172,11 +182,11 @@ LogitsRun LogitsTester::cross_entropy_once() {
 LogitsRun LogitsTester::token_loss_once() {
   Reference& r = reference();
   const TokenGrads grads = random_token_grads(spec_.tokens, spec_.seed, kEveryTerm);
-  GivenGradients loss(grads, kEverything,
+  GivenGradients loss(grads, r.everything(),
                       groups_ ? std::vector<int64_t>(static_cast<size_t>(spec_.tokens)) : std::vector<int64_t>());
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
-    run.stats = run_token_loss_from_logits(context(), logits, r.targets(), r.token_options, loss, out);
+    run.stats = run_token_loss(context(), logits, r.targets(), r.options.token, loss, out);
   });
   const std::vector<int64_t>& rows = loss.rows();
   EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end())) << "rows out of order";
@@ -195,12 +205,10 @@ LogitsRun LogitsTester::token_loss_once() {
 
 LogitsRun LogitsTester::entropy_once() {
   Reference& r = reference();
-  EntropyOptions options;
-  set_token_options(r.token_options, options);
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
     const std::span<const double> upstream = out.data ? r.upstream.span() : std::span<const double>();
-    run.entropy = entropy_from_logits(context(), logits, options, upstream, out);
+    run.entropy = entropy_from_logits(context(), logits, r.options.token, upstream, out);
   });
   append(run.bytes, std::span<const double>(run.entropy));
   return run;
@@ -263,8 +271,8 @@ void LogitsTester::cross_entropy_matches_oracle() {
 void LogitsTester::token_loss_matches_oracle() {
   SCOPED_TRACE(describe());
   Reference& r = reference();
-  const Expected expected = r.expected(r.targets(), r.token_options);
-  expect_statistics_near(token_stats_from_logits(context(), r.logits.view(), r.targets(), r.token_options, kEverything),
+  const Expected expected = r.expected_statistics();
+  expect_statistics_near(compute_token_stats(context(), r.logits.view(), r.targets(), r.options.token, r.everything()),
                          expected);
   const LogitsRun run = token_loss_once();
   expect_statistics_near(run.stats, expected);
@@ -284,9 +292,7 @@ void LogitsTester::entropy_matches_oracle() {
 void LogitsTester::run_one_entropy() {
   SCOPED_TRACE(describe());
   Reference& r = reference();
-  TokenOptions options = r.token_options;
-  options.prior = {};
-  const Expected expected = r.expected(r.targets(), options);
+  const Expected expected = r.expected(r.targets(), r.options.token);
   const LogitsRun run = entropy_once();
   expect_column_near("entropy", run.entropy, expected.stats.entropy, expected.stat_bounds.entropy);
   if (without_gradient_) return;

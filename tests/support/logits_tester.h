@@ -47,7 +47,7 @@ class LogitsBuffer {
 
 /// What one run left.
 struct LogitsRun {
-  CrossEntropyFromLogits result;
+  CrossEntropyResult result;
   TokenStats stats;
   std::vector<double> entropy;
   LogitsBuffer dlogits;
@@ -60,7 +60,7 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
   LogitsTester& time_first(bool on = true) { return input("time_first", on, time_first_, on); }
   LogitsTester& in_place(bool on = true) { return run("in_place", on, in_place_, on); }
   LogitsTester& without_gradient(bool on = true) { return run("without_gradient", on, without_gradient_, on); }
-  /// The loss of run_token_loss_from_logits has groups: all rows are evaluated at once.
+  /// The loss of run_token_loss has groups: all rows are evaluated at once.
   LogitsTester& groups(bool on = true) { return run("groups", on, groups_, on); }
   /// Every row masks the words [first, last) with -inf.
   LogitsTester& masked(int64_t first, int64_t last) {
@@ -68,9 +68,9 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
     return input("masked", first, masked_first_, first);
   }
 
-  /// Compares cross_entropy_from_logits: loss, unreduced losses, logps, metrics and every element of dlogits.
+  /// Compares cross_entropy: loss, unreduced losses, logps, metrics and every element of dlogits.
   void cross_entropy_matches_oracle();
-  /// Compares token_stats_from_logits, and run_token_loss_from_logits with random gradients of all four statistics.
+  /// Compares compute_token_stats, and run_token_loss with random gradients of all four statistics.
   void token_loss_matches_oracle();
   /// Compares entropy_from_logits with a random upstream.
   void entropy_matches_oracle();

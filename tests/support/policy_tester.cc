@@ -67,7 +67,7 @@ PolicyResult loss_from_logits(const Context& context, const Inputs& inputs, cons
   const ConstMatrix in = inputs.hidden.view();
   const Matrix& out = gradients.d_hidden;
   const int64_t sequences = inputs.spec.sequences, length = inputs.spec.tokens / sequences;
-  const PolicyFromLogits result = policy_loss_from_logits(
+  const PolicyResult result = policy_loss(
       context, Logits(in.data, in.dtype, sequences, length, in.cols, length * in.stride, in.stride), batch, options,
       LogitsGradient(out.data, out.dtype, sequences, length, out.cols, length * out.stride, out.stride));
   return {result.loss, result.per_token_loss, result.per_token_logps, result.metrics, {}};
@@ -213,7 +213,9 @@ PolicyTester::Reference& PolicyTester::reference() {
   if (from_logits_) turn_into_logits(made->inputs);
   made->options = case_.options;
   const TokenOptions token = token_options(made->temperatures);
-  set_token_options(token, made->options);
+  made->options.token = token;
+  made->options.token.ignore_index = TokenOptions().ignore_index;
+  made->options.token.shift = false;
   Arithmetic arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
   if (from_logits_) {
     arithmetic.exact_logits = true;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Compares policy_loss and policy_loss_from_logits with the oracle, as a sentence:
+// Compares policy_loss and policy_loss with the oracle, as a sentence:
 //
 //   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
 #pragma once
@@ -30,7 +30,7 @@ class PolicyTester : public Tester<PolicyTester> {
     spec_.offsets.clear();
     return tokens(sequences * length).batch(sequences);
   }
-  /// Calls policy_loss_from_logits, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
+  /// Calls policy_loss, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
   /// gradient.
   PolicyTester& from_logits(bool on = true) {
     return gradients(true, !on, !on).input("from_logits", on, from_logits_, on);

@@ -41,9 +41,7 @@ class SequenceTester : public Tester<Self> {
   /// `pairs` is as make_sequence_data() takes it.
   SequenceData& data(bool pairs) {
     if (data_) return *data_;
-    HostArray<double> temperatures;
-    PreferenceTokenOptions token;
-    set_token_options(this->token_options(temperatures), token);
+    const TokenOptions token = this->token_options(temperatures_);
     data_ =
         make_sequence_data(this->spec_, empty_, token, form_, reference_dtype_, pairs, this->context().gemm_backend());
     return *data_;
@@ -52,6 +50,7 @@ class SequenceTester : public Tester<Self> {
   std::shared_ptr<SequenceData> data_;
 
  private:
+  HostArray<double> temperatures_;
   ReferenceForm form_ = ReferenceForm::kTokens;
   DType reference_dtype_ = DType::kFloat64;
   std::vector<int64_t> empty_;

@@ -40,7 +40,7 @@ InputSpec reference_spec_of(const InputSpec& policy) {
   return spec;
 }
 
-oracle::Problem read_problem(const Inputs& inputs, const Targets& targets, const PreferenceTokenOptions& token) {
+oracle::Problem read_problem(const Inputs& inputs, const Targets& targets, const TokenOptions& token) {
   const HiddenStates hidden = inputs.hidden_view();
   const LmHead head = inputs.head_view();
   return oracle::read_problem(hidden, head,
@@ -96,7 +96,7 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
 }  // namespace
 
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const std::vector<int64_t>& empty,
-                                                 const PreferenceTokenOptions& token, ReferenceForm form,
+                                                 const TokenOptions& token, ReferenceForm form,
                                                  DType reference_dtype, bool pairs, const std::string& gemm_backend) {
   const InputSpec spec = with_targets(given, empty);
   auto data = std::make_shared<SequenceData>(spec, reference_spec_of(spec));

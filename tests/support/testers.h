@@ -148,7 +148,7 @@ class Tester {
     return text;
   }
 
-  /// Returns all of them but the prior. `temperatures` keeps those of temperatures().
+  /// Returns all of them. `temperatures` keeps those of temperatures().
   TokenOptions token_options(HostArray<double>& temperatures) const {
     TokenOptions options = token_;
     options.ignore_index = spec_.ignore_index;
@@ -172,21 +172,6 @@ class Tester {
   std::map<std::string, std::string> settings_;
 };
 
-/// Sets what `options` of a call have in common with TokenOptions.
-template <class Options>
-void set_token_options(const TokenOptions& token, Options& options) {
-  options.temperature = token.temperature;
-  options.round_logits_to = token.round_logits_to;
-  if constexpr (requires { options.temperature_meaning; }) options.temperature_meaning = token.temperature_meaning;
-  if constexpr (requires { options.ignore_index; }) options.ignore_index = token.ignore_index;
-  if constexpr (requires { options.shift; }) options.shift = token.shift;
-  if constexpr (requires { options.temperatures; }) {
-    options.temperatures = token.temperatures;
-  } else if (!token.temperatures.empty()) {
-    throw std::logic_error("temperatures() was called, but the call takes one temperature for all tokens");
-  }
-}
-
 /// What testers of cross-entropy can vary beside, whatever it is computed from.
 template <class Self>
 class CrossEntropyOptionsTester : public Tester<Self> {
@@ -208,7 +193,7 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   /// `class_weights` keeps those of class_weights().
   CrossEntropyOptions cross_entropy_options(const TokenOptions& token, HostArray<float>& class_weights) const {
     CrossEntropyOptions options = options_;
-    set_token_options(token, options);
+    options.token = token;
     if (class_weights_on_) {
       class_weights = {random_class_weights(this->spec_.vocab, this->spec_.seed), this->spec_.allocate};
       options.class_weights = class_weights.span();

@@ -13,6 +13,7 @@ struct TokenStatsTester::Reference {
   Inputs inputs;
   TokenOptions options;
   HostArray<double> temperatures;
+  StatsRequest request;
   HostArray<float> prior;
   Expected expected;
 };
@@ -34,15 +35,17 @@ TokenStatsTester::Reference& TokenStatsTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
   reference->options = token_options(reference->temperatures);
+  reference->request = request_;
   if (prior_on_) {
     reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
-    reference->options.prior = reference->prior.span();
+    reference->request.prior_weights = reference->prior.span();
   }
   const Inputs& inputs = reference->inputs;
   Expected& expected = reference->expected;
-  expected = expect_statistics(
-      oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options),
-      arithmetic_for(spec_.dtype, context().gemm_backend()));
+  oracle::Problem problem =
+      oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options);
+  oracle::set_prior(reference->prior.span(), problem);
+  expected = expect_statistics(std::move(problem), arithmetic_for(spec_.dtype, context().gemm_backend()));
   add_gradients(expected, oracle_grads(token_grads(), expected.problem), oracle::TokenGradients(spec_.tokens));
   reference_ = reference;
   return *reference_;
@@ -52,7 +55,7 @@ TokenStats TokenStatsTester::statistics(Reference& reference) const {
   const Inputs& inputs = reference.inputs;
   Plan plan;
   TokenStats stats = compute_token_stats(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
-                                         reference.options, request_, &plan);
+                                         reference.options, reference.request, &plan);
   EXPECT_EQ(plan.kind, run_.context.plan == PlanKind::kDense ? PlanKind::kDense : PlanKind::kForwardOnly);
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   return stats;
@@ -79,7 +82,7 @@ void TokenStatsTester::backward_matches_oracle() {
   GradientOutputs outputs(inputs, run_);
   Plan plan;
   backpropagate_token_grads(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), truth.options,
-                            stats, token_grads(), outputs.gradients(), &plan);
+                            truth.request, stats, token_grads(), outputs.gradients(), &plan);
   EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
@@ -91,7 +94,7 @@ Plan TokenStatsTester::token_loss_matches_oracle() {
   Inputs inputs(spec_);
   GradientOutputs outputs(inputs, run_);
   const TokenGrads grads = token_grads();
-  GivenGradients loss(grads, request_);
+  GivenGradients loss(grads, truth.request);
   Plan plan;
   const TokenStats stats = run_token_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
                                           truth.options, loss, outputs.gradients(), &plan);

@@ -302,7 +302,7 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
   for (int64_t i = 0; i < kTokens; ++i) targets[i] = i * 37 % kVocab;
   const Logits logits(values.data(), 1, kTokens, kVocab);
   const Targets words(targets.data(), kTokens);
-  cross_entropy_from_logits(Context(), logits, words, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
+  cross_entropy(Context(), logits, words, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
 
   const std::vector<int64_t> offsets = {0, kTokens};
   const oracle::LogitsReference reference(logits, oracle::read_tokens(offsets, kVocab, words, CrossEntropyOptions()),

@@ -206,9 +206,9 @@ TEST(Oracle, EachTokenGradientIsASlope) {
       TokenOptions options;
       options.temperatures = temperatures;
       options.temperature_meaning = meaning;
-      options.prior = prior;
-      const Problem problem =
+      Problem problem =
           oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
+      oracle::set_prior(prior, problem);
       for (int term = 0; term < 4; ++term) {
         SCOPED_TRACE(::testing::Message() << "term " << term << ", softcap " << softcap);
         oracle::TokenGradients grads(spec.tokens);
@@ -238,7 +238,7 @@ TEST(Oracle, CrossEntropyGradientsAreSlopes) {
     options.class_weights = weights;
     options.label_smoothing = 0.3;
     options.z_loss = 0.2;
-    options.temperature = 0.8;
+    options.token.temperature = 0.8;
     options.loss_scale = 1.5;
     const Problem problem =
         oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);

@@ -79,20 +79,20 @@ class Assembled {
 };
 
 void expect_fused_same(const Inputs& inputs, const TokenOptions& options,
-                       const std::vector<size_t>& scratch_sizes = kScratch) {
+                       const std::vector<size_t>& scratch_sizes = kScratch, std::span<const float> prior = {}) {
   const HiddenStates hidden = inputs.hidden_view();
   const LmHead head = inputs.head_view();
-  const oracle::Problem problem = oracle::read_problem(hidden, head, inputs.targets_view(), options);
+  oracle::Tokens tokens =
+      oracle::read_tokens(oracle::sequence_offsets(hidden), head.vocab_size(), inputs.targets_view(), options);
+  oracle::set_prior(prior, tokens);
+  const oracle::Problem problem = oracle::read_problem(hidden, head, tokens);
   const oracle::Statistics stats = oracle::compute_statistics(problem);
   const oracle::TokenGradients grads = mixed_gradients(problem.tokens());
   const MatrixXd d_raw = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
   const oracle::ParameterGradients want = oracle::compute_parameter_gradients(problem, d_raw);
   for (const size_t scratch : scratch_sizes) {
     SCOPED_TRACE(std::to_string(scratch) + " bytes of scratch");
-    const oracle::FusedReference reference(
-        hidden, head,
-        oracle::read_tokens(oracle::sequence_offsets(hidden), head.vocab_size(), inputs.targets_view(), options),
-        scratch);
+    const oracle::FusedReference reference(hidden, head, tokens, scratch);
     expect_same(reference.compute_statistics(), stats);
     Assembled logits(d_raw.rows(), d_raw.cols());
     reference.compute_logit_gradients(stats, grads,
@@ -143,15 +143,14 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   TokenOptions options;
   options.shift = true;
   options.temperatures = temperatures;
-  options.prior = prior;
-  expect_fused_same(Inputs(spec), options);
+  expect_fused_same(Inputs(spec), options, kScratch, prior);
   options.temperature_meaning = TemperatureMeaning::kScaleLogp;
-  expect_fused_same(Inputs(spec), options);
+  expect_fused_same(Inputs(spec), options, kScratch, prior);
   spec.second_tokens = 15;
-  expect_fused_same(Inputs(spec), options);
+  expect_fused_same(Inputs(spec), options, kScratch, prior);
   spec.second_tokens = -1;
   spec.offsets = {0, 1, 1, 20, 36};
-  expect_fused_same(Inputs(spec), options);
+  expect_fused_same(Inputs(spec), options, kScratch, prior);
 }
 
 TEST(Reference, RoundsRawLogits) {

@@ -50,9 +50,6 @@ void check_task(const Config& config) {
   }
   if (config.task == Task::kGrpo)
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
-  if (config.temperature.per_token() && (config.task == Task::kDpo || config.task == Task::kKto)) {
-    reject(config, "temperature", "must be one number for task " + std::string(name_of(config.task)));
-  }
   if (config.task == Task::kDpo && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
            "is " + std::to_string(config.batch_size) +

@@ -101,20 +101,16 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
   result.temperature_meaning = options.temperature_meaning;
   result.round_logits_to = options.round_logits_to;
   result.prior = VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
-  for (size_t v = 0; v < options.prior.size(); ++v) result.prior[v] = options.prior[v];
   return result;
+}
+
+void set_prior(std::span<const float> weights, Tokens& tokens) {
+  for (size_t v = 0; v < weights.size(); ++v) tokens.prior[v] = weights[v];
 }
 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const CrossEntropyOptions& options) {
-  TokenOptions token_options;
-  token_options.ignore_index = options.ignore_index;
-  token_options.shift = options.shift;
-  token_options.temperature = options.temperature;
-  token_options.temperatures = options.temperatures;
-  token_options.temperature_meaning = options.temperature_meaning;
-  token_options.round_logits_to = options.round_logits_to;
-  Tokens result = read_tokens(offsets, vocab, targets, token_options);
+  Tokens result = read_tokens(offsets, vocab, targets, options.token);
   for (size_t v = 0; v < options.class_weights.size(); ++v) {
     result.prior[v] = options.class_weights[v] / static_cast<double>(vocab);
   }

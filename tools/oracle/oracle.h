@@ -57,6 +57,8 @@ struct Tokens {
 /// `offsets`: where the sequences begin and end, [S + 1].
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const TokenOptions& options);
+/// The q of the prior statistic; without, it is 1 / V.
+void set_prior(std::span<const float> weights, Tokens& tokens);
 /// With the q of label smoothing: class_weights / V.
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const CrossEntropyOptions& options);

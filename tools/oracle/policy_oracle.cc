@@ -308,12 +308,8 @@ class Evaluation {
 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
                    const PolicyOptions& options) {
-  TokenOptions token_options;
+  TokenOptions token_options = options.token;
   token_options.ignore_index = kNoLabel;
-  token_options.temperature = options.temperature;
-  token_options.temperatures = options.temperatures;
-  token_options.temperature_meaning = options.temperature_meaning;
-  token_options.round_logits_to = options.round_logits_to;
   Tokens tokens = read_tokens(offsets, vocab, batch.chosen_ids, token_options);
   for (size_t i = 0; i < batch.mask.size(); ++i) {
     if (batch.mask[i] == 0) tokens.labels[i] = kNoLabel;

@@ -304,17 +304,6 @@ double SequenceBatch::sum(const std::vector<double>& values, int64_t sequence) c
   return total;
 }
 
-Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
-                   const PreferenceTokenOptions& options) {
-  TokenOptions token_options;
-  token_options.ignore_index = options.ignore_index;
-  token_options.shift = options.shift;
-  token_options.temperature = options.temperature;
-  token_options.temperature_meaning = options.temperature_meaning;
-  token_options.round_logits_to = options.round_logits_to;
-  return read_tokens(offsets, vocab, targets, token_options);
-}
-
 void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens) {
   const size_t half = (offsets.size() - 1) / 2;
   const auto labels_of = [&](size_t s) {

@@ -27,8 +27,6 @@ struct SequenceBatch {
   double sum(const std::vector<double>& values, int64_t sequence) const;
 };
 
-Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
-                   const PreferenceTokenOptions& options);
 /// A pair with an empty side takes no part at all: its other side loses its labels.
 void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
 /// Without a reference.

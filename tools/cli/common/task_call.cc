@@ -18,19 +18,6 @@ ConstVector vector_of(const Job& job, TensorId id) {
 
 std::span<const uint8_t> bytes_of(const Job& job, TensorId id) { return {job[id].as<uint8_t>(), job[id].bytes}; }
 
-// What the options of every task have.
-void set_logit_options(const io::Config& config, auto& options) {
-  options.temperature = config.temperature.low;
-  options.temperature_meaning = config.temperature_meaning;
-  options.round_logits_to = config.round_logits_to;
-}
-// Those of a task whose targets say which tokens count.
-void set_token_options(const io::Config& config, auto& options) {
-  set_logit_options(config, options);
-  options.ignore_index = config.ignore_index;
-  options.shift = config.shift;
-}
-
 Metrics metrics_of(const CrossEntropyMetrics& m) {
   return {{"tokens", static_cast<double>(m.tokens)},
           {"mean_nll", m.mean_nll},
@@ -74,7 +61,8 @@ Metrics metrics_of(const KtoMetrics& m) {
 }
 
 TaskResult result_of(CrossEntropyResult result) {
-  return {result.loss, metrics_of(result.metrics), std::move(result.losses), {}, std::move(result.plan)};
+  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss),
+          std::move(result.per_token_logps), std::move(result.plan)};
 }
 TaskResult result_of(PreferenceResult result) {
   return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
@@ -86,12 +74,6 @@ TaskResult result_of(PolicyResult result) {
   return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps),
           std::move(result.plan)};
 }
-template <class FromLogits>
-TaskResult result_of_logits(FromLogits result) {
-  return {
-      result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps), {}};
-}
-
 }  // namespace
 
 double TaskResult::metric(std::string_view name) const {
@@ -132,12 +114,15 @@ TaskCall::TaskCall(const io::Config& config_, const Job& job) : config(config_) 
 }
 
 void TaskCall::set_options(const Job& job) {
-  std::span<const double> temperatures;
+  TokenOptions token;
+  token.ignore_index = config.ignore_index;
+  token.shift = config.shift;
+  token.temperature = config.temperature.low;
   if (job.has(TensorId::kTemperatures)) {
-    temperatures = {job[TensorId::kTemperatures].as<double>(), static_cast<size_t>(job.tokens)};
+    token.temperatures = {job[TensorId::kTemperatures].as<double>(), static_cast<size_t>(job.tokens)};
   }
-  set_token_options(config, cross_entropy);
-  cross_entropy.temperatures = temperatures;
+  token.temperature_meaning = config.temperature_meaning;
+  token.round_logits_to = config.round_logits_to;
   cross_entropy.reduction = config.reduction;
   cross_entropy.label_smoothing = config.label_smoothing;
   cross_entropy.z_loss = config.z_loss;
@@ -148,14 +133,11 @@ void TaskCall::set_options(const Job& job) {
   cross_entropy.want_accuracy = config.accuracy;
 
   policy = config.policy.options;
-  set_logit_options(config, policy);
-  policy.temperatures = temperatures;
   preference = config.preference;
-  set_token_options(config, preference.token);
   kto = config.kto.options;
-  set_token_options(config, kto.token);
 
-  const auto set_common = [this](auto&... options) {
+  const auto set_common = [&](auto&... options) {
+    ((options.token = token), ...);
     ((options.loss_scale = config.loss_scale), ...);
     ((options.want_entropy = config.entropy), ...);
   };
@@ -194,13 +176,6 @@ void TaskCall::set_outputs(const Job& job) {
   }
 }
 
-TokenOptions TaskCall::token_options() const {
-  TokenOptions options;
-  set_token_options(config, options);
-  options.temperatures = cross_entropy.temperatures;
-  return options;
-}
-
 void TaskCall::reset() const {
   if (source_logits_) std::memcpy(dlogits.data, source_logits_, logits_bytes_);
 }
@@ -209,8 +184,8 @@ TaskResult TaskCall::run(const Context& context, bool forward_only) const {
   if (config.level == Level::kLogits) {
     const LogitsGradient out = forward_only ? LogitsGradient() : dlogits;
     return config.task == Task::kGrpo
-               ? result_of_logits(policy_loss_from_logits(context, logits, policy_batch, policy, out))
-               : result_of_logits(cross_entropy_from_logits(context, logits, targets, cross_entropy, out));
+               ? result_of(policy_loss(context, logits, policy_batch, policy, out))
+               : result_of(logitless::cross_entropy(context, logits, targets, cross_entropy, out));
   }
   const Gradients out = forward_only ? Gradients() : gradients;
   switch (config.task) {
@@ -227,8 +202,8 @@ TaskResult TaskCall::run(const Context& context, bool forward_only) const {
 }
 
 std::vector<double> TaskCall::token_logps(const Context& context) const {
-  return config.level == Level::kLogits ? token_stats_from_logits(context, logits, targets, token_options()).logp
-                                        : compute_token_stats(context, hidden, head, targets, token_options()).logp;
+  return config.level == Level::kLogits ? compute_token_stats(context, logits, targets, cross_entropy.token).logp
+                                        : compute_token_stats(context, hidden, head, targets, cross_entropy.token).logp;
 }
 
 ContextOptions context_options_of(const io::Config& config) {
