@@ -250,7 +250,7 @@ void LogitsTester::cross_entropy_matches_oracle() {
   CrossEntropyResult result;
   result.loss = run.result.loss;
   result.metrics = run.result.metrics;
-  if (r.options.reduction == Reduction::kNone) result.losses = run.result.per_token_loss;
+  if (r.options.reduction == Reduction::kNone) result.per_token_loss = run.result.per_token_loss;
   const auto [want, bound] = check(r.options, result);
   if (!without_gradient_) expect_gradient_near(run.dlogits, expected, want.grads, bound.grads);
 

@@ -95,11 +95,12 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
       run.backward_plan = cross_entropy_backward(context, hidden, head, targets, options, forward, upstream, gradients);
     }
   } else {
-    const auto& function = form_ == Form::kDense ? dense_cross_entropy : cross_entropy;
-    run.result = function(context, hidden, head, targets, options, outputs.gradients());
+    run.result = form_ == Form::kDense
+                     ? dense_cross_entropy(context, hidden, head, targets, options, outputs.gradients())
+                     : cross_entropy(context, hidden, head, targets, options, outputs.gradients());
   }
   run.bytes = outputs.bytes();
-  append_bytes(run.bytes, run.result.losses.data(), run.result.losses.size());
+  append_bytes(run.bytes, run.result.per_token_loss.data(), run.result.per_token_loss.size());
   const CrossEntropyMetrics& metrics = run.result.metrics;
   const double numbers[] = {run.result.loss, metrics.mean_nll, metrics.perplexity,
                             metrics.z_loss,  metrics.accuracy, metrics.mean_entropy};

@@ -349,7 +349,7 @@ TEST(Docs, TroubleshootingQuotesTheLibrary) {
       of_cross_entropy([](auto& c) {
         c.hidden.offsets = c.integers = {0, 2, 5};
       }),
-      of_cross_entropy([](auto& c) { c.options.temperature = 0; }),
+      of_cross_entropy([](auto& c) { c.options.token.temperature = 0; }),
       message_of([](auto& c) {
         c.context.plan = PlanKind::kOnePass;
         const auto saved = cross_entropy_forward(Context(c.context), c.hidden, c.head, c.targets);

@@ -49,8 +49,8 @@ struct TaskCall {
   Gradients gradients;     ///< level fused
   LogitsGradient dlogits;  ///< level logits; in place it is the logits' own memory, filled by reset()
 
-  /// The token options that the task hands to the engine.
-  TokenOptions token_options() const;
+  /// How the task takes log-probabilities.
+  const TokenOptions& token_options() const { return cross_entropy.token; }
   /// Puts the logits back that a run in place has overwritten. Call it before every run.
   void reset() const;
   /// Throws InvalidInput. Without gradients when `forward_only`.
