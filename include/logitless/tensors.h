@@ -156,8 +156,7 @@ struct LmHead {
 
   LmHead() = default;
   /// Without bias and softcap.
-  LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden)
-      : weight(weight_), layout(layout_) {}
+  LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
 
   /// H.
   int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }

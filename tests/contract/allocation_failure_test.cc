@@ -359,8 +359,7 @@ TEST(AllocationFailure, FromLogits) {
     fail_each_allocation<CrossEntropyResult>(
         std::string("cross_entropy ") + name_of(plan),
         [&] {
-          return cross_entropy(context, batch.view(), batch.inputs.targets_view(), all_options(),
-                                           batch.output());
+          return cross_entropy(context, batch.view(), batch.inputs.targets_view(), all_options(), batch.output());
         },
         [&](const CrossEntropyResult& result, Bytes& bytes) {
           bytes.add(result.loss);
@@ -400,8 +399,7 @@ TEST(AllocationFailure, ALossThatAllocates) {
         std::string("run_token_loss ") + name_of(plan),
         [&] {
           CoupledLoss loss(groups, true, /*declared=*/false);
-          return run_token_loss(context, batch.view(), batch.inputs.targets_view(), {}, loss,
-                                            batch.output());
+          return run_token_loss(context, batch.view(), batch.inputs.targets_view(), {}, loss, batch.output());
         },
         [&](const TokenStats& stats, Bytes& bytes) {
           bytes.add(stats);

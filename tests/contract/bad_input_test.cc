@@ -200,7 +200,9 @@ TEST(BadInput, Numbers) {
   add("normaliser", not_positive, [](Call& c, double x) { c.options.normaliser = x; });
   expect_refused_everywhere(cases);
   expect_refused_everywhere({
-      {"temperature", [](Call& c) { c.options.token.temperature = -1.5; }, {"temperature = -1.5", "positive and finite"}},
+      {"temperature",
+       [](Call& c) { c.options.token.temperature = -1.5; },
+       {"temperature = -1.5", "positive and finite"}},
       {"smoothing", [](Call& c) { c.options.label_smoothing = 1.25; }, {"label_smoothing = 1.25", "[0, 1]"}},
       {"z_loss", [](Call& c) { c.options.z_loss = -0.5; }, {"z_loss = -0.5", "finite"}},
   });
@@ -368,9 +370,7 @@ TEST(BadInput, TokenStatsAndGradients) {
   Call call;
   const Context context;
   StatsRequest request;
-  const auto stats_of = [&] {
-    return compute_token_stats(context, call.hidden, call.head, call.targets, {}, request);
-  };
+  const auto stats_of = [&] { return compute_token_stats(context, call.hidden, call.head, call.targets, {}, request); };
   const TokenStats stats = stats_of();
   TokenGrads grads;
   const auto backward = [&] {

@@ -122,8 +122,7 @@ void add_logits(Cases& cases) {
     for (const int64_t rows : {0, 7}) {
       tester.tiles(rows, 96);
       add_call("cross_entropy", tester, &LogitsTester::cross_entropy_once);
-      add_call("cross_entropy in place", LogitsTester(tester).in_place(),
-               &LogitsTester::cross_entropy_once);
+      add_call("cross_entropy in place", LogitsTester(tester).in_place(), &LogitsTester::cross_entropy_once);
       add_call("run_token_loss", tester, &LogitsTester::token_loss_once);
       add_call("run_token_loss in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
       add_call("entropy_from_logits", tester, &LogitsTester::entropy_once);

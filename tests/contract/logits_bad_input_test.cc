@@ -150,7 +150,9 @@ TEST(LogitsBadInput, TargetsAndOptions) {
          c.options.token.temperatures = c.doubles = {1, 1};
        },
        {"temperatures has 2 entries", "logits has 6 rows"}},
-      {"a temperature", [](Call& c) { c.options.token.temperatures = c.doubles = {1, 1, -1, 1, 1, 1}; }, {"temperatures[2]"}},
+      {"a temperature",
+       [](Call& c) { c.options.token.temperatures = c.doubles = {1, 1, -1, 1, 1, 1}; },
+       {"temperatures[2]"}},
       {"class weights",
        [](Call& c) {
          c.options.class_weights = c.floats = {1, 2};

@@ -250,8 +250,8 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
         options.vocab_tile = 32;
         options.row_tile = 4;
         const auto call = [&](std::vector<float>& out) {
-          return cross_entropy(Context(options), Logits(logits.data(), 1, rows, vocab),
-                                           Targets(std::span(targets)), {}, LogitsGradient(out.data(), 1, rows, vocab));
+          return cross_entropy(Context(options), Logits(logits.data(), 1, rows, vocab), Targets(std::span(targets)), {},
+                               LogitsGradient(out.data(), 1, rows, vocab));
         };
         const auto good = call(clean);
         logits[4 * vocab + at] = static_cast<float>(bad);
@@ -294,10 +294,9 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
   for (const int threads : {1, 3}) {
     options.threads = threads;
     Thrower loss;
-    EXPECT_THROW(
-        run_token_loss(Context(options), Logits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
-                                   loss, LogitsGradient(out.data(), 1, 40, 30)),
-        std::runtime_error);
+    EXPECT_THROW(run_token_loss(Context(options), Logits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
+                                loss, LogitsGradient(out.data(), 1, 40, 30)),
+                 std::runtime_error);
   }
 }
 

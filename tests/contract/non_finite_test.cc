@@ -173,7 +173,8 @@ TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
   options.reduction = Reduction::kNone;
   for (const auto& function : {cross_entropy, dense_cross_entropy}) {
     const auto losses =
-        function(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {}).per_token_loss;
+        function(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {})
+            .per_token_loss;
     for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
   }
 }

@@ -82,8 +82,8 @@ void print_token_stats() {
       const std::vector<float> weights = random_class_weights(spec.vocab, 3);
       const StatsRequest request = {
           .entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = weights};
-      const TokenStats stats = compute_token_stats(context, inputs.hidden_view(), inputs.head_view(),
-                                                   inputs.targets_view(), {}, request);
+      const TokenStats stats =
+          compute_token_stats(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, request);
       const TokenGrads grads = {random_token_gradients(75, 1), random_token_gradients(75, 2),
                                 random_token_gradients(75, 3), random_token_gradients(75, 4)};
       backpropagate_token_grads(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, request,

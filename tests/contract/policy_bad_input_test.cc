@@ -154,7 +154,9 @@ TEST(PolicyBadInput, Sizes) {
          c.options.token.temperatures = c.temperatures = {1, 1};
        },
        {"temperatures", "2", "6"}},
-      {"round_logits_to", [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
+      {"round_logits_to",
+       [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; },
+       {"round_logits_to", "float32"}},
       {"offsets",
        [](Call& c) {
          c.hidden.offsets = c.offsets = {0, 4, 7};

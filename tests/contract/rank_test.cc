@@ -176,7 +176,7 @@ TEST(Rank, OfLogitsThatTheCallerHolds) {
   for (const std::string& target : simd_targets()) {
     options.simd_target = target;
     const TokenStats stats = compute_token_stats(Context(options), Logits(logits.data(), 1, 8, 4),
-                                                     Targets(std::span(targets)), {}, {.rank = true});
+                                                 Targets(std::span(targets)), {}, {.rank = true});
     EXPECT_EQ(stats.rank, (std::vector<int64_t>{1, 1, 3, 3, 0, 0, 0, 0})) << target;
   }
 }

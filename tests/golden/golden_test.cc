@@ -112,7 +112,6 @@ void assign(SamplerCorrection& to, const json& value) { to = parse(value, Sample
 
 void set_option(PolicyOptions& options, const std::string& key, const json& value) {
   OPTION(variant);
-  OPTION(token.temperature);
   OPTION(importance_sampling_level);
   OPTION(epsilon_low);
   OPTION(epsilon_high);
@@ -136,6 +135,7 @@ void set_option(PolicyOptions& options, const std::string& key, const json& valu
   OPTION(vespo_k_neg);
   OPTION(vespo_lambda_neg);
   OPTION(loss_scale);
+  if (key == "temperature") return assign(options.token.temperature, value);
   throw std::invalid_argument("no such option: " + key);
 }
 

@@ -96,8 +96,8 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
 }  // namespace
 
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const std::vector<int64_t>& empty,
-                                                 const TokenOptions& token, ReferenceForm form,
-                                                 DType reference_dtype, bool pairs, const std::string& gemm_backend) {
+                                                 const TokenOptions& token, ReferenceForm form, DType reference_dtype,
+                                                 bool pairs, const std::string& gemm_backend) {
   const InputSpec spec = with_targets(given, empty);
   auto data = std::make_shared<SequenceData>(spec, reference_spec_of(spec));
   data->token = token;

@@ -49,7 +49,7 @@ struct SequenceData {
 /// With `pairs` the sequences are pairs, and those with an empty side are without a part. Sequences in `empty` have no
 /// target.
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& spec, const std::vector<int64_t>& empty,
-                                                 const TokenOptions& token, ReferenceForm form,
-                                                 DType reference_dtype, bool pairs, const std::string& gemm_backend);
+                                                 const TokenOptions& token, ReferenceForm form, DType reference_dtype,
+                                                 bool pairs, const std::string& gemm_backend);
 
 }  // namespace logitless::testing

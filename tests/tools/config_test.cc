@@ -212,7 +212,6 @@ TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
             "c.yaml:2: z_loss has no meaning for task grpo: it belongs to cross_entropy");
   EXPECT_EQ(error("task: grpo\nshift: true\n"),
             "c.yaml:2: shift has no meaning for task grpo: a mask says which tokens count");
-  EXPECT_EQ(error("task: kto\ntemperature: [1, 2]\n"), "c.yaml:2: temperature must be one number for task kto");
   EXPECT_EQ(error("task: dpo\nbatch_size: 3\n"),
             "c.yaml:2: batch_size is 3, but task dpo needs an even number of sequences: the chosen ones, then the "
             "rejected ones");

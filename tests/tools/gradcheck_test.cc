@@ -72,13 +72,14 @@ TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
   const json all = checks(
       {kTiny, config_named("tiny-grpo"), config_named("tiny-dpo"), config_named("tiny-kto"), kLogits, kGrpoLogits}, {});
   ASSERT_EQ(all.size(), 6u);
-  EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kParameters);
+  EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
   EXPECT_EQ(keys(all[1]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
   EXPECT_EQ(keys(all[2]["metrics"]), kLosses + kLogps + kParameters);
   EXPECT_EQ(keys(all[3]["metrics"]), kLosses + kLogps + kParameters);
   EXPECT_EQ(keys(all[4]["metrics"]), kLosses + kLogps + kPerToken + kLogitGradients);
   EXPECT_EQ(keys(all[5]["metrics"]), kLosses + kLogps + kPerToken + kLogitGradients);
-  EXPECT_EQ(gate_names(all[0]), (std::set<std::string>{"loss_atol", "d_hidden_rel_l2", "d_weight_rel_l2"}));
+  EXPECT_EQ(gate_names(all[0]), (std::set<std::string>{"loss_atol", "logp_max_abs", "losses_rel_l2", "d_hidden_rel_l2",
+                                                       "d_weight_rel_l2"}));
   EXPECT_EQ(gate_names(all[4]), (std::set<std::string>{"loss_atol", "logp_max_abs", "losses_rel_l2", "dlogits_max_abs",
                                                        "dlogits_max_rel", "dlogits_rel_l2"}));
   for (const json& one : all) {
@@ -242,7 +243,7 @@ TEST_F(GradcheckTest, RealTensors) {
 TEST_F(GradcheckTest, NonFiniteInputsFailEveryGateTheyMeet) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const json one = checks({}, {}, 1, write_tensors(true, poison))[0];
-    ASSERT_EQ(one["gates"].size(), 3u);
+    ASSERT_EQ(one["gates"].size(), 5u);
     for (const json& gate : one["gates"]) {
       EXPECT_FALSE(gate["pass"]) << gate;
       EXPECT_TRUE(gate["value"].is_null()) << gate;

@@ -206,8 +206,7 @@ TEST(Oracle, EachTokenGradientIsASlope) {
       TokenOptions options;
       options.temperatures = temperatures;
       options.temperature_meaning = meaning;
-      Problem problem =
-          oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
+      Problem problem = oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
       oracle::set_prior(prior, problem);
       for (int term = 0; term < 4; ++term) {
         SCOPED_TRACE(::testing::Message() << "term " << term << ", softcap " << softcap);

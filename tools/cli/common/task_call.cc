@@ -61,8 +61,8 @@ Metrics metrics_of(const KtoMetrics& m) {
 }
 
 TaskResult result_of(CrossEntropyResult result) {
-  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss),
-          std::move(result.per_token_logps), std::move(result.plan)};
+  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps),
+          std::move(result.plan)};
 }
 TaskResult result_of(PreferenceResult result) {
   return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
