@@ -20,7 +20,7 @@ loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, co
 
 // Gives the call the task of a loss on sequences, whose inputs are `reads`.
 template <class Loss>
-void set_task(Call& call, const Loss& loss, const TokenOptions& token, std::vector<core::ByteRange> reads) {
+void set_task(Call& call, const Loss& loss, const TokenOptions& token, const std::vector<core::ByteRange>& reads) {
   call.set_task({.options = token,
                  .request = loss.needs(),
                  .targets = problem::row_targets(loss.tokens().targets),
@@ -89,7 +89,7 @@ typename Batch::Loss make_loss(Call& call, const Batch& batch) {
   std::vector<core::ByteRange> reads = batch.reads();
   const std::vector<core::ByteRange> of_reference = api::ranges_of(batch.reference);
   reads.insert(reads.end(), of_reference.begin(), of_reference.end());
-  set_task(call, loss, batch.options.token, std::move(reads));
+  set_task(call, loss, batch.options.token, reads);
   return loss;
 }
 
