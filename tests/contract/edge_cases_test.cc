@@ -47,8 +47,9 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const double logit_error = 24 * eps;
   for (int64_t i = 0; i < kTokens; ++i) {
     const auto kind = static_cast<size_t>(i % kKinds);
-    ASSERT_TRUE(std::abs(got.per_token_loss[static_cast<size_t>(i)] - loss.losses[kind]) <= 2 * logit_error + 64 * eps)
-        << i << ": " << got.per_token_loss[static_cast<size_t>(i)] << ", not " << loss.losses[kind];
+    ASSERT_TRUE(std::abs(got.per_token_loss[static_cast<size_t>(i)] - loss.per_token_loss[kind]) <=
+                2 * logit_error + 64 * eps)
+        << i << ": " << got.per_token_loss[static_cast<size_t>(i)] << ", not " << loss.per_token_loss[kind];
     for (int64_t h = 0; h < kHidden; ++h) {
       // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum
       // over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.

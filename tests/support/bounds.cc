@@ -223,7 +223,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
   const double u = arithmetic.unit;
   oracle::Loss result;
   result.metrics.mean_entropy = result.metrics.accuracy = 0;
-  result.losses.assign(loss.losses.size(), 0.0);
+  result.per_token_loss.assign(loss.per_token_loss.size(), 0.0);
   result.grads = oracle::TokenGradients(problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i)) continue;
@@ -235,7 +235,8 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
     const double error = std::abs(weights.nll[i]) * nll_error + std::abs(weights.z[i]) * lse_error;
     result.loss += error;
     result.metrics.z_loss += std::abs(weights.z[i]) * lse_error;
-    if (!loss.losses.empty()) result.losses[i] = error + 4 * u * std::abs(loss.losses[i]);
+    result.per_token_loss[i] =
+        std::abs(options.loss_scale) * (nll_error + lse_error) + 4 * u * std::abs(loss.per_token_loss[i]);
     result.metrics.mean_nll += bounds.logp[i];
     result.metrics.mean_entropy += bounds.entropy[i];
     // Gradients with respect to logp and prior are constants; z-loss's follows lse.

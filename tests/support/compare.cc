@@ -224,9 +224,10 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
                       const oracle::Loss& tolerance, const CrossEntropyOptions& options) {
   expect_near("loss", got.loss, want.loss, tolerance.loss);
-  ASSERT_EQ(got.per_token_loss.size(), want.losses.size());
-  for (size_t i = 0; i < want.losses.size(); ++i) {
-    expect_near("losses[" + std::to_string(i) + "]", got.per_token_loss[i], want.losses[i], tolerance.losses[i]);
+  ASSERT_EQ(got.per_token_loss.size(), want.per_token_loss.size());
+  for (size_t i = 0; i < want.per_token_loss.size(); ++i) {
+    expect_near("per_token_loss[" + std::to_string(i) + "]", got.per_token_loss[i], want.per_token_loss[i],
+                tolerance.per_token_loss[i]);
   }
   EXPECT_EQ(got.metrics.tokens, want.metrics.tokens);
   const double nll_error = tolerance.metrics.mean_nll;

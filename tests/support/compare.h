@@ -48,7 +48,7 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
 /// ranks that rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
-/// Compares loss, losses and metrics.
+/// Compares loss, per_token_loss and metrics.
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
                       const oracle::Loss& tolerance, const CrossEntropyOptions& options);
 

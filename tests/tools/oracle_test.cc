@@ -249,7 +249,7 @@ TEST(Oracle, CrossEntropyGradientsAreSlopes) {
           const auto loss = oracle::compute_cross_entropy(at, oracle::compute_statistics(at), options);
           if (reduction != Reduction::kNone) return upstream[0] * loss.loss;
           double sum = 0;
-          for (size_t i = 0; i < upstream.size(); ++i) sum += upstream[i] * loss.losses[i];
+          for (size_t i = 0; i < upstream.size(); ++i) sum += upstream[i] * loss.per_token_loss[i];
           return sum;
         },
         [&](const Statistics& stats) {

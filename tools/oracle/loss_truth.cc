@@ -17,9 +17,7 @@ VectorXd to_eigen(const std::vector<double>& values) {
 
 LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options) {
   Loss loss = compute_cross_entropy(tokens, stats, options);
-  CrossEntropyOptions unreduced = options;
-  unreduced.reduction = Reduction::kNone;
-  return {loss.loss, compute_cross_entropy(tokens, stats, unreduced).losses, std::move(loss.grads)};
+  return {loss.loss, std::move(loss.per_token_loss), std::move(loss.grads)};
 }
 
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,

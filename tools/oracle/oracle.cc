@@ -285,7 +285,7 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   const LossWeights weights = loss_weights(tokens, options);
   Loss result;
   result.grads = TokenGradients(tokens.tokens());
-  if (options.reduction == Reduction::kNone) result.losses.assign(tokens.tokens(), 0.0);
+  result.per_token_loss.assign(tokens.tokens(), 0.0);
   double correct = 0, entropy = 0;
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
@@ -294,9 +294,8 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
     if (smoothing > 0) nll += smoothing * -stats.prior[i];
     const double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
-    const double loss = weights.nll[i] * nll + weights.z[i] * z;
-    result.loss += loss;
-    if (options.reduction == Reduction::kNone) result.losses[i] = loss;
+    result.loss += weights.nll[i] * nll + weights.z[i] * z;
+    result.per_token_loss[i] = options.loss_scale * (nll + z);
 
     const double up = upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i];
     result.grads.logp[i] = -up * weights.nll[i] * (1 - smoothing) * class_weight;

@@ -159,7 +159,7 @@ ParameterGradients compute_parameter_gradients(const Problem& problem, const Mat
 
 struct Loss {
   double loss = 0;
-  std::vector<double> losses;  ///< [N], under kNone only
+  std::vector<double> per_token_loss;  ///< [N]: what each row's loss is under kNone
   CrossEntropyMetrics metrics;
   TokenGradients grads;  ///< of upstream · loss
 };
