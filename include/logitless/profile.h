@@ -24,7 +24,7 @@ struct ProfileShape {
   int64_t hidden_size = 0;        ///< H; 0 for losses of finished logits (logits.h), where the layout does not count
   int64_t vocab_size = 0;         ///< V
   DType dtype = DType::kFloat32;  ///< of hidden states and head, or of the logits
-  HeadLayout layout = HeadLayout::kHiddenVocab;  ///< of the head
+  HeadLayout layout = HeadLayout::kVocabHidden;  ///< of the head
 };
 
 /// `base` with plan, row_tile and vocab_tile of the entry that fits, as far as `base` leaves them open (kAuto and 0);

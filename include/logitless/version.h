@@ -6,8 +6,8 @@
 /// While this is 0, a minor version may change API and ABI.
 #define LOGITLESS_VERSION_MAJOR 0
 /// Rises with new functions, and while the major version is 0 with every change that breaks callers.
-#define LOGITLESS_VERSION_MINOR 1
+#define LOGITLESS_VERSION_MINOR 2
 /// Rises when API and ABI stay as they are.
 #define LOGITLESS_VERSION_PATCH 0
 /// The three of them.
-#define LOGITLESS_VERSION_STRING "0.1.0"
+#define LOGITLESS_VERSION_STRING "0.2.0"

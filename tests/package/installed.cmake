@@ -10,8 +10,8 @@ if(SHARED)
 endif()
 run_consumer(${WORK_DIR}/consumer ${settings})
 
-# The version promises an API: 0.1 for 0.1, and nothing for 0.0 or 0.2.
-foreach(version 0.0 0.2 1.0)
+# The version promises an API: 0.2 for 0.2, and nothing for 0.1 or 0.3.
+foreach(version 0.1 0.3 1.0)
   expect_configure_error(${WORK_DIR}/version_${version} "compatible with requested version \"${version}\""
     -DCMAKE_PREFIX_PATH=${PREFIX} -DLOGITLESS_WANTED_VERSION=${version})
 endforeach()

@@ -67,8 +67,8 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
                                                      const oracle::ParameterGradients& abs_gradients,
                                                      const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
-/// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll and mean_entropy
-/// hold their bounds).
+/// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll and
+/// mean_entropy hold their bounds).
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
                         const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic);
 

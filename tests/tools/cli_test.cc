@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
 #include "cli_fixture.h"
+#include "logitless/version.h"
 
 namespace logitless::testing {
 namespace {
@@ -15,7 +16,7 @@ TEST_F(CliTest, CompareOnTheTinyConfigAgreesAndPrintsATable) {
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_EQ(result.err, "");
   for (const char* part :
-       {"tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab", "\ndense ", "\nfused ", "loss_atol",
+       {"tiny: 134 tokens, hidden 96, vocab 2049, float32, vocab_hidden", "\ndense ", "\nfused ", "loss_atol",
         "d_hidden_rel_l2", "d_weight_rel_l2", "pass", "dense / fused: time ", "dense and fused agree\n"}) {
     EXPECT_TRUE(has(result.out, part));
   }
@@ -27,7 +28,7 @@ TEST_F(CliTest, JsonOnStandardOutputIsOneObjectWithTheDocumentedKeys) {
   const json r = report({});
   ASSERT_TRUE(r.is_object());
   EXPECT_EQ(r["shape"],
-            json({{"tokens", 134}, {"hidden", 96}, {"vocab", 2049}, {"dtype", "float32"}, {"layout", "hidden_vocab"}}));
+            json({{"tokens", 134}, {"hidden", 96}, {"vocab", 2049}, {"dtype", "float32"}, {"layout", "vocab_hidden"}}));
   for (const char* contender : {"dense", "fused"}) {
     EXPECT_GT(r[contender]["time_s"].get<double>(), 0);
     EXPECT_TRUE(r[contender]["extra_peak_bytes"].is_number_integer());
@@ -42,7 +43,7 @@ TEST_F(CliTest, JsonOnStandardOutputIsOneObjectWithTheDocumentedKeys) {
   EXPECT_NEAR(r["ratio"]["time"].get<double>(), r["dense"]["time_s"].get<double>() / r["fused"]["time_s"].get<double>(),
               1e-9);
   EXPECT_TRUE(r["ratio"].contains("extra_peak"));
-  EXPECT_EQ(r["environment"]["version"], "0.1.0");
+  EXPECT_EQ(r["environment"]["version"], LOGITLESS_VERSION_STRING);
   EXPECT_GT(r["environment"]["threads"].get<int>(), 0);
   ASSERT_EQ(r["gates"].size(), 3u);
   for (const json& gate : r["gates"]) {
@@ -69,7 +70,7 @@ TEST_F(CliTest, JsonGoesToAFileBesideTheTable) {
 TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
   for (const char* setting : {"model.dtype=bfloat16",
                               "model.dtype=float64",
-                              "model={layout: vocab_hidden, bias: true, softcap: 5}",
+                              "model={layout: hidden_vocab, bias: true, softcap: 5}",
                               "reduction=sum",
                               "reduction=none",
                               "kernel.plan=one_pass",
@@ -359,7 +360,7 @@ TEST_F(CliTest, ANaNInRealTensorsFailsTheGates) {
 TEST_F(CliTest, InfoNamesWhatRuns) {
   const Finished text = run({"info"});
   EXPECT_EQ(text.exit_code(), 0);
-  EXPECT_TRUE(has(text.out, "logitless    0.1.0\n"));
+  EXPECT_TRUE(has(text.out, "logitless    " LOGITLESS_VERSION_STRING "\n"));
   EXPECT_TRUE(has(text.out, "\nsimd "));
   const Finished machine = run({"info", "--json", "--set", "kernel.simd_target=plain", "--set", "threads=1"});
   EXPECT_EQ(machine.exit_code(), 0);
@@ -372,7 +373,7 @@ TEST_F(CliTest, InfoNamesWhatRuns) {
 }
 
 TEST_F(CliTest, HelpAndVersionExitWithZero) {
-  EXPECT_EQ(run({"--version"}).out, "logitless 0.1.0\n");
+  EXPECT_EQ(run({"--version"}).out, "logitless " LOGITLESS_VERSION_STRING "\n");
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"compare", "--help"}, {"info", "--help"}}) {
     const Finished result = run(arguments);

@@ -112,7 +112,7 @@ TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   EXPECT_EQ(c.batch_size, 1);
   EXPECT_EQ(c.ignore_index, -100);
   EXPECT_EQ(c.temperature.low, 1.0);
-  EXPECT_EQ(c.model.layout, HeadLayout::kHiddenVocab);
+  EXPECT_EQ(c.model.layout, HeadLayout::kVocabHidden);
   EXPECT_EQ(c.reduction, Reduction::kMean);
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);

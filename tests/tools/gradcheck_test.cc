@@ -97,7 +97,7 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
                          {"model.dtype=float16"},
                          {"model.dtype=float64"},
                          {"model.dtype=bfloat16", "gradients.dtype=float32"},
-                         {"model={layout: vocab_hidden, bias: true, softcap: 20}"},
+                         {"model={layout: hidden_vocab, bias: true, softcap: 20}"},
                          {"reduction=none", "temperature=[0.5, 2]"},
                          {"reduction=sum", "label_smoothing=0.1", "z_loss=1e-3", "class_weights=true"},
                          {"round_logits_to=bfloat16"},

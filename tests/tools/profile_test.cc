@@ -82,10 +82,10 @@ TEST(Profile, SaysWhyNoEntryServes) {
             "it was made on another machine (BLAS core Haswell there and Zen here)");
   ProfileShape shape = kShape;
   shape.dtype = DType::kBFloat16;
-  EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for bfloat16 and layout hidden_vocab");
+  EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for bfloat16 and layout vocab_hidden");
   shape = kShape;
-  shape.layout = HeadLayout::kVocabHidden;
-  EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for float32 and layout vocab_hidden");
+  shape.layout = HeadLayout::kHiddenVocab;
+  EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for float32 and layout hidden_vocab");
   shape = kShape;
   shape.tokens = 1;
   EXPECT_EQ(chosen({entry(kShape, 1)}, shape),
@@ -100,7 +100,7 @@ TEST(Profile, OfFinishedLogitsIsApart) {
   const std::vector<ProfileEntry> entries = {entry(kShape, 1), entry(logits, 2)};
   EXPECT_EQ(chosen(entries), "1");
   EXPECT_EQ(chosen(entries, logits), "2");
-  logits.layout = HeadLayout::kVocabHidden;  // there is no head
+  logits.layout = HeadLayout::kHiddenVocab;  // there is no head
   EXPECT_EQ(chosen(entries, logits), "2");
 }
 

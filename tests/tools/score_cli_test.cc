@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "cli_fixture.h"
+#include "logitless/version.h"
 
 namespace logitless::testing {
 namespace {
@@ -278,7 +279,7 @@ TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
   const Finished table = score({kTiny, "--rank", "--entropy", "--json", path("summary.json")});
   EXPECT_EQ(table.exit_code(), 0) << table.err;
   for (const char* part :
-       {"score, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab\n", "\ntokens           134 of 134\n",
+       {"score, tiny: 134 tokens, hidden 96, vocab 2049, float32, vocab_hidden\n", "\ntokens           134 of 134\n",
         "\ncross-entropy    ", "\nperplexity       ", "\nbits per token   ", "\naccuracy         ",
         "\ntop-5 accuracy   ", "\nmean entropy     ", "\ntime             ", "\nworkspace        ",
         "\nplan             forward_only: 134 of 134 rows",
@@ -291,7 +292,7 @@ TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
   EXPECT_GT(s["workspace_bytes"].get<int64_t>(), 0);
   EXPECT_EQ(s["plan"], "forward_only");
   EXPECT_EQ(s["output"], output());
-  EXPECT_EQ(s["environment"]["version"], "0.1.0");
+  EXPECT_EQ(s["environment"]["version"], LOGITLESS_VERSION_STRING);
   EXPECT_EQ(score({kTiny, "--quiet"}).out, "");
   // What a config says about losses and gradients is for other commands.
   EXPECT_TRUE(has(s["keys_not_applied"].dump(), "label_smoothing"));

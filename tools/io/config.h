@@ -38,7 +38,7 @@ struct ModelConfig {
   std::string name;
   int64_t hidden_size = 0;  ///< H; 0: not given
   int64_t vocab_size = 0;   ///< V; 0: not given
-  HeadLayout layout = HeadLayout::kHiddenVocab;
+  HeadLayout layout = HeadLayout::kVocabHidden;
   DType dtype = DType::kFloat32;
   double softcap = 0;  ///< 0: none
   bool bias = false;

@@ -40,7 +40,7 @@ struct SizeRange {
 struct ProfileEntry {
   ProfileMachine machine;
   DType dtype = DType::kFloat32;
-  HeadLayout layout = HeadLayout::kHiddenVocab;
+  HeadLayout layout = HeadLayout::kVocabHidden;
   SizeRange tokens;
   SizeRange hidden_size;  ///< 0 to 0: losses of finished logits
   SizeRange vocab_size;

@@ -63,7 +63,7 @@ struct Job {
   int64_t vocab_size = 0;
   int64_t sequences = 1;
   DType dtype = DType::kFloat32;
-  HeadLayout layout = HeadLayout::kHiddenVocab;
+  HeadLayout layout = HeadLayout::kVocabHidden;
   bool wide_targets = false;  ///< int64 instead of int32
   DType gradient_dtype = DType::kFloat32;
   std::array<TensorBytes, kTensorCount> tensors;
