@@ -17,6 +17,8 @@ namespace logitless {
 /// The largest row_tile and vocab_tile: a tile is made to stay in a core's cache, and its edges are 32-bit.
 inline constexpr int64_t kMostTileEdge = 65536;
 
+class Workspace;
+
 /// What a Context is made of. Every entry has a default that suits training.
 struct ContextOptions {
   /// Threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results have the same bits for every
@@ -24,6 +26,9 @@ struct ContextOptions {
   int threads = 0;
   /// Upper bound for everything a call allocates, the BLAS's packing buffers apart.
   size_t workspace_bytes = size_t{256} << 20;
+  /// Where calls take their memory (workspace.h); null: the heap. It must outlive the calls of all contexts that name
+  /// it.
+  Workspace* workspace = nullptr;
   /// kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its budget, a sink, 16-bit
   /// outputs) is an InvalidInput. Of finished logits (logits.h) kOnePass is one sweep, kTwoPass and kDense are two.
   PlanKind plan = PlanKind::kAuto;

@@ -18,3 +18,4 @@
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "logitless/version.h"
+#include "logitless/workspace.h"

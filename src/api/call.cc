@@ -1,7 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "api/call.h"
+#include "core/store.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "logitless/workspace.h"
+#include "stats/columns.h"
 
 namespace logitless::api {
 namespace {
@@ -9,26 +14,28 @@ namespace {
 const Gradients kNoGradients;
 const LogitsGradient kNoLogitsGradient;
 
+core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
+
 }  // namespace
 
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs)
-    : context_(context), source_(FromHidden{problem::make_problem(hidden, head), outputs}) {}
+    : scope_(store_of(context)), context_(context), source_(FromHidden{problem::make_problem(hidden, head), outputs}) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
-    : context_(context), source_(FromLogits{problem::make_problem(logits), outputs}) {}
+    : scope_(store_of(context)), context_(context), source_(FromLogits{problem::make_problem(logits), outputs}) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 
 const problem::TokenProblem& Call::problem() const {
   return std::visit([](const auto& source) -> const problem::TokenProblem& { return source.problem; }, source_);
 }
 
-const std::vector<int64_t>& Call::sequence_offsets() const {
-  return std::visit([](const auto& source) -> const std::vector<int64_t>& { return source.problem.sequence_offsets; },
+const core::Array<int64_t>& Call::sequence_offsets() const {
+  return std::visit([](const auto& source) -> const core::Array<int64_t>& { return source.problem.sequence_offsets; },
                     source_);
 }
 
-std::vector<int64_t> Call::words(const Targets& targets, const TokenOptions& options) const {
+core::Array<int64_t> Call::words(const Targets& targets, const TokenOptions& options) const {
   return problem::resolve_words(targets, options, sequence_offsets(), problem().vocab_size, problem().rows_name);
 }
 
@@ -46,8 +53,8 @@ void Call::set_task(Task task) {
         problem.targets = std::move(task.targets);
         problem::check_tokens(problem);
         problem::check_outputs(source.problem, source.outputs);
-        std::vector<core::ByteRange> reads = std::move(task.reads);
-        const std::vector<core::ByteRange> tensors = reads_of(source.problem, source.outputs);
+        core::Array<core::ByteRange> reads = std::move(task.reads);
+        const core::Array<core::ByteRange> tensors = reads_of(source.problem, source.outputs);
         reads.insert(reads.end(), tensors.begin(), tensors.end());
         core::check_overlaps(writes_of(source.problem, source.outputs), reads);
       },
@@ -67,9 +74,12 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const {
   core::check_finite("upstream", upstream);
-  TokenGrads scaled = grads;
-  for (std::vector<double>* terms : {&scaled.logp, &scaled.lse, &scaled.entropy, &scaled.prior}) {
-    for (double& term : *terms) term *= upstream;
+  stats::Columns columns;
+  TokenGrads& scaled = columns.grads;
+  for (const auto term : {&TokenGrads::logp, &TokenGrads::lse, &TokenGrads::entropy, &TokenGrads::prior}) {
+    scaled.*term = stats::take_column((grads.*term).size(), 0.0);
+    std::transform((grads.*term).begin(), (grads.*term).end(), (scaled.*term).begin(),
+                   [upstream](double value) { return value * upstream; });
   }
   return run_gradients(stats, scaled);
 }

@@ -6,9 +6,9 @@
 #include <span>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/context.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"
@@ -28,10 +28,11 @@ struct Task {
   problem::RowTargets targets;
   problem::Prior prior = {};
   /// Inputs beyond the tensors, which no output may overlap.
-  std::vector<core::ByteRange> reads = {};
+  core::Array<core::ByteRange> reads = {};
 };
 
-/// Made of tensors, given a task, then run or planned as often as is wanted. Everything that can be wrong with a call
+/// Made of tensors, given a task, then run or planned as often as is wanted. While it lives, what its thread takes from
+/// core/store.h comes from the context's workspace. Everything that can be wrong with a call
 /// is thrown by the constructor and by set_task(), before anything is written. What is given must outlive the Call.
 class Call {
  public:
@@ -45,9 +46,9 @@ class Call {
   /// Shapes, and after set_task() the task.
   const problem::TokenProblem& problem() const;
   /// [B + 1], the sequences of the rows.
-  const std::vector<int64_t>& sequence_offsets() const;
+  const core::Array<int64_t>& sequence_offsets() const;
   /// problem::resolve_words() of these rows.
-  std::vector<int64_t> words(const Targets& targets, const TokenOptions& options) const;
+  core::Array<int64_t> words(const Targets& targets, const TokenOptions& options) const;
   /// Whether a gradient is wanted.
   bool wants_gradients() const;
   const Context& context() const { return context_; }
@@ -73,6 +74,7 @@ class Call {
     const LogitsGradient& outputs;
   };
 
+  core::StoreScope scope_;  // first, for it is where the others take their memory
   const Context& context_;
   std::variant<FromHidden, FromLogits> source_;
 };

@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "logitless/cross_entropy.h"
+#include "core/store.h"
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "api/call.h"
 #include "logitless/dense.h"
@@ -27,13 +27,14 @@ loss::CrossEntropyLoss make_loss(Call& call, const Targets& targets, const Cross
   return loss::CrossEntropyLoss(options, call.problem());
 }
 
-CrossEntropyForward run(Call call, const Targets& targets, const CrossEntropyOptions& options) {
+// `stats`, when given, receives what the backward half needs.
+CrossEntropyResult run(Call call, const Targets& targets, const CrossEntropyOptions& options,
+                       TokenStats* stats = nullptr) {
   loss::CrossEntropyLoss loss = make_loss(call, targets, options);
-  CrossEntropyForward out;
   stream::Ran ran = call.run(&loss);
-  out.result = loss.result(ran.stats, ran.plan);
-  out.stats = std::move(ran.stats);
-  return out;
+  CrossEntropyResult result = loss.result(ran.stats, ran.plan);
+  if (stats) *stats = std::move(ran.stats);
+  return result;
 }
 
 void check_upstream(const CrossEntropyOptions& options, const problem::TokenProblem& problem,
@@ -51,7 +52,7 @@ void check_upstream(const CrossEntropyOptions& options, const problem::TokenProb
   }
 }
 
-Plan run_backward(Call call, const Targets& targets, const CrossEntropyOptions& options, const TokenStats& stats,
+Plan run_backward(Call& call, const Targets& targets, const CrossEntropyOptions& options, const TokenStats& stats,
                   std::span<const double> upstream) {
   loss::CrossEntropyLoss loss = make_loss(call, targets, options);
   const problem::TokenProblem& problem = call.problem();
@@ -60,15 +61,18 @@ Plan run_backward(Call call, const Targets& targets, const CrossEntropyOptions& 
   if (options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
   if (options.label_smoothing > 0) problem::check_entries("forward.stats.prior", stats.prior.size(), problem);
   loss.set_upstream(upstream);
-  TokenGrads grads = stats::empty_grads(problem, loss);
-  loss.evaluate(problem.active(), stats, grads);
-  return call.run_gradients(stats, grads);
+  stats::Columns columns;
+  columns.grads = stats::empty_grads(problem, loss);
+  loss.evaluate(problem.active(), stats, columns.grads);
+  return call.run_gradients(stats, columns.grads);
 }
 
-// Upstream gradients of every token, where there is one for all.
-std::vector<double> upstream_of_each(const CrossEntropyOptions& options, double upstream, int64_t tokens) {
+// The upstream gradient of every token, where there is one for all.
+Plan run_backward(Call& call, const Targets& targets, const CrossEntropyOptions& options, const TokenStats& stats,
+                  double upstream) {
   const bool per_token = options.reduction == Reduction::kNone;
-  return std::vector<double>(per_token ? static_cast<size_t>(std::max<int64_t>(0, tokens)) : 1, upstream);
+  const core::Array<double> of_each(per_token ? static_cast<size_t>(call.problem().tokens) : 1, upstream);
+  return run_backward(call, targets, options, stats, of_each);
 }
 
 Plan plan(Call call, const Targets& targets, const CrossEntropyOptions& options) {
@@ -81,45 +85,51 @@ Plan plan(Call call, const Targets& targets, const CrossEntropyOptions& options)
 CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const CrossEntropyOptions& options,
                                  const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), targets, options).result;
+  return run(Call(context, hidden, head, gradients), targets, options);
 }
 CrossEntropyResult cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
                                  const CrossEntropyOptions& options, const LogitsGradient& dlogits) {
-  return run(Call(context, logits, dlogits), targets, options).result;
+  return run(Call(context, logits, dlogits), targets, options);
 }
 
 CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options) {
-  return run(Call(context, hidden, head), targets, options);
+  CrossEntropyForward out;
+  out.result = run(Call(context, hidden, head), targets, options, &out.stats);
+  return out;
 }
 CrossEntropyForward cross_entropy_forward(const Context& context, const Logits& logits, const Targets& targets,
                                           const CrossEntropyOptions& options) {
-  return run(Call(context, logits), targets, options);
+  CrossEntropyForward out;
+  out.result = run(Call(context, logits), targets, options, &out.stats);
+  return out;
 }
 
 Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const Targets& targets, const CrossEntropyOptions& options,
                             const CrossEntropyForward& forward, std::span<const double> upstream,
                             const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), targets, options, forward.stats, upstream);
+  Call call(context, hidden, head, gradients);
+  return run_backward(call, targets, options, forward.stats, upstream);
 }
 Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                             const CrossEntropyOptions& options, const CrossEntropyForward& forward,
                             std::span<const double> upstream, const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), targets, options, forward.stats, upstream);
+  Call call(context, logits, dlogits);
+  return run_backward(call, targets, options, forward.stats, upstream);
 }
 
 Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const Targets& targets, const CrossEntropyOptions& options,
                             const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
-  return cross_entropy_backward(context, hidden, head, targets, options, forward,
-                                upstream_of_each(options, upstream, hidden.tokens()), gradients);
+  Call call(context, hidden, head, gradients);
+  return run_backward(call, targets, options, forward.stats, upstream);
 }
 Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                             const CrossEntropyOptions& options, const CrossEntropyForward& forward, double upstream,
                             const LogitsGradient& dlogits) {
-  return cross_entropy_backward(context, logits, targets, options, forward,
-                                upstream_of_each(options, upstream, logits.tokens()), dlogits);
+  Call call(context, logits, dlogits);
+  return run_backward(call, targets, options, forward.stats, upstream);
 }
 
 Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,

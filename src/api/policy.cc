@@ -22,7 +22,13 @@ loss::PolicyLoss make_loss(Call& call, const PolicyBatch& batch, const PolicyOpt
   return loss;
 }
 
-PolicyForward run(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
+PolicyResult run(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
+  loss::PolicyLoss loss = make_loss(call, batch, options);
+  const stream::Ran ran = call.run(&loss);
+  return loss.result(ran.stats, ran.plan);
+}
+
+PolicyForward run_forward(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
   loss::PolicyLoss loss = make_loss(call, batch, options);
   stream::Ran ran = call.run(&loss);
   return {loss.result(ran.stats, ran.plan), std::move(ran.stats), std::move(ran.grads)};
@@ -43,20 +49,20 @@ Plan plan(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
 
 PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                          const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), batch, options).result;
+  return run(Call(context, hidden, head, gradients), batch, options);
 }
 PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
                          const PolicyOptions& options, const LogitsGradient& dlogits) {
-  return run(Call(context, logits, dlogits), batch, options).result;
+  return run(Call(context, logits, dlogits), batch, options);
 }
 
 PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                   const PolicyBatch& batch, const PolicyOptions& options) {
-  return run(Call(context, hidden, head), batch, options);
+  return run_forward(Call(context, hidden, head), batch, options);
 }
 PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                   const PolicyOptions& options) {
-  return run(Call(context, logits), batch, options);
+  return run_forward(Call(context, logits), batch, options);
 }
 
 Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,

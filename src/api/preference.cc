@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/preference.h"
+#include "core/store.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,7 +21,7 @@ loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, co
 
 // Gives the call the task of a loss on sequences, whose inputs are `reads`.
 template <class Loss>
-void set_task(Call& call, const Loss& loss, const TokenOptions& token, const std::vector<core::ByteRange>& reads) {
+void set_task(Call& call, const Loss& loss, const TokenOptions& token, const core::Array<core::ByteRange>& reads) {
   call.set_task({.options = token,
                  .request = loss.needs(),
                  .targets = problem::row_targets(loss.tokens().targets),
@@ -55,7 +56,7 @@ struct Pairs {
     if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a term compares with it");
     return Loss(options, std::move(tokens));
   }
-  std::vector<core::ByteRange> reads() const { return {core::range_of("targets", targets)}; }
+  core::Array<core::ByteRange> reads() const { return {core::range_of("targets", targets)}; }
 };
 
 struct Singles {
@@ -75,7 +76,7 @@ struct Singles {
     if (!api::is_given(reference) && tokens.tokens() > 0) core::fail("reference is not given: kto compares with it");
     return Loss(options, batch, std::move(tokens));
   }
-  std::vector<core::ByteRange> reads() const {
+  core::Array<core::ByteRange> reads() const {
     return {core::range_of("targets", batch.targets),
             core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
             core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps)};
@@ -86,20 +87,32 @@ struct Singles {
 template <class Batch>
 typename Batch::Loss make_loss(Call& call, const Batch& batch) {
   typename Batch::Loss loss = batch.make_loss(call);
-  std::vector<core::ByteRange> reads = batch.reads();
-  const std::vector<core::ByteRange> of_reference = api::ranges_of(batch.reference);
+  core::Array<core::ByteRange> reads = batch.reads();
+  const core::Array<core::ByteRange> of_reference = api::ranges_of(batch.reference);
   reads.insert(reads.end(), of_reference.begin(), of_reference.end());
   set_task(call, loss, batch.options.token, reads);
   return loss;
 }
 
-template <class Batch>
-typename Batch::Forward run(Call call, const Batch& batch) {
-  typename Batch::Loss loss = make_loss(call, batch);
+template <class Loss, class Batch>
+stream::Ran run_loss(const Call& call, const Batch& batch, Loss& loss) {
   if (batch.needs_reference()) {
     loss.set_reference(api::reference_sums(call.context(), batch.reference, loss.tokens(), batch.options.token));
   }
-  stream::Ran ran = call.run(&loss);
+  return call.run(&loss);
+}
+
+template <class Batch>
+auto run(Call call, const Batch& batch) {
+  auto loss = make_loss(call, batch);
+  const stream::Ran ran = run_loss(call, batch, loss);
+  return loss.result(ran.stats, ran.plan);
+}
+
+template <class Batch>
+typename Batch::Forward run_forward(Call call, const Batch& batch) {
+  auto loss = make_loss(call, batch);
+  stream::Ran ran = run_loss(call, batch, loss);
   return {loss.result(ran.stats, ran.plan), std::move(ran.stats), std::move(ran.grads)};
 }
 
@@ -120,22 +133,22 @@ Plan plan(Call call, const Batch& batch) {
 PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const Reference& reference, const PreferenceOptions& options,
                                  const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), Pairs{targets, reference, options}).result;
+  return run(Call(context, hidden, head, gradients), Pairs{targets, reference, options});
 }
 PreferenceResult preference_loss(const Context& context, const Logits& logits, const Targets& targets,
                                  const Reference& reference, const PreferenceOptions& options,
                                  const LogitsGradient& dlogits) {
-  return run(Call(context, logits, dlogits), Pairs{targets, reference, options}).result;
+  return run(Call(context, logits, dlogits), Pairs{targets, reference, options});
 }
 
 PreferenceForward preference_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const Reference& reference,
                                           const PreferenceOptions& options) {
-  return run(Call(context, hidden, head), Pairs{targets, reference, options});
+  return run_forward(Call(context, hidden, head), Pairs{targets, reference, options});
 }
 PreferenceForward preference_loss_forward(const Context& context, const Logits& logits, const Targets& targets,
                                           const Reference& reference, const PreferenceOptions& options) {
-  return run(Call(context, logits), Pairs{targets, reference, options});
+  return run_forward(Call(context, logits), Pairs{targets, reference, options});
 }
 
 Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -161,20 +174,20 @@ Plan plan_preference_loss(const Context& context, const Logits& logits, const Ta
 
 KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
                    const KtoOptions& options, const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), Singles{batch, options}).result;
+  return run(Call(context, hidden, head, gradients), Singles{batch, options});
 }
 KtoResult kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch, const KtoOptions& options,
                    const LogitsGradient& dlogits) {
-  return run(Call(context, logits, dlogits), Singles{batch, options}).result;
+  return run(Call(context, logits, dlogits), Singles{batch, options});
 }
 
 KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const KtoBatch& batch, const KtoOptions& options) {
-  return run(Call(context, hidden, head), Singles{batch, options});
+  return run_forward(Call(context, hidden, head), Singles{batch, options});
 }
 KtoForward kto_loss_forward(const Context& context, const Logits& logits, const KtoBatch& batch,
                             const KtoOptions& options) {
-  return run(Call(context, logits), Singles{batch, options});
+  return run_forward(Call(context, logits), Singles{batch, options});
 }
 
 Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/call.h"
+#include "core/store.h"
 #include "loss/batch.h"
 
 namespace logitless::api {
@@ -22,13 +23,13 @@ std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Ref
            {"reference.head.bias", reference.head.bias.data}}};
 }
 
-// The log-probability of each token under the reference's model.
-std::vector<double> model_logps(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
-                                const TokenOptions& token) {
+// The statistics of the tokens under the reference's model.
+stream::Ran run_model(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
+                      const TokenOptions& token) {
   try {
     Call call(context, reference.hidden, reference.head);
     call.set_task({.options = token, .request = {}, .targets = problem::row_targets(tokens.targets)});
-    return call.run(nullptr).stats.logp;
+    return call.run(nullptr);
   } catch (const InvalidInput& error) {
     fail("reference: ", error.what());
   }
@@ -61,9 +62,9 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   }
 }
 
-std::vector<double> reference_sums(const Context& context, const Reference& reference,
+core::Array<double> reference_sums(const Context& context, const Reference& reference,
                                    const loss::SequenceTokens& tokens, const TokenOptions& token) {
-  std::vector<double> sums(tokens.counts.size(), 0);
+  core::Array<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;
   if (logps.size != 0 &&
@@ -74,19 +75,19 @@ std::vector<double> reference_sums(const Context& context, const Reference& refe
     }
     return sums;
   }
-  std::vector<double> of_model;
-  if (logps.size == 0) of_model = model_logps(context, reference, tokens, token);
+  stream::Ran model;
+  if (logps.size == 0) model = run_model(context, reference, tokens, token);
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
     if (tokens.targets[i] == problem::kNoTarget) continue;
     sums[static_cast<size_t>(tokens.sequence[i])] +=
-        logps.size == 0 ? of_model[i] : loss::finite_entry("reference.logps", logps, row);
+        logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
   }
   return sums;
 }
 
-std::vector<core::ByteRange> ranges_of(const Reference& reference) {
-  std::vector<core::ByteRange> ranges =
+core::Array<core::ByteRange> ranges_of(const Reference& reference) {
+  core::Array<core::ByteRange> ranges =
       problem::ranges_of("reference.hidden", "reference.hidden.second", reference.hidden);
   ranges.insert(ranges.end(), {core::range_of("reference.logps", reference.logps),
                                core::range_of("reference.head", reference.head.weight),

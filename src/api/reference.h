@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/context.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
@@ -18,10 +18,10 @@ bool is_given(const Reference& reference);
 void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, int64_t vocab_size);
 
 /// What a reference reads: no output may overlap it.
-std::vector<core::ByteRange> ranges_of(const Reference& reference);
+core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
 /// Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
-std::vector<double> reference_sums(const Context& context, const Reference& reference,
+core::Array<double> reference_sums(const Context& context, const Reference& reference,
                                    const loss::SequenceTokens& tokens, const TokenOptions& token);
 
 }  // namespace logitless::api

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "logitless/token_stats.h"
+#include "core/store.h"
 
 #include <utility>
 
@@ -140,12 +141,12 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
                  .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
   if (!call.wants_gradients()) {
     if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
-    return call.run(nullptr).stats.entropy;
+    return std::move(call.run(nullptr).stats.entropy);
   }
   problem::check_entries("upstream", upstream.size(), call.problem());
   problem::check_finite_entries("upstream", upstream, call.problem());
   GivenEntropyGradient loss(upstream);
-  return call.run(&loss).stats.entropy;
+  return std::move(call.run(&loss).stats.entropy);
 }
 
 }  // namespace logitless

@@ -6,9 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "core/first_error.h"
+#include "core/store.h"
 
 namespace logitless::core {
 
@@ -82,7 +82,7 @@ class InOrder {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> begun_;
+  Array<bool> begun_;
   int64_t next_ = 0;   // first block that no thread has begun
   int64_t ready_ = 0;  // first block whose middle has not run
 };

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/first_error.h"
+#include "core/store.h"
 
 namespace logitless::core {
 
@@ -18,8 +19,13 @@ namespace logitless::core {
 template <class Work>
 void parallel_for(int threads, int64_t count, const Work& work) {
   FirstError error;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t i = 0; i < count; ++i) error.guard([&] { work(i); });
+  Store* const store = current_store();
+#pragma omp parallel num_threads(threads)
+  {
+    const StoreScope scope(store);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < count; ++i) error.guard([&] { work(i); });
+  }
   error.rethrow();
 }
 
@@ -28,13 +34,17 @@ void parallel_for(int threads, int64_t count, const Work& work) {
 template <class Work>
 void parallel_team(int threads, const Work& work) {
   FirstError error;
+  Store* const store = current_store();
 #pragma omp parallel num_threads(threads)
-  error.guard([&] { work(error); });
+  {
+    const StoreScope scope(store);
+    error.guard([&] { work(error); });
+  }
   error.rethrow();
 }
 
 /// submit(error) on the first thread of a team of at most `threads`, which runs the tasks that it submits until all are
-/// done. The body of each task is run by error.guard().
+/// done. The body of each task is run by error.guard(), and takes nothing from the current store.
 template <class Submit>
 void parallel_tasks(int threads, const Submit& submit) {
   FirstError error;

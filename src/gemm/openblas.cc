@@ -178,6 +178,13 @@ bool empty(const Product<T>& p) {
   return true;
 }
 
+// The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the process.
+int most_threads() {
+  constexpr const char* kKey = "MAX_THREADS=";
+  const char* at = std::strstr(openblas_get_config(), kKey);
+  return at ? std::atoi(at + std::strlen(kKey)) : 1;
+}
+
 class OpenBlas final : public Backend {
  public:
   const char* name() const override { return "openblas"; }
@@ -194,10 +201,10 @@ class OpenBlas final : public Backend {
   }
   std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
   bool reads(DType a, DType b) const override { return !core::is_half(a) && !core::is_half(b); }
-  int max_threads() const override { return std::max(1, openblas_description().max_threads); }
+  int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
-    const std::string core = openblas_get_corename();
+    const std::string_view core = openblas_get_corename();
     const bool in_double = core::sums_in_double(family.a);
     const auto rule_of = [&](int64_t n, int64_t k) {
       return openblas_row_rule(core, in_double, n, k, family.b_transposed, most_rows);
@@ -293,9 +300,7 @@ Description openblas_description() {
   info.core = openblas_get_corename();
   const Threading kind = threading();
   info.threading = kind == Threading::kOpenMp ? "openmp" : kind == Threading::kPthreads ? "pthreads" : "sequential";
-  // The compiled-in limit stands only in the description. Above it OpenBLAS ends the process.
-  const size_t at = info.library.find("MAX_THREADS=");
-  info.max_threads = at == std::string::npos ? 1 : std::atoi(info.library.c_str() + at + std::strlen("MAX_THREADS="));
+  info.max_threads = most_threads();
   return info;
 }
 

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "core/views.h"
 #include "logitless/tensors.h"
 #include "problem/token_problem.h"
@@ -18,8 +19,8 @@ namespace logitless::loss {
 using problem::kNoTarget;
 
 /// The sequence of each of N rows, from the B + 1 offsets.
-inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets) {
-  std::vector<int64_t> sequence(static_cast<size_t>(offsets.back()));
+inline core::Array<int64_t> sequence_of_rows(std::span<const int64_t> offsets) {
+  core::Array<int64_t> sequence(static_cast<size_t>(offsets.back()));
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t row = offsets[s]; row < offsets[s + 1]; ++row) {
       sequence[static_cast<size_t>(row)] = static_cast<int64_t>(s);
@@ -30,7 +31,7 @@ inline std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& offsets
 
 /// Whether `values`, of `size` entries, has one a token and not one a sequence. `sequence`: that of each row. Throws
 /// InvalidInput where the size is wrong, or fits both and they would be read differently.
-inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const std::vector<int64_t>& sequence,
+inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, std::span<const int64_t> sequence,
                          int64_t sequences) {
   const auto tokens = static_cast<int64_t>(sequence.size());
   if (per == EntriesPer::kToken && size != tokens) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/checks.h"
+#include "core/store.h"
 
 namespace logitless::loss {
 namespace {

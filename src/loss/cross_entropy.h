@@ -3,8 +3,8 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
+#include "core/store.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/token_stats.h"
 #include "problem/token_problem.h"
@@ -46,8 +46,8 @@ class CrossEntropyLoss final : public TokenLoss {
   std::span<const double> upstream_;
   double nll_scale_ = 1;     // what a token's nll is multiplied with
   double z_scale_ = 1;       // and its z-loss
-  std::vector<double> nll_;  // [N], scaled
-  std::vector<double> z_;    // [N], scaled; empty without z-loss
+  core::Array<double> nll_;  // [N], scaled
+  core::Array<double> z_;    // [N], scaled; empty without z-loss
 };
 
 }  // namespace logitless::loss

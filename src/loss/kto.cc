@@ -64,8 +64,8 @@ void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, T
 KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
   KtoResult out;
   out.plan = plan;
-  out.sequence_losses = loss_;
-  out.sequence_logps = sums_;
+  out.sequence_losses.assign(loss_.begin(), loss_.end());
+  out.sequence_logps.assign(sums_.begin(), sums_.end());
   out.per_token_logps = stats.logp;
   KtoMetrics& metrics = out.metrics;
   metrics.kl = kl_;

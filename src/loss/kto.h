@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "core/store.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
 
@@ -20,7 +20,7 @@ class KtoLoss final : public TokenLoss {
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Σ_t log-probability under the reference, [B]. Before evaluate().
-  void set_reference(std::vector<double> sums) { reference_ = std::move(sums); }
+  void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
   GradientTerms gradients() const override { return {}; }
@@ -33,14 +33,14 @@ class KtoLoss final : public TokenLoss {
   double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }
   double scale(size_t s) const;
 
-  const KtoOptions options_;
+  const KtoOptions& options_;
   SequenceTokens tokens_;
   double kl_ = 0;
   double active_ = 0;  // sequences that take part
-  std::vector<bool> desirable_;
-  std::vector<double> reference_;
-  std::vector<double> sums_;  // [B]
-  std::vector<double> loss_;  // [B]
+  core::Array<bool> desirable_;
+  core::Array<double> reference_;
+  core::Array<double> sums_;  // [B]
+  core::Array<double> loss_;  // [B]
 };
 
 }  // namespace logitless::loss

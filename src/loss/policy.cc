@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {
@@ -111,7 +112,7 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
 
 // The (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
 void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
-  std::vector<double> entropies;
+  core::Array<double> entropies;
   for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
   kept_tokens_ = 0;
   if (entropies.empty()) return;
@@ -270,7 +271,7 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
 PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const {
   PolicyResult out;
   out.plan = plan;
-  out.per_token_loss = loss_;
+  out.per_token_loss.assign(loss_.begin(), loss_.end());
   out.per_token_logps = stats.logp;
   PolicyMetrics& metrics = out.metrics;
   metrics.tokens = tokens_;

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
 
@@ -32,11 +32,11 @@ class PolicyLoss final : public TokenLoss {
  public:
   /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads nothing under a
   /// false mask.
-  PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
+  PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
              int64_t vocab_size, std::string_view rows_name = "hidden");
 
   /// [N]: the chosen word of each row, kNoTarget where it takes no part.
-  const std::vector<int64_t>& targets() const { return targets_; }
+  const core::Array<int64_t>& targets() const { return targets_; }
 
   StatsRequest needs() const override;
   GradientTerms gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }
@@ -86,27 +86,27 @@ class PolicyLoss final : public TokenLoss {
   void add_kl(size_t i, double logp, double ratio, Term& term);
   void note_clips(size_t i, double ratio);
 
-  const PolicyOptions options_;
+  const PolicyOptions& options_;
   int64_t tokens_ = 0;  // that take part
   int64_t batch_ = 0;   // sequences, empty ones included
   bool advantage_per_token_ = false;
-  std::vector<int64_t> targets_;
-  std::vector<int64_t> sequence_;  // [N]
-  std::vector<int64_t> groups_;    // [N] or empty
-  std::vector<double> advantage_;  // [N]
-  std::vector<double> old_, ref_, sampling_;
-  std::vector<Sequence> sequences_;  // [B]
+  core::Array<int64_t> targets_;
+  core::Array<int64_t> sequence_;  // [N]
+  core::Array<int64_t> groups_;    // [N] or empty
+  core::Array<double> advantage_;  // [N]
+  core::Array<double> old_, ref_, sampling_;
+  core::Array<Sequence> sequences_;  // [B]
   double entropy_threshold_ = 0;
   double kept_tokens_ = 0;  // tokens with top_i = 1
 
   // [N], of the rows that were evaluated.
-  std::vector<double> loss_;
-  std::vector<double> ratio_;
-  std::vector<double> kl_;
-  std::vector<uint8_t> clips_;  // kLow, kHigh
+  core::Array<double> loss_;
+  core::Array<double> ratio_;
+  core::Array<double> kl_;
+  core::Array<uint8_t> clips_;  // kLow, kHigh
 };
 
 /// What a batch reads: no output may overlap it.
-std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch);
+core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch);
 
 }  // namespace logitless::loss

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "loss/batch.h"
 #include "loss/policy.h"
 
@@ -106,7 +107,7 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
 }
 
-PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, const std::vector<int64_t>& offsets,
+PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
                        int64_t vocab_size, std::string_view rows_name)
     : options_(options), batch_(static_cast<int64_t>(offsets.size()) - 1) {
   using core::fail;
@@ -122,7 +123,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   sequence_ = sequence_of_rows(offsets);
   advantage_per_token_ = is_per_token("advantages", batch.advantages_per, advantages.size, sequence_, batch_);
   const auto size = static_cast<size_t>(n);
-  const auto take = [&](std::string_view name, const ConstVector& values, std::vector<double>& to) {
+  const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to) {
     if (values.size == 0) return;
     check_size(name, values, n, rows_name);
     to.assign(size, 0);
@@ -162,7 +163,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, c
   if (options.beta != 0) kl_.assign(size, 0);
 }
 
-std::vector<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
+core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
   return {core::range_of("chosen_ids", batch.chosen_ids),
           core::range_of("advantages", batch.advantages),
           core::range_of("old_logps", batch.old_logps),

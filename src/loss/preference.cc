@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "loss/batch.h"
 
 namespace logitless {
@@ -241,8 +242,8 @@ void PairLoss::add(int64_t index, double scale, const Value& value) {
 // aot compares the k-th smallest of one quantity with the k-th smallest of another one.
 void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs) {
   const size_t count = pairs.size();
-  std::vector<double> left(count), right(count);
-  std::vector<Pair> all(count);
+  core::Array<double> left(count), right(count);
+  core::Array<Pair> all(count);
   for (size_t k = 0; k < count; ++k) {
     Pair p = pair(pairs[k]);
     if (!options_.average_log_prob) p.chosen_count = p.rejected_count = 1;
@@ -256,13 +257,19 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
     }
     all[k] = p;
   }
-  const auto sorted = [&](const std::vector<double>& values) {
-    std::vector<size_t> order(count);
+  // Equal values keep their order, and NaN stands last: std::stable_sort takes memory of its own.
+  const auto sorted = [&](const core::Array<double>& values) {
+    core::Array<size_t> order(count);
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return values[i] < values[j]; });
+    std::sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+      if (std::isnan(values[i]) || std::isnan(values[j])) {
+        return std::isnan(values[i]) == std::isnan(values[j]) ? i < j : std::isnan(values[j]);
+      }
+      return values[i] == values[j] ? i < j : values[i] < values[j];
+    });
     return order;
   };
-  const std::vector<size_t> left_order = sorted(left), right_order = sorted(right);
+  const core::Array<size_t> left_order = sorted(left), right_order = sorted(right);
   const double scale = options_.loss_scale * term.weight / static_cast<double>(pairs_);
   for (size_t k = 0; k < count; ++k) {
     const size_t i = left_order[k], j = right_order[k];
@@ -278,7 +285,7 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
 }
 
 void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
-  std::vector<int64_t> pairs;
+  core::Array<int64_t> pairs;
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const int64_t s = tokens_.sequence[i];
@@ -308,7 +315,7 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
   PreferenceResult out;
   out.plan = plan;
   out.per_token_logps = stats.logp;
-  out.sequence_logps = sums_;
+  out.sequence_logps.assign(sums_.begin(), sums_.end());
   const bool averages = averages_in_report();
   if (averages) {
     for (size_t s = 0; s < sums_.size(); ++s) {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "core/store.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
 
@@ -17,11 +17,12 @@ void check_preference_options(const PreferenceOptions& options);
 class PairLoss final : public TokenLoss {
  public:
   /// `tokens`: 2B sequences; pairs with an empty side are dropped from it here.
+  /// Keeps a reference to the options.
   PairLoss(const PreferenceOptions& options, SequenceTokens tokens);
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Σ_t log-probability under the reference, [2B]. Before evaluate(), when a term needs it.
-  void set_reference(std::vector<double> sums) { reference_ = std::move(sums); }
+  void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
   GradientTerms gradients() const override { return {}; }
@@ -49,16 +50,16 @@ class PairLoss final : public TokenLoss {
   void add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs);
   void add(int64_t index, double scale, const Value& value);
 
-  const PreferenceOptions options_;
+  const PreferenceOptions& options_;
   SequenceTokens tokens_;
   int64_t batch_ = 0;         // pairs, with those that take no part
   int64_t pairs_ = 0;         // that take part
   double chosen_tokens_ = 0;  // of these
-  std::vector<int64_t> groups_;
-  std::vector<double> reference_;  // [2B] or empty
-  std::vector<double> sums_;       // [2B]: Σ logp
-  std::vector<double> by_sum_;     // [2B]: ∂loss/∂Σ logp
-  std::vector<double> loss_;       // [B], weighted and divided
+  core::Array<int64_t> groups_;
+  core::Array<double> reference_;  // [2B] or empty
+  core::Array<double> sums_;       // [2B]: Σ logp
+  core::Array<double> by_sum_;     // [2B]: ∂loss/∂Σ logp
+  core::Array<double> loss_;       // [B], weighted and divided
 };
 
 }  // namespace logitless::loss

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {
@@ -15,7 +16,7 @@ void SequenceTokens::drop(int64_t s) {
   counts[static_cast<size_t>(s)] = 0;
 }
 
-SequenceTokens read_sequences(const std::vector<int64_t>& offsets, std::vector<int64_t> words) {
+SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> words) {
   SequenceTokens out;
   out.targets = std::move(words);
   out.sequence = sequence_of_rows(offsets);

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
+#include "core/store.h"
 #include "logitless/preference.h"
 #include "logitless/token_stats.h"
 #include "problem/token_problem.h"
@@ -13,9 +14,9 @@ namespace logitless::loss {
 
 /// The rows of S sequences and the words they predict.
 struct SequenceTokens {
-  std::vector<int64_t> targets;   // [N], kNoTarget where a row takes no part
-  std::vector<int64_t> sequence;  // [N]
-  std::vector<int64_t> counts;    // [S]: rows that take part
+  core::Array<int64_t> targets;   // [N], kNoTarget where a row takes no part
+  core::Array<int64_t> sequence;  // [N]
+  core::Array<int64_t> counts;    // [S]: rows that take part
 
   int64_t sequences() const { return static_cast<int64_t>(counts.size()); }
   int64_t tokens() const { return static_cast<int64_t>(targets.size()); }
@@ -25,6 +26,6 @@ struct SequenceTokens {
 };
 
 /// `words`: [N], kNoTarget where a row takes no part (problem::resolve_words).
-SequenceTokens read_sequences(const std::vector<int64_t>& offsets, std::vector<int64_t> words);
+SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> words);
 
 }  // namespace logitless::loss

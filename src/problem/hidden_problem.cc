@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "core/views.h"
 
 namespace logitless::problem {
@@ -55,7 +56,7 @@ void check_hidden(const HiddenStates& hidden) {
 }
 
 // Appends the ends of `sequences` sequences of equal length that fill `rows` rows.
-void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequences, std::vector<int64_t>& offsets) {
+void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequences, core::Array<int64_t>& offsets) {
   if (rows % sequences != 0) {
     fail(name, " has ", rows, " rows, which is no multiple of its ", sequences, " sequences");
   }
@@ -91,15 +92,15 @@ core::BatchedRows second_places(const HiddenStates& hidden) {
 }
 
 // Offsets of the sequences: given, or of equal length.
-std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
+core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
     if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
-      return std::vector<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
+      return core::Array<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
     }
     if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
     if (hidden.sequences == 0) fail("sequences = 0 must be positive: hidden has ", tokens, " rows");
-    std::vector<int64_t> offsets = {0};
+    core::Array<int64_t> offsets = {0};
     append_equal_sequences("hidden", hidden.states.rows, hidden.sequences, offsets);
     if (hidden.has_second()) {
       append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
@@ -171,7 +172,7 @@ void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
 
 }  // namespace
 
-std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name,
+core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name,
                                        const HiddenStates& hidden) {
   const ConstMatrix &first = hidden.states, &second = hidden.second;
   return {core::range_of(name, first.data, first.dtype, first_places(hidden)),
@@ -188,7 +189,7 @@ core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gra
   return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_second_batch_stride);
 }
 
-std::vector<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs) {
+core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs) {
   const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
   return {core::range_of("d_hidden", first.data, first.dtype, d_hidden_places(problem, outputs)),
           core::range_of("d_hidden_second", second.data, second.dtype, d_hidden_second_places(problem, outputs)),
@@ -213,8 +214,8 @@ HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head) {
   return problem;
 }
 
-std::vector<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
-  std::vector<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
+core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
+  core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
   const ConstMatrix &first = problem.hidden, &second = problem.hidden_second;
   reads.push_back(core::range_of("hidden", first.data, first.dtype, problem.hidden_places));
   reads.push_back(core::range_of("hidden.second", second.data, second.dtype, problem.second_places));

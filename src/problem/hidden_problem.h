@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "core/batched_rows.h"
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/tensors.h"
 #include "problem/token_problem.h"
 
@@ -17,7 +17,7 @@ struct HiddenProblem : TokenProblem {
   ConstMatrix hidden;                     // rows [0, hidden.rows); hidden_rows.h tells where a row stands
   ConstMatrix hidden_second;              // the rows after them, if any
   int64_t sequences = 0;                  // of equal length in each matrix; 0: they are packed
-  std::vector<int64_t> sequence_offsets;  // [B + 1] of all sequences
+  core::Array<int64_t> sequence_offsets;  // [B + 1] of all sequences
   core::BatchedRows hidden_places;
   core::BatchedRows second_places;
   LmHead head;
@@ -29,14 +29,14 @@ struct HiddenProblem : TokenProblem {
 HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head);
 
 /// What hidden states that stand under `name` and `second_name` read.
-std::vector<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
+core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
 
 /// Whether some gradient is wanted.
 inline bool is_wanted(const Gradients& outputs) { return outputs.any(); }
 /// Everything that the call reads but the targets.
-std::vector<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
+core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
 /// What may be written.
-std::vector<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
+core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
 
 /// Where the rows of d_hidden, and of d_hidden_second, stand.
 core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs);

@@ -6,6 +6,7 @@
 
 #include "core/batched_rows.h"
 #include "core/checks.h"
+#include "core/store.h"
 #include "core/views.h"
 
 namespace logitless::problem {
@@ -75,13 +76,13 @@ LogitsProblem make_problem(const Logits& logits) {
   return problem;
 }
 
-std::vector<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {
-  std::vector<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
+core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {
+  core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
   if (!is_in_place(problem.logits, dlogits)) reads.push_back(range_of("logits", problem.logits));
   return reads;
 }
 
-std::vector<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradient& dlogits) {
+core::Array<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradient& dlogits) {
   return {range_of("dlogits", dlogits)};
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/logits.h"
 #include "problem/token_problem.h"
 
@@ -13,7 +13,7 @@ namespace logitless::problem {
 
 struct LogitsProblem : TokenProblem {
   Logits logits;
-  std::vector<int64_t> sequence_offsets;  // [B + 1]
+  core::Array<int64_t> sequence_offsets;  // [B + 1]
 };
 
 /// The logits, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput.
@@ -26,9 +26,9 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 /// Whether the gradient is wanted.
 inline bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
 /// Everything that the call reads but the targets, and the logits themselves where they are overwritten in place.
-std::vector<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
+core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
 /// What may be written.
-std::vector<core::ByteRange> writes_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
+core::Array<core::ByteRange> writes_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
 
 /// Throws InvalidInput for a gradient of the wrong shape, type or strides.
 void check_outputs(const LogitsProblem& problem, const LogitsGradient& dlogits);

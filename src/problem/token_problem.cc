@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/store.h"
 #include "core/views.h"
 
 namespace logitless::problem {
@@ -49,7 +50,7 @@ void check_prior(const TokenProblem& problem) {
 
 }  // namespace
 
-std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
+core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
                                    std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
   const int64_t tokens = offsets.back();
   core::check_targets("targets", targets, tokens, rows_name);
@@ -61,7 +62,7 @@ std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& o
       fail("targets[", i, "] = ", target, " is outside [0, ", vocab_size, ") and is not ignore_index (", ignore, ")");
     }
   }
-  std::vector<int64_t> words(static_cast<size_t>(tokens), kNoTarget);
+  core::Array<int64_t> words(static_cast<size_t>(tokens), kNoTarget);
   const int64_t shift = options.shift ? 1 : 0;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t row = offsets[s]; row + shift < offsets[s + 1]; ++row) {
@@ -71,7 +72,7 @@ std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& o
   return words;
 }
 
-RowTargets row_targets(std::vector<int64_t> words) {
+RowTargets row_targets(core::Array<int64_t> words) {
   RowTargets out;
   for (size_t row = 0; row < words.size(); ++row) {
     if (words[row] != kNoTarget) out.rows.push_back(static_cast<int64_t>(row));
@@ -129,7 +130,7 @@ void check_finite_entries(std::string_view name, std::span<const double> values,
   }
 }
 
-std::vector<core::ByteRange> reads_of(const TokenProblem& problem) {
+core::Array<core::ByteRange> reads_of(const TokenProblem& problem) {
   const auto& temperatures = problem.options.temperatures;
   const auto& weights = problem.prior.weights;
   return {core::range_of("temperatures", temperatures.data(), temperatures.size_bytes()),

@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/checks.h"
+#include "core/store.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -21,17 +21,17 @@ inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 
 /// The rows that take part in a call, and the words that they predict.
 struct RowTargets {
-  std::vector<int64_t> rows;   // increasing
-  std::vector<int64_t> words;  // [N], of the rows that take part; empty where the call has no targets
+  core::Array<int64_t> rows;   // increasing
+  core::Array<int64_t> words;  // [N], of the rows that take part; empty where the call has no targets
 };
 
 /// The one place where ignore_index and shift are resolved: the word of each of the N rows, or kNoTarget. Sequence s
 /// holds the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for targets of the wrong number or outside of the
 /// vocabulary; every target is checked, also one that no position predicts.
-std::vector<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
+core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
                                    std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
 /// The rows whose word is not kNoTarget.
-RowTargets row_targets(std::vector<int64_t> words);
+RowTargets row_targets(core::Array<int64_t> words);
 /// All of `tokens` rows, without targets.
 RowTargets all_rows(int64_t tokens);
 
@@ -53,7 +53,7 @@ struct TokenProblem {
   RowTargets targets;
 
   /// The rows that take part, increasing.
-  const std::vector<int64_t>& active() const { return targets.rows; }
+  const core::Array<int64_t>& active() const { return targets.rows; }
   /// The word that `row`, which takes part, predicts; none where the call has no targets.
   std::optional<int64_t> target(int64_t row) const {
     if (targets.words.empty()) return {};
@@ -100,6 +100,6 @@ void check_entries(std::string_view name, size_t entries, const TokenProblem& pr
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
 
 /// What a call reads apart from its tensors and targets.
-std::vector<core::ByteRange> reads_of(const TokenProblem& problem);
+core::Array<core::ByteRange> reads_of(const TokenProblem& problem);
 
 }  // namespace logitless::problem

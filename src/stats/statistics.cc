@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "stats/columns.h"
+
 namespace logitless::stats {
 namespace {
 
@@ -48,14 +50,14 @@ const Combine& combine_locally() {
 TokenStats empty_stats(const problem::TokenProblem& problem) {
   const auto n = static_cast<size_t>(problem.tokens);
   TokenStats stats;
-  stats.logp.assign(n, 0);
-  stats.lse.assign(n, 0);
-  stats.max_logit.assign(n, 0);
-  stats.log_sum.assign(n, 0);
-  if (problem.request.entropy) stats.entropy.assign(n, 0);
-  if (problem.request.prior) stats.prior.assign(n, 0);
-  if (problem.request.argmax) stats.argmax.assign(n, -1);
-  if (problem.request.rank) stats.rank.assign(n, 0);
+  stats.logp = take_column<double>(n, 0);
+  stats.lse = take_column<double>(n, 0);
+  stats.max_logit = take_column<double>(n, 0);
+  stats.log_sum = take_column<double>(n, 0);
+  if (problem.request.entropy) stats.entropy = take_column<double>(n, 0);
+  if (problem.request.prior) stats.prior = take_column<double>(n, 0);
+  if (problem.request.argmax) stats.argmax = take_column<int64_t>(n, -1);
+  if (problem.request.rank) stats.rank = take_column<int64_t>(n, 0);
   return stats;
 }
 
@@ -70,10 +72,10 @@ TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& lo
   const auto n = static_cast<size_t>(problem.tokens);
   const TokenLoss::GradientTerms terms = loss.gradients();
   TokenGrads grads;
-  grads.logp.assign(n, 0);
-  if (terms.lse) grads.lse.assign(n, 0);
-  if (terms.entropy) grads.entropy.assign(n, 0);
-  if (terms.prior) grads.prior.assign(n, 0);
+  grads.logp = take_column<double>(n, 0);
+  if (terms.lse) grads.lse = take_column<double>(n, 0);
+  if (terms.entropy) grads.entropy = take_column<double>(n, 0);
+  if (terms.prior) grads.prior = take_column<double>(n, 0);
   return grads;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/store.h"
 #include "stats/row_gradients.h"
 
 namespace logitless::stream {
@@ -39,7 +40,7 @@ void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& 
 // loses nothing stays as it is and the others' rows are pooled.
 void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
-  std::vector<int64_t> rows, classes;
+  core::Array<int64_t> rows, classes;
   for (size_t b = begin; b < end; ++b) {
     const RowBlock& from = run.blocks.blocks[b];
     if (rule.class_rows > 0 && all_have_gradients(grads, run.blocks.rows(from))) {

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "core/store.h"
 #include "logitless/token_stats.h"
 #include "stream/plan.h"
 #include "stream/row_blocks.h"
@@ -16,7 +16,7 @@ namespace logitless::stream {
 struct ActiveBlocks {
   RowBlocks blocks;
   /// One pass: block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks` names.
-  std::vector<RowBlock> tile_block;
+  core::Array<RowBlock> tile_block;
   int64_t chunk_begin = 0;  // tile rows of the run before the chunk
 
   bool empty() const { return blocks.blocks.empty(); }

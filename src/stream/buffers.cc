@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/store.h"
 #include "stream/hidden_blocks.h"
 
 namespace logitless::stream {
@@ -11,37 +12,37 @@ namespace {
 
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
-std::byte* take_hidden_rows(core::Workspace& workspace, const HiddenProblem& problem, int64_t rows) {
-  return workspace.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
+std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, int64_t rows) {
+  return arena.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
 }
 
 }  // namespace
 
 template <class Types>
-ForwardBuffers<Types>::ForwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm,
-                                      const HiddenProblem& problem, const RunPlan& run) {
+ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
+                                      const RunPlan& run) {
   const TileGrid& grid = run.grid;
   const size_t gemm_bytes = gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
                                                problem.head.weight.dtype);
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
-    if (!run.logits_stay) thread.tile = workspace.take<Logit>(tile_elements(run));
-    if (run.gather) thread.gathered = take_hidden_rows(workspace, problem, grid.tile_rows);
-    thread.gemm = workspace.take_bytes(gemm_bytes);
-    thread.fold.row = workspace.take<Logit>(grid.vocab_tile);
-    thread.fold.target = workspace.take<int32_t>(grid.row_tile);
-    thread.fold.inverse_temperature = workspace.take<Logit>(grid.row_tile);
+    if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
+    if (run.gather) thread.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
+    thread.gemm = arena.take_bytes(gemm_bytes);
+    thread.fold.row = arena.take<Logit>(grid.vocab_tile);
+    thread.fold.target = arena.take<int32_t>(grid.row_tile);
+    thread.fold.inverse_temperature = arena.take<Logit>(grid.row_tile);
     if (problem.request.rank) {
-      thread.chosen = workspace.take<Logit>(grid.row_tile);
-      thread.above = workspace.take<int64_t>(grid.row_tile);
+      thread.chosen = arena.take<Logit>(grid.row_tile);
+      thread.above = arena.take<int64_t>(grid.row_tile);
     }
   }
-  partials = workspace.take<kernels::RowStats>(run.plan.chunk_rows * grid.segments);
+  partials = arena.take<kernels::RowStats>(run.plan.chunk_rows * grid.segments);
 }
 
 template <class Types>
-BackwardBuffers<Types>::BackwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm,
-                                        const HiddenProblem& problem, const RunPlan& run, const Gradients& outputs) {
+BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
+                                        const RunPlan& run, const Gradients& outputs) {
   const TileGrid& grid = run.grid;
   const DType gradient = DTypeOf<Gradient>::value;
   const DType hidden = problem.hidden.dtype;
@@ -58,40 +59,39 @@ BackwardBuffers<Types>::BackwardBuffers(core::Workspace& workspace, const gemm::
   }
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
-    thread.gemm = workspace.take_bytes(gemm_bytes);
-    thread.row = workspace.take<Logit>(grid.vocab_tile);
-    thread.gradients = workspace.take<kernels::RowGradient<Logit>>(grid.row_tile);
+    thread.gemm = arena.take_bytes(gemm_bytes);
+    thread.row = arena.take<Logit>(grid.vocab_tile);
+    thread.gradients = arena.take<kernels::RowGradient<Logit>>(grid.row_tile);
     if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
-      thread.scatter = workspace.take<Sum>(grid.row_tile * grid.hidden_block);
+      thread.scatter = arena.take<Sum>(grid.row_tile * grid.hidden_block);
     }
   }
   if (!run.logits_stay) {
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
-      slot.tile = workspace.take<Logit>(tile_elements(run));
+      slot.tile = arena.take<Logit>(tile_elements(run));
       if constexpr (std::is_same_v<Logit, Gradient>) {
         slot.gradient = slot.tile;
       } else {
-        slot.gradient = workspace.take<Gradient>(tile_elements(run));
+        slot.gradient = arena.take<Gradient>(tile_elements(run));
       }
-      if (run.gather) slot.gathered = take_hidden_rows(workspace, problem, grid.tile_rows);
+      if (run.gather) slot.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
     }
   } else if (run.gather) {
-    gathered = take_hidden_rows(workspace, problem, run.plan.chunk_rows);
+    gathered = take_hidden_rows(arena, problem, run.plan.chunk_rows);
   }
-  gradients = workspace.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
-  if (run.hidden_apart) d_hidden = workspace.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
+  gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
+  if (run.hidden_apart) d_hidden = arena.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
   if (needs_weight_tiles<Sum>(outputs)) {
-    for (Sum*& tile : d_weight) tile = workspace.take<Sum>(grid.vocab_tile * grid.hidden_size);
+    for (Sum*& tile : d_weight) tile = arena.take<Sum>(grid.vocab_tile * grid.hidden_size);
   }
 }
 
 template <class Logit>
-const Logit* widened_bias(core::Workspace& workspace, const kernels::RowKernels* kernels,
-                          const HiddenProblem& problem) {
+const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem) {
   const ConstVector& bias = problem.head.bias;
   if (!bias.data || bias.dtype == DTypeOf<Logit>::value) return static_cast<const Logit*>(bias.data);
-  Logit* out = workspace.take<Logit>(bias.size);
+  Logit* out = arena.take<Logit>(bias.size);
   if constexpr (sizeof(Logit) == 4) {
     if (kernels) kernels->widen(bias.data, bias.dtype, bias.size, out);
   }
@@ -99,14 +99,14 @@ const Logit* widened_bias(core::Workspace& workspace, const kernels::RowKernels*
 }
 
 template <class Sum>
-Sum* take_bias_sums(core::Workspace& workspace, const HiddenProblem& problem, const Gradients& outputs) {
+Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs) {
   if (!is_narrow<Sum>(outputs.d_bias.data, outputs.d_bias.dtype)) return nullptr;
-  return workspace.take<Sum>(problem.vocab_size);
+  return arena.take<Sum>(problem.vocab_size);
 }
 
 template <class Logit>
-Logit* take_chunk(core::Workspace& workspace, const RunPlan& run) {
-  return workspace.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
+Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
+  return arena.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
 }
 
 bool hidden_is_matrix(const HiddenProblem& problem) {
@@ -118,18 +118,18 @@ bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) 
 }
 
 template <class Types>
-DenseBuffers<Types>::DenseBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem,
+DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
                                   int threads, const Gradients& outputs) {
   using Sum = typename Types::Sum;
   const DType x = problem.hidden.dtype, w = problem.head.weight.dtype;
   const DType gradient = DTypeOf<typename Types::Gradient>::value;
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
-  logits = workspace.take<typename Types::Logit>(n * v);
-  this->gemm = workspace.take_bytes(
-      std::max({gemm.scratch_bytes(n, v, h, x, w), gemm.scratch_bytes(n, h, v, gradient, w),
-                gemm.scratch_bytes(v, h, n, gradient, x), gemm.scratch_bytes(h, v, n, x, gradient)}));
+  logits = arena.take<typename Types::Logit>(n * v);
+  this->gemm =
+      arena.take_bytes(std::max({gemm.scratch_bytes(n, v, h, x, w), gemm.scratch_bytes(n, h, v, gradient, w),
+                                 gemm.scratch_bytes(v, h, n, gradient, x), gemm.scratch_bytes(h, v, n, x, gradient)}));
   scratch.resize(static_cast<size_t>(threads));
-  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(workspace, kRowColumns, false);
+  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, false);
   int64_t elements = 0;
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
   sum_apart(outputs.wants_d_hidden() && (is_narrow<Sum>(outputs.d_hidden.data, outputs.d_hidden.dtype) ||
@@ -137,71 +137,69 @@ DenseBuffers<Types>::DenseBuffers(core::Workspace& workspace, const gemm::Backen
             n * h);
   sum_apart(is_narrow<Sum>(outputs.d_weight.data, outputs.d_weight.dtype), std::min(v, kNarrowWords) * h);
   sum_apart(is_narrow<Sum>(outputs.d_bias.data, outputs.d_bias.dtype), v);
-  sums = workspace.take<Sum>(elements);
-  if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(workspace, problem, n);
+  sums = arena.take<Sum>(elements);
+  if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(arena, problem, n);
 }
 
 template <class Types>
-std::vector<typename RowWalk<Types>::Scratch> take_sweep(core::Workspace& workspace, const LogitsProblem& problem,
+core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
                                                          const SweepPlan& run) {
-  std::vector<typename RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
+  core::Array<typename RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
   const bool narrow = problem.dtype != DTypeOf<typename Types::Logit>::value;
-  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(workspace, run.plan.vocab_tile, narrow);
+  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, run.plan.vocab_tile, narrow);
   return scratch;
 }
 
 namespace {
 
-// Calls `measure(types)` on a workspace that measures.
+// Calls `measure(types)` on an arena that measures.
 template <class Measure>
 size_t measured(const TokenProblem& problem, const Measure& measure) {
-  core::Workspace workspace;
+  core::Arena arena;
   if (problem.in_double()) {
-    measure(workspace, kernels::DoubleTiles());
+    measure(arena, kernels::DoubleTiles());
   } else {
-    measure(workspace, kernels::FloatTiles());
+    measure(arena, kernels::FloatTiles());
   }
-  return workspace.peak();
+  return arena.peak();
 }
 
 }  // namespace
 
 size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
                    const Gradients& outputs) {
-  return measured(problem, [&](core::Workspace& workspace, auto types) {
+  return measured(problem, [&](core::Arena& arena, auto types) {
     using Types = decltype(types);
-    widened_bias<typename Types::Logit>(workspace, nullptr, problem);
-    if (work.backward) take_bias_sums<typename Types::Sum>(workspace, problem, outputs);
-    if (run.logits_stay) take_chunk<typename Types::Logit>(workspace, run);
-    const size_t mark = workspace.mark();
-    if (work.forward) ForwardBuffers<Types>(workspace, gemm, problem, run);
-    workspace.rewind(mark);
-    if (work.backward) BackwardBuffers<Types>(workspace, gemm, problem, run, outputs);
+    widened_bias<typename Types::Logit>(arena, nullptr, problem);
+    if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
+    if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
+    const size_t mark = arena.mark();
+    if (work.forward) ForwardBuffers<Types>(arena, gemm, problem, run);
+    arena.rewind(mark);
+    if (work.backward) BackwardBuffers<Types>(arena, gemm, problem, run, outputs);
   });
 }
 
 size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, int threads, const Gradients& outputs) {
-  return measured(problem, [&](core::Workspace& workspace, auto types) {
+  return measured(problem, [&](core::Arena& arena, auto types) {
     using Types = decltype(types);
-    DenseBuffers<Types>(workspace, gemm, problem, threads, outputs);
-    widened_bias<typename Types::Logit>(workspace, nullptr, problem);
+    DenseBuffers<Types>(arena, gemm, problem, threads, outputs);
+    widened_bias<typename Types::Logit>(arena, nullptr, problem);
   });
 }
 
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
-  return measured(
-      problem, [&](core::Workspace& workspace, auto types) { take_sweep<decltype(types)>(workspace, problem, run); });
+  return measured(problem, [&](core::Arena& arena, auto types) { take_sweep<decltype(types)>(arena, problem, run); });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                             \
-  template struct ForwardBuffers<Types>;                                                                         \
-  template struct BackwardBuffers<Types>;                                                                        \
-  template struct DenseBuffers<Types>;                                                                           \
-  template const Types::Logit* widened_bias(core::Workspace&, const kernels::RowKernels*, const HiddenProblem&); \
-  template Types::Sum* take_bias_sums(core::Workspace&, const HiddenProblem&, const Gradients&);                 \
-  template Types::Logit* take_chunk(core::Workspace&, const RunPlan&);                                           \
-  template std::vector<RowWalk<Types>::Scratch> take_sweep<Types>(core::Workspace&, const LogitsProblem&,        \
-                                                                  const SweepPlan&);
+#define LOGITLESS_INSTANTIATE(Types)                                                                         \
+  template struct ForwardBuffers<Types>;                                                                     \
+  template struct BackwardBuffers<Types>;                                                                    \
+  template struct DenseBuffers<Types>;                                                                       \
+  template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
+  template Types::Sum* take_bias_sums(core::Arena&, const HiddenProblem&, const Gradients&);                 \
+  template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
+  template core::Array<RowWalk<Types>::Scratch> take_sweep<Types>(core::Arena&, const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE

@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a schedule takes from its workspace. Each struct is built twice: by the planner on a workspace that measures,
+// What a schedule takes from its workspace. Each struct is built twice: by the planner on an arena that measures,
 // and by the run on the real one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "core/workspace.h"
+#include "core/arena.h"
+#include "core/store.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "stats/tile_kernels.h"
@@ -44,11 +44,10 @@ struct ForwardBuffers {
     Logit* chosen = nullptr;                               // [row_tile], where ranks are wanted
     int64_t* above = nullptr;                              // [row_tile], the same
   };
-  std::vector<PerThread> threads;
+  core::Array<PerThread> threads;
   kernels::RowStats* partials = nullptr;  // [segments, chunk_rows]
 
-  ForwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem,
-                 const RunPlan& run);
+  ForwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, const RunPlan& run);
 };
 
 /// Of a pass that turns tiles into gradients and hands these to the sinks.
@@ -68,39 +67,39 @@ struct BackwardBuffers {
     Gradient* gradient = nullptr;   // the same: the tile itself where the two types are one
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
-  std::vector<PerThread> threads;
-  std::vector<Slot> slots;                           // tiles that are alive, where the logits are computed again
+  core::Array<PerThread> threads;
+  core::Array<Slot> slots;                           // tiles that are alive, where the logits are computed again
   std::byte* gathered = nullptr;                     // where they stay: [chunk_rows, H]
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
   Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
 
-  BackwardBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem,
-                  const RunPlan& run, const Gradients& outputs);
+  BackwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, const RunPlan& run,
+                  const Gradients& outputs);
 };
 
 /// The bias in the type of the logits; null without one. `kernels` widens it, and is null where nothing is written.
 template <class Logit>
-const Logit* widened_bias(core::Workspace& workspace, const kernels::RowKernels* kernels, const HiddenProblem& problem);
+const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
 
 /// [V] sums of a narrow d_bias, which live until the last chunk is done; null when d_bias is wide or not wanted.
 template <class Sum>
-Sum* take_bias_sums(core::Workspace& workspace, const HiddenProblem& problem, const Gradients& outputs);
+Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs);
 
 /// The logits of one chunk where they stay: [chunk_tile_rows, V], tile by tile.
 template <class Logit>
-Logit* take_chunk(core::Workspace& workspace, const RunPlan& run);
+Logit* take_chunk(core::Arena& arena, const RunPlan& run);
 
 /// Of plan dense.
 template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
   void* gemm = nullptr;
-  std::vector<typename RowWalk<Types>::Scratch> scratch;  // one a thread
+  core::Array<typename RowWalk<Types>::Scratch> scratch;  // one a thread
   typename Types::Sum* sums = nullptr;                    // of outputs that are summed apart, one after another
   std::byte* gathered = nullptr;                          // [N, H] of hidden's type, where hidden is no matrix
 
-  DenseBuffers(core::Workspace& workspace, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
+  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
                const Gradients& outputs);
 };
 /// Words of d_weight that plan dense sums apart when d_weight is narrower than its sums.
@@ -111,7 +110,7 @@ bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs);
 
 /// Of a sweep over finished logits: one a thread.
 template <class Types>
-std::vector<typename RowWalk<Types>::Scratch> take_sweep(core::Workspace& workspace, const LogitsProblem& problem,
+core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
                                                          const SweepPlan& run);
 
 /// Bytes of a whole run, with its passes sharing what they can.

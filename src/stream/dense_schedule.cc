@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/arena.h"
 #include "core/parallel.h"
+#include "core/store.h"
 #include "core/views.h"
-#include "core/workspace.h"
 #include "stats/row_gradients.h"
 #include "stream/buffers.h"
 #include "stream/hidden_blocks.h"
@@ -33,10 +34,9 @@ class DenseSchedule final : public Schedule {
         outputs_(outputs),
         threads_(plan.threads),
         v_(problem.vocab_size),
-        workspace_(plan.workspace_bytes),
-        buffers_(workspace_, *context.gemm, problem, threads_, outputs),
-        tiles_(*context.kernels, problem, widened_bias<Logit>(workspace_, context.kernels, problem),
-               problem.head.softcap),
+        arena_(plan.workspace_bytes),
+        buffers_(arena_, *context.gemm, problem, threads_, outputs),
+        tiles_(*context.kernels, problem, widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
         walk_(tiles_, *context.kernels, v_, kRowColumns) {
     if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, buffers_.gathered);
   }
@@ -176,7 +176,7 @@ class DenseSchedule final : public Schedule {
   const Gradients& outputs_;
   int threads_;
   int64_t v_;
-  core::Workspace workspace_;
+  core::Arena arena_;
   DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
   const RowWalk<Types> walk_;
@@ -185,12 +185,12 @@ class DenseSchedule final : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan) {
   if (problem.in_double()) {
-    return std::make_unique<DenseSchedule<kernels::DoubleTiles>>(context, problem, outputs, plan);
+    return core::make_shared<DenseSchedule<kernels::DoubleTiles>>(context, problem, outputs, plan);
   }
-  return std::make_unique<DenseSchedule<kernels::FloatTiles>>(context, problem, outputs, plan);
+  return core::make_shared<DenseSchedule<kernels::FloatTiles>>(context, problem, outputs, plan);
 }
 
 }  // namespace logitless::stream

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/store.h"
 #include "core/views.h"
 #include "stats/row_gradients.h"
 #include "stream/hidden_blocks.h"
@@ -62,11 +63,11 @@ class GradientTasks {
   /// Places that stand for what tasks wait for; only their addresses matter.
   struct Tokens {
     int64_t slots;             // tiles that are alive: two pass: those of the plan; one pass: all
-    std::vector<char> tile;    // [slots]: a tile is made, used, and free again
-    std::vector<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
-    std::vector<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
-    std::vector<char> words;   // [vocabulary tiles]: the head's part is read no more
-    std::vector<char> ahead;   // [tiles that are submitted before they are done]: all tasks of a tile are done
+    core::Array<char> tile;    // [slots]: a tile is made, used, and free again
+    core::Array<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
+    core::Array<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
+    core::Array<char> words;   // [vocabulary tiles]: the head's part is read no more
+    core::Array<char> ahead;   // [tiles that are submitted before they are done]: all tasks of a tile are done
     char finished = 0;         // weight tiles are handed on one at a time, in order
 
     explicit Tokens(const GradientTasks& tasks) {
@@ -338,7 +339,7 @@ void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, co
 }
 
 template <class Types>
-void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const std::vector<bool>& wrote_rows,
+void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const core::Array<bool>& wrote_rows,
                       bool wrote_any, const Gradients& outputs) {
   const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
   for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
@@ -366,7 +367,7 @@ void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, 
 #define LOGITLESS_INSTANTIATE(Types)                                                                          \
   template void gradient_tiles(const Pass<Types>&, BackwardBuffers<Types>&, const ActiveBlocks&, bool,        \
                                const TokenStats&, const TokenGrads&, const Gradients&);                       \
-  template void finish_gradients(const Pass<Types>&, BackwardBuffers<Types>&, const std::vector<bool>&, bool, \
+  template void finish_gradients(const Pass<Types>&, BackwardBuffers<Types>&, const core::Array<bool>&, bool, \
                                  const Gradients&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

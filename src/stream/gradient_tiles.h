@@ -2,8 +2,7 @@
 // Gradients of some row blocks from their token gradients, and the sinks: d_hidden, d_weight or its callback, d_bias.
 #pragma once
 
-#include <vector>
-
+#include "core/store.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "stream/active_blocks.h"
@@ -20,7 +19,7 @@ void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, co
 /// What is left after the last chunk: the rounding of d_bias, and zeros where no row had anything to write.
 /// `wrote_rows` [N]: rows of d_hidden that gradient_tiles() has written; `wrote_any`: it was called with rows.
 template <class Types>
-void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const std::vector<bool>& wrote_rows,
+void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const core::Array<bool>& wrote_rows,
                       bool wrote_any, const Gradients& outputs);
 
 }  // namespace logitless::stream

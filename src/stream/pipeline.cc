@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/in_order.h"
 #include "core/parallel.h"
+#include "core/store.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
 #include "stream/schedule.h"
@@ -53,7 +53,7 @@ class Pipeline {
     const std::span<const int64_t> rows = schedule_.rows(chunk);
     if (!loss_ || (rows.empty() && schedule_.chunks() > 1)) return;
     if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, stats_, grads_);
-    std::vector<int64_t> sorted(rows.begin(), rows.end());
+    core::Array<int64_t> sorted(rows.begin(), rows.end());
     std::sort(sorted.begin(), sorted.end());
     loss_->evaluate(sorted, stats_, grads_);
   }
@@ -118,7 +118,7 @@ Plan plan_work(const Context& context, const LogitsProblem& problem, const Logit
   return plan;
 }
 
-std::unique_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
                                         const Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (is_dense(context)) {
@@ -130,7 +130,7 @@ std::unique_ptr<Schedule> make_schedule(const Context& context, const HiddenProb
   return tile_schedule(state, problem, outputs, std::move(run));
 }
 
-std::unique_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
+std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
                                         const LogitsGradient& outputs, const Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   const SweepPlan run = choose_plan(state, context.threads(), problem, work);

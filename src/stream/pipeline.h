@@ -9,13 +9,12 @@
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "stats/columns.h"
 
 namespace logitless::stream {
 
-/// What a run leaves besides its outputs.
-struct Ran {
-  TokenStats stats;
-  TokenGrads grads;  // as the loss filled them; empty without one
+/// What a run leaves besides its outputs. The token gradients are as the loss filled them, empty without one.
+struct Ran : stats::Columns {
   Plan plan;
 };
 

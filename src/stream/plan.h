@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "core/store.h"
 #include "logitless/plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
@@ -58,7 +58,7 @@ struct RunPlan {
   TileGrid grid;
   RowBlocks blocks;
   /// Block index at which each chunk begins, and the end; one chunk but for one pass.
-  std::vector<size_t> chunks;
+  core::Array<size_t> chunks;
   int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
   /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
   bool logits_stay = false;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stream/row_blocks.h"
+#include "core/store.h"
 
 #include <algorithm>
 
@@ -70,7 +71,7 @@ RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, cons
 }
 
 void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule, RowBlocks& out) {
-  std::vector<int64_t> pooled;
+  core::Array<int64_t> pooled;
   // A run shorter than half a tile would cost more in a tile of its own than copying it costs.
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
   for (size_t begin = 0; begin < rows.size();) {
@@ -91,7 +92,7 @@ void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const g
 
 void append_classed_blocks(std::span<const int64_t> rows, std::span<const int64_t> classes, int64_t most_rows,
                            const gemm::RowRule& rule, RowBlocks& out) {
-  std::vector<int64_t> waiting[2];
+  core::Array<int64_t> waiting[2];
   for (size_t i = 0; i < rows.size(); ++i) waiting[classes[i]].push_back(rows[i]);
   const auto most = static_cast<int64_t>(std::max(waiting[0].size(), waiting[1].size()));
   // Places of a period are shared equally, so that the larger class says how many periods there are.

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "core/store.h"
 #include "gemm/gemm.h"
 
 namespace logitless::stream {
@@ -30,9 +30,9 @@ struct RowBreaks {
 };
 
 struct RowBlocks {
-  std::vector<int64_t> order;  // rows of hidden
-  std::vector<int32_t> place;  // the row of its block's tiles that each of them is, increasing in a block
-  std::vector<RowBlock> blocks;
+  core::Array<int64_t> order;  // rows of hidden
+  core::Array<int32_t> place;  // the row of its block's tiles that each of them is, increasing in a block
+  core::Array<RowBlock> blocks;
   RowBreaks breaks;
 
   bool all_contiguous() const;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stream/row_groups.h"
+#include "core/store.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,16 +12,16 @@ RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t
   if (ids.empty()) return out;
   const auto id = [&](int64_t k) { return ids[static_cast<size_t>(rows[static_cast<size_t>(k)])]; };
   // Sorted by group, then by row, so that the first row of each group tells where the group stands.
-  std::vector<int64_t> sorted(rows.size());
+  core::Array<int64_t> sorted(rows.size());
   for (size_t k = 0; k < sorted.size(); ++k) sorted[k] = static_cast<int64_t>(k);
   std::sort(sorted.begin(), sorted.end(),
             [&](int64_t a, int64_t b) { return std::pair(id(a), a) < std::pair(id(b), b); });
-  std::vector<int64_t> first(rows.size());  // of each row's group
+  core::Array<int64_t> first(rows.size());  // of each row's group
   for (size_t s = 0; s < sorted.size(); ++s) {
     const bool begins = s == 0 || id(sorted[s]) != id(sorted[s - 1]);
     first[static_cast<size_t>(sorted[s])] = begins ? sorted[s] : first[static_cast<size_t>(sorted[s - 1])];
   }
-  std::vector<int64_t>& group_of = sorted;
+  core::Array<int64_t>& group_of = sorted;
   for (size_t k = 0; k < first.size(); ++k) {
     const auto begin = static_cast<size_t>(first[k]);
     if (begin == k) {
@@ -41,7 +42,7 @@ RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t
 
 RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows) {
   RowChunks out;
-  std::vector<int64_t> chunk_of(groups.sizes.size());
+  core::Array<int64_t> chunk_of(groups.sizes.size());
   out.begins = {0};
   int64_t used = 0;
   for (size_t g = 0; g < groups.sizes.size(); ++g) {
@@ -55,7 +56,7 @@ RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, in
   }
   out.begins.push_back(out.begins.back() + used);
   // A counting sort keeps the rows of a chunk increasing.
-  std::vector<int64_t> next(out.begins.begin(), out.begins.end() - 1);
+  core::Array<int64_t> next(out.begins.begin(), out.begins.end() - 1);
   out.order.resize(rows.size());
   for (size_t k = 0; k < rows.size(); ++k) {
     const auto chunk = static_cast<size_t>(chunk_of[static_cast<size_t>(groups.group_of[k])]);

@@ -4,14 +4,15 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "core/store.h"
 
 namespace logitless::stream {
 
 /// The groups of the rows that take part, numbered by their first row.
 struct RowGroups {
-  std::vector<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
-  std::vector<int64_t> sizes;     // [groups]: rows that take part
+  core::Array<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
+  core::Array<int64_t> sizes;     // [groups]: rows that take part
   int64_t largest = 1;
 
   bool coupled() const { return largest > 1; }
@@ -22,8 +23,8 @@ RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t
 
 /// Rows chunk after chunk.
 struct RowChunks {
-  std::vector<int64_t> order;   // increasing inside each chunk
-  std::vector<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])
+  core::Array<int64_t> order;   // increasing inside each chunk
+  core::Array<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])
   int64_t largest = 0;          // rows of the largest chunk
 
   int64_t count() const { return static_cast<int64_t>(begins.size()) - 1; }

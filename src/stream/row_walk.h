@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/workspace.h"
+#include "core/arena.h"
 #include "kernels/row_kernels.h"
 #include "stats/statistics.h"
 #include "stats/tile_kernels.h"
@@ -35,8 +35,8 @@ class RowWalk {
       : tiles_(tiles), kernels_(kernels), vocab_size_(vocab_size), vocab_tile_(vocab_tile) {}
 
   /// `narrow`: logits or gradients have a 16-bit type.
-  static Scratch take_scratch(core::Workspace& workspace, int64_t vocab_tile, bool narrow) {
-    return {workspace.take<Logit>(vocab_tile), narrow ? workspace.take<Logit>(vocab_tile) : nullptr};
+  static Scratch take_scratch(core::Arena& arena, int64_t vocab_tile, bool narrow) {
+    return {arena.take<Logit>(vocab_tile), narrow ? arena.take<Logit>(vocab_tile) : nullptr};
   }
 
   /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and its rank

@@ -38,11 +38,11 @@ class Schedule {
 };
 
 /// A workspace of the plan's size is allocated here. All that is given must outlive the schedule.
-std::unique_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                         const Gradients& outputs, RunPlan run);
-std::unique_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
-std::unique_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                          const LogitsGradient& dlogits, const SweepPlan& run);
 
 }  // namespace logitless::stream

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
+#include "core/arena.h"
 #include "core/parallel.h"
-#include "core/workspace.h"
+#include "core/store.h"
 #include "stats/row_gradients.h"
 #include "stream/buffers.h"
 #include "stream/row_walk.h"
@@ -26,8 +26,8 @@ class SweepSchedule final : public Schedule {
         run_(run),
         tiles_(*context.kernels, problem, nullptr, 0),
         walk_(tiles_, *context.kernels, problem.vocab_size, run.plan.vocab_tile),
-        workspace_(run.plan.workspace_bytes),
-        scratch_(take_sweep<Types>(workspace_, problem, run)) {}
+        arena_(run.plan.workspace_bytes),
+        scratch_(take_sweep<Types>(arena_, problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -58,7 +58,7 @@ class SweepSchedule final : public Schedule {
   }
 
   std::span<const int64_t> active(int64_t begin, int64_t end) const {
-    const std::vector<int64_t>& rows = problem_.active();
+    const core::Array<int64_t>& rows = problem_.active();
     const auto first = std::lower_bound(rows.begin(), rows.end(), begin);
     return {first, std::lower_bound(first, rows.end(), end)};
   }
@@ -97,18 +97,18 @@ class SweepSchedule final : public Schedule {
   const SweepPlan run_;
   const stats::TileKernels<Types> tiles_;
   const RowWalk<Types> walk_;
-  core::Workspace workspace_;
-  const std::vector<typename RowWalk<Types>::Scratch> scratch_;  // one a thread
+  core::Arena arena_;
+  const core::Array<typename RowWalk<Types>::Scratch> scratch_;  // one a thread
 };
 
 }  // namespace
 
-std::unique_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                          const LogitsGradient& dlogits, const SweepPlan& run) {
   if (problem.in_double()) {
-    return std::make_unique<SweepSchedule<kernels::DoubleTiles>>(context, problem, dlogits, run);
+    return core::make_shared<SweepSchedule<kernels::DoubleTiles>>(context, problem, dlogits, run);
   }
-  return std::make_unique<SweepSchedule<kernels::FloatTiles>>(context, problem, dlogits, run);
+  return core::make_shared<SweepSchedule<kernels::FloatTiles>>(context, problem, dlogits, run);
 }
 
 }  // namespace logitless::stream

@@ -3,9 +3,9 @@
 // there are, and whether the logits of a chunk stay.
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "core/workspace.h"
+#include "core/arena.h"
+#include "core/store.h"
 #include "stream/active_blocks.h"
 #include "stream/buffers.h"
 #include "stream/fold_tiles.h"
@@ -21,16 +21,16 @@ class TileSchedule final : public Schedule {
   TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs, RunPlan run)
       : run_(std::move(run)),
         outputs_(outputs),
-        workspace_(run_.plan.workspace_bytes),
+        arena_(run_.plan.workspace_bytes),
         pass_{context,
               problem,
               run_,
-              {*context.kernels, problem, widened_bias<typename Types::Logit>(workspace_, context.kernels, problem),
+              {*context.kernels, problem, widened_bias<typename Types::Logit>(arena_, context.kernels, problem),
                problem.head.softcap}},
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
-    pass_.bias_sums = take_bias_sums<typename Types::Sum>(workspace_, problem, outputs);
-    if (run_.logits_stay) pass_.chunk = take_chunk<typename Types::Logit>(workspace_, run_);
-    mark_ = workspace_.mark();
+    pass_.bias_sums = take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
+    if (run_.logits_stay) pass_.chunk = take_chunk<typename Types::Logit>(arena_, run_);
+    mark_ = arena_.mark();
   }
 
   int64_t chunks() const override { return static_cast<int64_t>(run_.chunks.size()) - 1; }
@@ -46,15 +46,15 @@ class TileSchedule final : public Schedule {
 
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
   void fold(int64_t chunk, const stats::Finisher& finish) override {
-    workspace_.rewind(mark_);
-    ForwardBuffers<Types> buffers(workspace_, *pass_.context.gemm, pass_.problem, run_);
+    arena_.rewind(mark_);
+    ForwardBuffers<Types> buffers(arena_, *pass_.context.gemm, pass_.problem, run_);
     const auto [begin, end] = blocks(chunk);
     fold_tiles(pass_, buffers, begin, end, rows(chunk), finish);
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
-    workspace_.rewind(mark_);
-    backward_.emplace(workspace_, *pass_.context.gemm, pass_.problem, run_, outputs_);
+    arena_.rewind(mark_);
+    backward_.emplace(arena_, *pass_.context.gemm, pass_.problem, run_, outputs_);
     const auto [begin, end] = blocks(chunk);
     const ActiveBlocks active = active_blocks(run_, begin, end, grads);
     gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
@@ -72,22 +72,22 @@ class TileSchedule final : public Schedule {
 
   const RunPlan run_;
   const Gradients& outputs_;
-  core::Workspace workspace_;
+  core::Arena arena_;
   Pass<Types> pass_;
   size_t mark_ = 0;  // of what lives as long as the call
   std::optional<BackwardBuffers<Types>> backward_;
-  std::vector<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
+  core::Array<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
   bool wrote_any_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                         const Gradients& outputs, RunPlan run) {
   if (problem.in_double()) {
-    return std::make_unique<TileSchedule<kernels::DoubleTiles>>(context, problem, outputs, std::move(run));
+    return core::make_shared<TileSchedule<kernels::DoubleTiles>>(context, problem, outputs, std::move(run));
   }
-  return std::make_unique<TileSchedule<kernels::FloatTiles>>(context, problem, outputs, std::move(run));
+  return core::make_shared<TileSchedule<kernels::FloatTiles>>(context, problem, outputs, std::move(run));
 }
 
 }  // namespace logitless::stream

@@ -13,6 +13,7 @@ namespace {
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> live_blocks{0};
 std::atomic<int64_t> peak_bytes{0};
+std::atomic<int64_t> news{0};
 
 void* count_allocated(void* memory) {
   if (!memory) return nullptr;
@@ -35,7 +36,7 @@ void count_freed(void* memory) {
 
 namespace logitless::testing {
 
-AllocationCount allocation_count() { return {live_bytes.load(), live_blocks.load(), peak_bytes.load()}; }
+AllocationCount allocation_count() { return {live_bytes.load(), live_blocks.load(), peak_bytes.load(), news.load()}; }
 
 void restart_peak() { peak_bytes.store(live_bytes.load()); }
 
@@ -73,6 +74,15 @@ void free(void* memory) {
 }
 }
 
+void* operator new(size_t bytes) {
+  news.fetch_add(1, std::memory_order_relaxed);
+  void* memory = malloc(bytes == 0 ? 1 : bytes);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { free(memory); }
+void operator delete(void* memory, size_t) noexcept { free(memory); }
+
 #else
 
 namespace {
@@ -94,7 +104,10 @@ void release(void* memory) {
 
 }  // namespace
 
-void* operator new(size_t bytes) { return allocate(bytes); }
+void* operator new(size_t bytes) {
+  news.fetch_add(1, std::memory_order_relaxed);
+  return allocate(bytes);
+}
 void* operator new[](size_t bytes) { return allocate(bytes); }
 // std::stable_sort takes its buffer from these; the sanitizer's own ones do not go with the delete below.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }

@@ -12,6 +12,7 @@ struct AllocationCount {
   int64_t live_bytes = 0;  ///< allocated and not freed
   int64_t live_blocks = 0;
   int64_t peak_bytes = 0;  ///< highest live_bytes since restart_peak()
+  int64_t news = 0;  ///< calls of operator new since the program began: no C library's, OpenMP's runtime's neither
 };
 
 AllocationCount allocation_count();

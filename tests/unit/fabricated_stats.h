@@ -76,8 +76,8 @@ std::vector<std::vector<int64_t>> calls_of(const Loss& loss, bool by_group) {
 }
 
 // The reference's sums, NaN where nothing may be read.
-inline std::vector<double> reference_of(const oracle::SequenceBatch& batch, const loss::SequenceTokens& tokens) {
-  std::vector<double> reference = batch.reference;
+inline core::Array<double> reference_of(const oracle::SequenceBatch& batch, const loss::SequenceTokens& tokens) {
+  core::Array<double> reference(batch.reference.begin(), batch.reference.end());
   for (size_t s = 0; s < reference.size(); ++s) {
     if (tokens.counts[s] == 0) reference[s] = kNaN;
   }

@@ -1,24 +1,21 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "core/workspace.h"
+#include "core/arena.h"
 
 #include <memory>
-#include <new>
 #include <stdexcept>
 
 namespace logitless::core {
 
 // Aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has freed, so that a caller
 // who allocates between two calls would see the heap grow by a workspace a call.
-Workspace::Workspace(size_t bytes) : allocation_(::operator new(bytes)), measuring_(false) {
-  void* begin = allocation_;
+Arena::Arena(size_t bytes) : allocation_(bytes), measuring_(false) {
+  void* begin = allocation_.data();
   size_t size = bytes;
   data_ = static_cast<std::byte*>(std::align(kAlignment, 0, begin, size));
   if (data_) size_ = size;
 }
 
-Workspace::~Workspace() { ::operator delete(allocation_); }
-
-void* Workspace::take_bytes(size_t bytes) {
+void* Arena::take_bytes(size_t bytes) {
   const size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   std::byte* out = measuring_ ? nullptr : data_ + used_;
   if (!measuring_ && padded > size_ - used_) {

@@ -7,19 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/store.h"
+
 namespace logitless::core {
 
-/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Workspace hands out null pointers
+/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Arena hands out null pointers
 /// and only counts. Nothing is initialised, so memory that is never touched is never resident.
-class Workspace {
+class Arena {
  public:
   /// Measures.
-  Workspace() = default;
+  Arena() = default;
   /// Owns `bytes`; throws std::bad_alloc.
-  explicit Workspace(size_t bytes);
-  ~Workspace();
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  explicit Arena(size_t bytes);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
 
   /// The next `count` elements. Taking more than was allocated is a std::logic_error: a plan was wrong.
   template <class T>
@@ -35,8 +36,25 @@ class Workspace {
   size_t peak() const { return peak_ + kAlignment; }
 
  private:
+  // Bytes that nothing has written.
+  class Raw {
+   public:
+    explicit Raw(size_t bytes = 0) : bytes_(bytes), data_(bytes ? memory_.allocate(bytes) : nullptr) {}
+    ~Raw() {
+      if (data_) memory_.deallocate(data_, bytes_);
+    }
+    Raw(const Raw&) = delete;
+    Raw& operator=(const Raw&) = delete;
+    void* data() const { return data_; }
+
+   private:
+    Allocator<std::byte> memory_;
+    size_t bytes_;
+    std::byte* data_;
+  };
+
   static constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
-  void* allocation_ = nullptr;
+  Raw allocation_;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   size_t used_ = 0;

@@ -1,0 +1,126 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "core/store.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace logitless::core {
+namespace {
+
+thread_local Store* current = nullptr;
+
+// Requests of nearly the same size find the same block.
+constexpr size_t kGrain = 64;
+
+template <class T>
+size_t bytes_of(const std::vector<std::vector<T>>& columns) {
+  size_t bytes = 0;
+  for (const std::vector<T>& column : columns) bytes += column.capacity() * sizeof(T);
+  return bytes;
+}
+
+}  // namespace
+
+Store* current_store() { return current; }
+StoreScope::StoreScope(Store* store) : before_(current) { current = store; }
+StoreScope::~StoreScope() { current = before_; }
+
+Store::~Store() {
+  for (const Block& block : blocks_) ::operator delete(block.data);
+}
+
+// The smallest free block that is at most twice as large. A size that grows from call to call would leave a trail of
+// blocks: where there are more bytes than twice those that were ever in use at once, the free ones go.
+void* Store::allocate(size_t bytes) {
+  const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
+  if (wanted < bytes) throw std::bad_alloc();
+  const std::lock_guard lock(mutex_);
+  Block* fit = nullptr;
+  for (Block& block : blocks_) {
+    const bool fits = !block.in_use && block.bytes >= wanted && block.bytes / 2 <= wanted;
+    if (fits && (!fit || block.bytes < fit->bytes)) fit = &block;
+  }
+  if (!fit) {
+    if (bytes_ + wanted > 2 * std::max(most_in_use_, in_use_ + wanted)) release_blocks();
+    if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 32);
+    blocks_.push_back({::operator new(wanted), wanted, false});
+    fit = &blocks_.back();
+    bytes_ += wanted;
+  }
+  fit->in_use = true;
+  in_use_ += fit->bytes;
+  most_in_use_ = std::max(most_in_use_, in_use_);
+  return fit->data;
+}
+
+void Store::free(void* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  Block& block = *std::find_if(blocks_.begin(), blocks_.end(), [data](const Block& b) { return b.data == data; });
+  block.in_use = false;
+  in_use_ -= block.bytes;
+}
+
+template <>
+std::vector<std::vector<double>>& Store::columns<double>() {
+  return double_columns_;
+}
+template <>
+std::vector<std::vector<int64_t>>& Store::columns<int64_t>() {
+  return int64_columns_;
+}
+
+template <class T>
+std::vector<T> Store::take_column(size_t count, T value) {
+  std::vector<T> column;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::vector<T>>& spare = columns<T>();
+    const auto largest = std::max_element(spare.begin(), spare.end(),
+                                          [](const auto& a, const auto& b) { return a.capacity() < b.capacity(); });
+    if (largest != spare.end()) {
+      column = std::move(*largest);
+      std::swap(*largest, spare.back());
+      spare.pop_back();
+    }
+  }
+  column.assign(count, value);
+  return column;
+}
+
+// A column that there is no room to note is freed by its owner.
+template <class T>
+void Store::give_back(std::vector<T>& column) noexcept {
+  if (column.capacity() == 0) return;
+  const std::lock_guard lock(mutex_);
+  try {
+    columns<T>().push_back(std::move(column));
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+template std::vector<double> Store::take_column(size_t, double);
+template std::vector<int64_t> Store::take_column(size_t, int64_t);
+template void Store::give_back(std::vector<double>&) noexcept;
+template void Store::give_back(std::vector<int64_t>&) noexcept;
+
+size_t Store::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_ + bytes_of(double_columns_) + bytes_of(int64_columns_);
+}
+
+void Store::release() noexcept {
+  const std::lock_guard lock(mutex_);
+  double_columns_.clear();
+  int64_columns_.clear();
+  release_blocks();
+  most_in_use_ = in_use_;
+}
+
+void Store::release_blocks() noexcept {
+  const auto free = std::partition(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.in_use; });
+  for (auto block = free; block != blocks_.end(); ++block) ::operator delete(block->data);
+  blocks_.erase(free, blocks_.end());
+  bytes_ = in_use_;
+}
+
+}  // namespace logitless::core

@@ -1,0 +1,113 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Where a call's memory comes from: the heap, or the Workspace of its Context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace logitless::core {
+
+/// Memory that is used again. A block that was freed serves the next request that it fits, so that what is asked for
+/// over and over is allocated once. Any number of threads may use one Store.
+class Store {
+ public:
+  Store() = default;
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// Throws std::bad_alloc. Aligned as operator new aligns.
+  void* allocate(size_t bytes);
+  void free(void* data) noexcept;
+
+  /// `count` entries of `value`, in the memory of a column that was given back, where there is one.
+  template <class T>
+  std::vector<T> take_column(size_t count, T value);
+  template <class T>
+  void give_back(std::vector<T>& column) noexcept;
+
+  /// Bytes of all blocks and columns that it holds, in use or not; columns that calls have taken apart.
+  size_t bytes() const;
+  /// Frees what is not in use.
+  void release() noexcept;
+
+ private:
+  struct Block {
+    void* data;
+    size_t bytes;
+    bool in_use;
+  };
+  void release_blocks() noexcept;  // those that are free
+  template <class T>
+  std::vector<std::vector<T>>& columns();
+
+  mutable std::mutex mutex_;
+  std::vector<Block> blocks_;
+  size_t bytes_ = 0;        // of all blocks
+  size_t in_use_ = 0;       // of those that are in use
+  size_t most_in_use_ = 0;  // of those that were at once
+  std::vector<std::vector<double>> double_columns_;
+  std::vector<std::vector<int64_t>> int64_columns_;
+};
+
+/// That of the call which this thread works on; null: the heap.
+Store* current_store();
+
+/// Makes a store this thread's current one for as long as the scope lives.
+class StoreScope {
+ public:
+  explicit StoreScope(Store* store);
+  ~StoreScope();
+  StoreScope(const StoreScope&) = delete;
+  StoreScope& operator=(const StoreScope&) = delete;
+
+ private:
+  Store* before_;
+};
+
+/// Allocates from the store that was current when the container was made.
+template <class T>
+class Allocator {
+ public:
+  using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  Allocator() : store_(current_store()) {}
+  template <class U>
+  Allocator(const Allocator<U>& other) : store_(other.store()) {}
+
+  T* allocate(size_t count) {
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+    if (count > static_cast<size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(store_ ? store_->allocate(count * sizeof(T)) : ::operator new(count * sizeof(T)));
+  }
+  void deallocate(T* data, size_t) noexcept { store_ ? store_->free(data) : ::operator delete(data); }
+
+  Store* store() const { return store_; }
+  template <class U>
+  bool operator==(const Allocator<U>& other) const {
+    return store_ == other.store();
+  }
+
+ private:
+  Store* store_;
+};
+
+/// Of everything in a call that is not returned.
+template <class T>
+using Array = std::vector<T, Allocator<T>>;
+
+/// An object in the current store.
+template <class T, class... Arguments>
+std::shared_ptr<T> make_shared(Arguments&&... arguments) {
+  return std::allocate_shared<T>(Allocator<T>(), std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace logitless::core
