@@ -187,6 +187,15 @@ void print_plan(const logitless::HiddenStates& hidden, const logitless::LmHead& 
   // [/plan]
 }
 
+void keep_memory(const logitless::HiddenStates& hidden, const logitless::LmHead& head,
+                 const std::vector<int64_t>& targets, const logitless::Gradients& gradients) {
+  // [workspace]
+  logitless::Workspace workspace;  // outlives the calls
+  const logitless::Context context({.workspace = &workspace});
+  for (int step = 0; step < 3; ++step) logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  // [/workspace]
+}
+
 void check_cross_entropy(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients,
                          Matrix& d_x, Matrix& d_w) {
   Matrix want_d_x, want_d_w;
@@ -231,6 +240,7 @@ int main() try {
   gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
   check_cross_entropy(context, model, gradients, d_x, d_w);
   print_plan(model.hidden(), model.head(), model.targets, gradients);
+  keep_memory(model.hidden(), model.head(), model.targets, gradients);
 
   const std::vector<double> logps = log_probabilities(context, model);
   std::printf("GRPO loss, on-policy: %.6f\n", policy_step(context, model, {}, logps, gradients));

@@ -14,7 +14,7 @@
 
 namespace logitless {
 
-/// The largest row_tile and vocab_tile: a tile is made to stay in a core's cache, and its edges are 32-bit.
+/// The largest row_tile, vocab_tile and row_block: a tile is made to stay in a core's cache, and its edges are 32-bit.
 inline constexpr int64_t kMostTileEdge = 65536;
 
 class Workspace;
@@ -34,8 +34,11 @@ struct ContextOptions {
   PlanKind plan = PlanKind::kAuto;
   /// Rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
-  /// Columns of a logits tile; 0 likewise.
+  /// Columns of a logits tile; 0 likewise. Of finished logits: words that a row kernel takes at once.
   int64_t vocab_tile = 0;
+  /// Rows of finished logits (logits.h) that a thread folds and turns into gradients while they are in its cache; 0
+  /// likewise. They have no tiles, and products have no such blocks.
+  int64_t row_block = 0;
   /// "auto" or one of gemm_backends().
   std::string gemm_backend = "auto";
   /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference kernels).

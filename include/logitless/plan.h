@@ -31,7 +31,8 @@ struct LOGITLESS_API Plan {
   int64_t active_rows = 0;                 ///< rows that take part (target not ignored)
   int64_t hidden_size = 0;                 ///< H
   int64_t vocab_size = 0;                  ///< V
-  int64_t row_tile = 0;                    ///< most rows of a logits tile
+  int64_t row_tile = 0;                    ///< most rows of a logits tile; 0 for finished logits
+  int64_t row_block = 0;                   ///< of finished logits, rows that a thread works on together; else 0
   int64_t vocab_tile = 0;                  ///< columns of a logits tile; the last one may be narrower
   int64_t hidden_block = 0;                ///< columns of hidden that one gradient GEMM writes
   int64_t chunk_rows = 0;  ///< most rows whose logits are alive together (one pass); else equal to active_rows

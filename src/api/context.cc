@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/checks.h"
 #include "gemm/gemm.h"
@@ -23,10 +24,11 @@ std::string joined(const std::vector<std::string>& names) {
 Context::Context(ContextOptions options) {
   using core::fail;
   if (options.threads < 0) fail("threads = ", options.threads, " must be positive, or 0 for the OpenMP default");
-  if (options.row_tile < 0) fail("row_tile = ", options.row_tile, " must be positive, or 0 for automatic");
-  if (options.vocab_tile < 0) fail("vocab_tile = ", options.vocab_tile, " must be positive, or 0 for automatic");
-  if (options.row_tile > kMostTileEdge) fail("row_tile = ", options.row_tile, " is above ", kMostTileEdge);
-  if (options.vocab_tile > kMostTileEdge) fail("vocab_tile = ", options.vocab_tile, " is above ", kMostTileEdge);
+  for (const auto& [name, edge] : {std::pair{"row_tile", options.row_tile}, std::pair{"vocab_tile", options.vocab_tile},
+                                   std::pair{"row_block", options.row_block}}) {
+    if (edge < 0) fail(name, " = ", edge, " must be positive, or 0 for automatic");
+    if (edge > kMostTileEdge) fail(name, " = ", edge, " is above ", kMostTileEdge);
+  }
   if (options.plan == PlanKind::kForwardOnly) {
     fail("plan = forward_only cannot be asked for: a call without gradients runs it");
   }

@@ -30,11 +30,18 @@ const char* name_of(PlanKind kind) {
 std::string Plan::describe() const {
   char text[256];
   if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
-  std::snprintf(text, sizeof text,
-                "%s: %lld of %lld rows in chunks of %lld, tiles %lld x %lld, %d alive, %.1f MiB workspace",
-                name_of(kind), static_cast<long long>(active_rows), static_cast<long long>(tokens),
-                static_cast<long long>(chunk_rows), static_cast<long long>(row_tile),
-                static_cast<long long>(vocab_tile), tiles_alive, static_cast<double>(workspace_bytes) / (1 << 20));
+  const int used = std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, ", name_of(kind),
+                                 static_cast<long long>(active_rows), static_cast<long long>(tokens),
+                                 static_cast<long long>(chunk_rows));
+  char* rest = text + used;
+  const size_t left = sizeof text - static_cast<size_t>(used);
+  const double mebibytes = static_cast<double>(workspace_bytes) / (1 << 20);
+  if (row_block > 0) {
+    std::snprintf(rest, left, "blocks of %lld, %.1f MiB workspace", static_cast<long long>(row_block), mebibytes);
+  } else {
+    std::snprintf(rest, left, "tiles %lld x %lld, %d alive, %.1f MiB workspace", static_cast<long long>(row_tile),
+                  static_cast<long long>(vocab_tile), tiles_alive, mebibytes);
+  }
   return text;
 }
 
@@ -442,9 +449,9 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
   plan.tokens = problem.tokens;
   plan.active_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
-  plan.row_tile = options.row_tile > 0 ? options.row_tile : kSweepRows;
+  plan.row_block = options.row_block > 0 ? options.row_block : kSweepRows;
   plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : kRowColumns, problem.vocab_size);
-  plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_tile;
+  plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_block;
   plan.threads = threads;
   plan.workspace_bytes = measure_sweep(problem, run);
   if (plan.workspace_bytes > options.workspace_bytes) {

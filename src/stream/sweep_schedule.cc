@@ -46,9 +46,9 @@ class SweepSchedule final : public Schedule {
   }
 
  private:
-  int64_t blocks() const { return (problem_.tokens + run_.plan.row_tile - 1) / run_.plan.row_tile; }
-  int64_t begin_of(int64_t block) const { return block * run_.plan.row_tile; }
-  int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_tile, problem_.tokens); }
+  int64_t blocks() const { return (problem_.tokens + run_.plan.row_block - 1) / run_.plan.row_block; }
+  int64_t begin_of(int64_t block) const { return block * run_.plan.row_block; }
+  int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_block, problem_.tokens); }
 
   // A chunk is a block, or all of them.
   template <class Work>

@@ -354,7 +354,7 @@ TEST(AllocationFailure, FromLogits) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     LogitsBatch batch;
     ContextOptions options = small_tiles(plan);
-    options.row_tile = 3;
+    options.row_tile = options.row_block = 3;
     const Context context(options);
     fail_each_allocation<CrossEntropyResult>(
         std::string("cross_entropy ") + name_of(plan),
@@ -393,7 +393,7 @@ TEST(AllocationFailure, ALossThatAllocates) {
   const Gradients outputs = batch.outputs->gradients();
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     ContextOptions options = small_tiles(plan);
-    options.row_tile = 3;
+    options.row_tile = options.row_block = 3;
     const Context context(options);
     fail_each_allocation<TokenStats>(
         std::string("run_token_loss ") + name_of(plan),

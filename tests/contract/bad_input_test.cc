@@ -321,6 +321,7 @@ TEST(BadInput, Contexts) {
   };
   expect_refused_options([](auto& o) { o.threads = -2; }, {"threads = -2"});
   expect_refused_options([](auto& o) { o.row_tile = -1; }, {"row_tile = -1"});
+  expect_refused_options([](auto& o) { o.row_block = -1; }, {"row_block = -1"});
   expect_refused_options([](auto& o) { o.vocab_tile = -7; }, {"vocab_tile = -7"});
   expect_refused_options([](auto& o) { o.gemm_backend = "abacus"; }, {"gemm_backend", "abacus", gemm_backends()[0]});
   expect_refused_options([](auto& o) { o.simd_target = "MMX"; }, {"simd_target", "MMX", simd_targets()[0], "plain"});

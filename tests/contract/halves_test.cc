@@ -27,6 +27,8 @@ void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b
 void expect_plan(const Plan& planned, const Plan& ran) {
   EXPECT_EQ(planned.kind, ran.kind);
   EXPECT_EQ(planned.row_tile, ran.row_tile);
+  EXPECT_EQ(planned.row_block, ran.row_block);
+  EXPECT_NE(planned.row_tile == 0, planned.row_block == 0);
   EXPECT_EQ(planned.vocab_tile, ran.vocab_tile);
   EXPECT_EQ(planned.workspace_bytes, ran.workspace_bytes);
   EXPECT_GT(planned.least_workspace_bytes, 0u);

@@ -248,7 +248,7 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
         ContextOptions options;
         options.simd_target = target;
         options.vocab_tile = 32;
-        options.row_tile = 4;
+        options.row_block = 4;
         const auto call = [&](std::vector<float>& out) {
           return cross_entropy(Context(options), Logits(logits.data(), 1, rows, vocab), Targets(std::span(targets)), {},
                                LogitsGradient(out.data(), 1, rows, vocab));
@@ -290,7 +290,7 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
   std::vector<float> out(logits.size());
   const std::vector<int64_t> targets(40, 5);
   ContextOptions options;
-  options.row_tile = 4;
+  options.row_block = 4;
   for (const int threads : {1, 3}) {
     options.threads = threads;
     Thrower loss;

@@ -17,7 +17,7 @@ ContextOptions small_tiles(PlanKind plan, int threads, Workspace* workspace) {
   ContextOptions options;
   options.plan = plan;
   options.threads = threads;
-  options.row_tile = 8;
+  options.row_tile = options.row_block = 8;
   options.vocab_tile = 32;
   options.workspace = workspace;
   return options;

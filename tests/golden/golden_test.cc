@@ -420,7 +420,7 @@ TEST_P(PolicyGoldenTest, Fused) {
 
 // The same from the logits themselves, in tiles that divide nothing.
 TEST_P(PolicyGoldenTest, FromLogits) {
-  const Context context({.row_tile = 5, .vocab_tile = 4});
+  const Context context({.row_tile = 5, .vocab_tile = 4, .row_block = 5});
   const Logits logits(tokens_.hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
   const LogitsGradient dlogits(tokens_.d_hidden.data(), tokens_.batch, tokens_.length, tokens_.vocab);
   const PolicyResult result = policy_loss(context, logits, batch_, options_, dlogits);

@@ -90,6 +90,7 @@ class Tester {
   }
   Self& tiles(int64_t rows, int64_t words) {
     run_.context.vocab_tile = words;
+    run_.context.row_block = rows;
     return run("tiles", std::to_string(rows) + "x" + std::to_string(words), run_.context.row_tile, rows);
   }
   Self& threads(int count) { return run("threads", count, run_.context.threads, count); }

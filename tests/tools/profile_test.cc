@@ -182,6 +182,17 @@ TEST_F(ProfileFileTest, FillsWhatIsLeftOpen) {
   EXPECT_EQ(options.row_tile, 0);
 }
 
+TEST_F(ProfileFileTest, RowsOfFinishedLogitsAreThoseOfABlock) {
+  ProfileShape logits = kShape;
+  logits.hidden_size = 0;
+  ProfileEntry out = io::entry_for(io::machine_of(Context()), logits, kBudget);
+  out.row_tile = 16;
+  write("p.yaml", io::profile_text({out}));
+  const ContextOptions options = load_profile(file_, logits);
+  EXPECT_EQ(options.row_block, 16);
+  EXPECT_EQ(options.row_tile, 0);
+}
+
 TEST_F(ProfileFileTest, LeavesOptionsAsTheyAreWhereNothingFits) {
   write_here({.row_tile = 128});
   std::string note;

@@ -276,7 +276,8 @@ ProfileUse use_profile(const std::vector<ProfileEntry>& entries, const ProfileSh
   const ProfileChoice choice = choose_entry(entries, machine_of(Context(base)), shape, base.workspace_bytes);
   if (!choice.entry) return {base, choice.why_none};
   if (base.plan == PlanKind::kAuto) base.plan = choice.entry->plan;
-  if (base.row_tile == 0) base.row_tile = choice.entry->row_tile;
+  int64_t& rows = shape.hidden_size > 0 ? base.row_tile : base.row_block;
+  if (rows == 0) rows = choice.entry->row_tile;
   if (base.vocab_tile == 0) base.vocab_tile = choice.entry->vocab_tile;
   return {base, ""};
 }

@@ -46,7 +46,7 @@ struct ProfileEntry {
   SizeRange vocab_size;
   size_t workspace_bytes = 0;  ///< the budget that it was tuned for
   PlanKind plan = PlanKind::kAuto;
-  int64_t row_tile = 0;    ///< 0: auto
+  int64_t row_tile = 0;    ///< 0: auto; row_block of finished logits
   int64_t vocab_tile = 0;  ///< 0: auto
   std::string task;        ///< that was measured; empty: not told
   double default_s = 0;    ///< a call's time without the entry, and with it

@@ -26,12 +26,13 @@ std::string Profile::apply(const Job& shape, io::Config& config) const {
     used += (used.empty() ? "" : " ") + key + "=" + value;
   };
   if (after.plan != before.plan) set("kernel.plan", name_of(after.plan));
-  if (after.row_tile != before.row_tile) set("kernel.time_block", std::to_string(after.row_tile));
+  const auto rows = config.level == io::Level::kFused ? &ContextOptions::row_tile : &ContextOptions::row_block;
+  if (after.*rows != before.*rows) set("kernel.time_block", std::to_string(after.*rows));
   if (after.vocab_tile != before.vocab_tile) set("kernel.block_size", std::to_string(after.vocab_tile));
   // Half a profile is a combination that nobody measured.
   std::string kept;
-  if (before.row_tile != 0)
-    kept += "; kernel.time_block=" + std::to_string(before.row_tile) + " is the config's and stays";
+  if (before.*rows != 0)
+    kept += "; kernel.time_block=" + std::to_string(before.*rows) + " is the config's and stays";
   if (before.vocab_tile != 0)
     kept += "; kernel.block_size=" + std::to_string(before.vocab_tile) + " is the config's and stays";
   return name + (used.empty() ? "leaves all as it is" : used) + kept;

@@ -211,7 +211,7 @@ ContextOptions context_options_of(const io::Config& config) {
   options.threads = config.threads;
   if (config.kernel.workspace_bytes) options.workspace_bytes = *config.kernel.workspace_bytes;
   options.plan = config.kernel.dense_backward ? PlanKind::kDense : config.kernel.plan;
-  options.row_tile = config.kernel.time_block;
+  options.row_tile = options.row_block = config.kernel.time_block;
   options.vocab_tile = config.kernel.block_size;
   options.gemm_backend = config.kernel.gemm_backend;
   options.simd_target = config.kernel.simd_target;
