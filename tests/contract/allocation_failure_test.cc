@@ -97,6 +97,7 @@ void fail_each_allocation(const std::string& name, const Call& call, const Colle
           break;
         }
         // std::stable_sort goes on without the buffer that it did not get.
+        // A workspace frees the column that it has no room to note.
         if (!thrown) {
           ASSERT_TRUE(bytes_of(result) == expected) << "allocation " << index;
         }
@@ -204,6 +205,36 @@ TEST(AllocationFailure, CrossEntropy) {
   EXPECT_LT(plan.chunk_rows, plan.active_rows);
   fail_cross_entropy("cross_entropy one_pass in chunks", Batch(), chunks);
   fail_cross_entropy("cross_entropy forward only", Batch(), small_tiles(PlanKind::kAuto), false);
+}
+
+// Two calls in one Workspace, which holds nothing for a call that has failed.
+TEST(AllocationFailure, InAWorkspace) {
+  Batch batch;
+  const Gradients outputs = batch.outputs->gradients();
+  fail_each_allocation<CrossEntropyResult>(
+      "cross_entropy in a workspace",
+      [&] {
+        Workspace workspace;
+        ContextOptions options = small_tiles(PlanKind::kTwoPass);
+        options.workspace = &workspace;
+        const Context context(options);
+        const auto run = [&] {
+          return cross_entropy(context, batch.inputs.hidden_view(), batch.inputs.head_view(),
+                               batch.inputs.targets_view(), all_options(), outputs);
+        };
+        try {
+          run();
+          return run();
+        } catch (const std::bad_alloc&) {
+          workspace.release();
+          EXPECT_EQ(workspace.bytes(), 0u);
+          throw;
+        }
+      },
+      [&](const CrossEntropyResult& result, Bytes& bytes) {
+        add_result(result, bytes);
+        batch.add_outputs(bytes);
+      });
 }
 
 TEST(AllocationFailure, NarrowTypes) {

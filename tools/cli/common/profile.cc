@@ -31,8 +31,7 @@ std::string Profile::apply(const Job& shape, io::Config& config) const {
   if (after.vocab_tile != before.vocab_tile) set("kernel.block_size", std::to_string(after.vocab_tile));
   // Half a profile is a combination that nobody measured.
   std::string kept;
-  if (before.*rows != 0)
-    kept += "; kernel.time_block=" + std::to_string(before.*rows) + " is the config's and stays";
+  if (before.*rows != 0) kept += "; kernel.time_block=" + std::to_string(before.*rows) + " is the config's and stays";
   if (before.vocab_tile != 0)
     kept += "; kernel.block_size=" + std::to_string(before.vocab_tile) + " is the config's and stays";
   return name + (used.empty() ? "leaves all as it is" : used) + kept;
