@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile, and what a
-// sweep over logits costs the memory alone. Parts take turns, so that whatever slows the machine down slows all of them
-// down.
+// What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
+// and what a sweep over logits costs the memory alone. Parts take turns, so that whatever slows the machine
+// down slows all of them down.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -101,8 +101,8 @@ void run_rows(int64_t hidden, int repeat) {
               (f + b) / (3 * g + f + b), (f + b) / (4 * g + f + b));
 }
 
-// What the memory takes at the least: the logits are read twice, and as much is written once. Integer sums, because the
-// compiler may vectorise them.
+// What the memory takes at the least: the logits are read twice, and as much is written once. Integer sums,
+// because the compiler may vectorise them.
 void read_twice_write_once(const float* logits, int64_t size, float* out, int threads) {
   uint32_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(threads)

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A loss that the library does not have, on its public call: say what it is for one token and how it changes with that
-// token's log-probability; plans, tiles, gradients and threads come with it.
+// A loss that the library does not have, on its public call: say what it is for one token and how it changes
+// with that token's log-probability; plans, tiles, gradients and threads come with it.
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -9,7 +9,8 @@
 
 #include "logitless/logitless.h"
 
-// Focal loss (Lin et al. 2017, equation 4), the mean over N tokens of −(1 − p)^γ log p: easy tokens weigh little.
+// Focal loss (Lin et al. 2017, equation 4), the mean over N tokens of −(1 − p)^γ log p: easy tokens weigh
+// little.
 class FocalLoss final : public logitless::TokenLoss {
  public:
   FocalLoss(double gamma, int64_t tokens) : gamma_(gamma), losses_(static_cast<size_t>(tokens)) {}

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/getting-started.md, as one program that checks itself. What stands between [name] and [/name] is
-// quoted there.
+// The code of docs/getting-started.md, as one program that checks itself. What stands between [name] and
+// [/name] is quoted there.
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>

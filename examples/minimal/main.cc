@@ -1,10 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One fused forward and backward of an LM head with cross-entropy: the [N, V] logits never exist. What stands between
-// [head] and [/head] is the README's code.
+// One fused forward and backward of an LM head with cross-entropy: the [N, V] logits never exist. What stands
+// between [head] and [/head] is the README's code.
 // [head]
 #include <logitless/logitless.h>
 
-// Once, first thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the CPU.
+// Once, first thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the
+// CPU.
 
 // Writes both gradients. Everything is a view of your memory: nothing is copied.
 logitless::CrossEntropyResult fused_head(const logitless::Context& context,  // Context({.workspace_bytes = 256 << 20})

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call would take, before a byte of it is allocated: prints a Markdown table of the plans for a head. Without
-// arguments, the table of docs/memory.md.
+// What a call would take, before a byte of it is allocated: prints a Markdown table of the plans for a head.
+// Without arguments, the table of docs/memory.md.
 #include <sys/mman.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1), one tensor or a piece of one at
-// a time, so that a gradient that arrives tile by tile needs no buffer.
+// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1), one tensor or a piece
+// of one at a time, so that a gradient that arrives tile by tile needs no buffer.
 #pragma once
 
 #include <Eigen/Core>
@@ -15,7 +15,8 @@
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.99;
-  /// Larger than the usual 1e-8: a gradient entry that is all rounding error must not become a full-sized step.
+  /// Larger than the usual 1e-8: a gradient entry that is all rounding error must not become a full-sized
+  /// step.
   double epsilon = 1e-6;
 };
 
@@ -55,7 +56,8 @@ class Adam {
 
   /// Updates the whole tensor, with all threads.
   void update_all(size_t tensor, std::span<const float> gradient) {
-    constexpr int64_t kBlock = 4096;  // four arrays of 16 KiB: they stay in L1 and L2 between the passes of update()
+    // Four arrays of 16 KiB: they stay in L1 and L2 between the passes of update()
+    constexpr int64_t kBlock = 4096;
     const int64_t size = static_cast<int64_t>(gradient.size());
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < size; first += kBlock) {

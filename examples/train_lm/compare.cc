@@ -150,7 +150,8 @@ Verdict judge(const RunRecord& dense, const RunRecord& fused) {
   const size_t steps = std::min(dense.losses.size(), fused.losses.size());
   for (size_t i = 0; i < steps; ++i) {
     const double difference = std::abs(dense.losses[i] - fused.losses[i]);
-    if (!(difference <= verdict.max_difference)) verdict.max_difference = difference;  // a NaN gets in, and stays
+    // A NaN gets in, and stays
+    if (!(difference <= verdict.max_difference)) verdict.max_difference = difference;
     if (std::isnan(difference)) break;
   }
   verdict.agrees = dense.losses.size() == fused.losses.size() && verdict.max_difference <= Verdict::kLossTolerance;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs in child processes, so that each head's memory figures are its own, and what they report through a pipe.
+// Runs in child processes, so that each head's memory figures are its own, and what they report through a
+// pipe.
 #pragma once
 
 #include <functional>
@@ -18,15 +19,16 @@ struct RunRecord {
 /// What a child does: trains, and writes each step and the summary to `descriptor`, one JSON object a line.
 void train_and_record(const TrainOptions& options, int descriptor);
 
-/// Starts this program again with `arguments` and "--record-fd N" added, and collects what it writes to N. `on_step` is
-/// called for each step that arrives. Throws std::runtime_error when the child fails.
+/// Starts this program again with `arguments` and "--record-fd N" added, and collects what it writes to N.
+/// `on_step` is called for each step that arrives. Throws std::runtime_error when the child fails.
 RunRecord run_in_child(const std::vector<std::string>& arguments,
                        const std::function<void(const StepReport&)>& on_step);
 
 struct Verdict {
   double max_difference = 0;  ///< of the losses over all steps; NaN when one is
   bool agrees = false;        ///< max_difference <= kLossTolerance at equal numbers of steps
-  bool learns = false;  ///< both final losses are below the unigram entropy; true by itself below kJudgedSteps steps
+  /// Both final losses are below the unigram entropy; true by itself below kJudgedSteps steps
+  bool learns = false;
   static constexpr double kLossTolerance = 1e-4;
   static constexpr int kJudgedSteps = 200;
 };

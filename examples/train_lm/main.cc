@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Trains a small causal language model on a text file with the dense head, the fused head, or both side by side.
+// Trains a small causal language model on a text file with the dense head, the fused head, or both side by
+// side.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

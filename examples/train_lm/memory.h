@@ -20,8 +20,8 @@ inline int64_t memory_bytes(const std::string& name) {
   return 0;
 }
 
-/// Zeroed memory need not have pages yet; whoever writes to it first would be charged for them. Volatile, because a
-/// compiler may turn malloc and a fill with zeros into calloc, which touches nothing.
+/// Zeroed memory need not have pages yet; whoever writes to it first would be charged for them. Volatile,
+/// because a compiler may turn malloc and a fill with zeros into calloc, which touches nothing.
 inline void make_resident(std::span<float> values) {
   constexpr size_t kPage = 4096 / sizeof(float);
   for (size_t i = 0; i < values.size(); i += kPage) {
@@ -30,8 +30,8 @@ inline void make_resident(std::span<float> values) {
   }
 }
 
-/// How far the resident set rises above its level at construction. VmHWM is reset then, so peaks from before do not
-/// count; where the system forbids the reset they do, and `reset` is false.
+/// How far the resident set rises above its level at construction. VmHWM is reset then, so peaks from before
+/// do not count; where the system forbids the reset they do, and `reset` is false.
 class PeakMeter {
  public:
   PeakMeter() {

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. scripts/forward_metrics.py reads them.
+// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. scripts/forward_metrics.py
+// reads them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ class MetricsFile {
   /// Empties the file. Throws std::runtime_error when it cannot be written.
   explicit MetricsFile(const std::string& path);
 
-  /// Writes one line, which is in the file when the call returns. JSON has no NaN and no infinity: such a value is
-  /// written as null. Throws std::runtime_error.
+  /// Writes one line, which is in the file when the call returns. JSON has no NaN and no infinity: such a
+  /// value is written as null. Throws std::runtime_error.
   void write(int64_t step, const std::string& name, double value);
 
  private:

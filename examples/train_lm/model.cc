@@ -11,7 +11,8 @@ namespace {
 void fill_normal(std::span<float> values, double deviation, std::mt19937_64& generator) {
   constexpr double kUnit = 0x1p-53;
   for (float& value : values) {
-    const double u = (static_cast<double>(generator() >> 11) + 1.0) * kUnit;  // in (0, 1]: the logarithm is finite
+    // In (0, 1]: the logarithm is finite
+    const double u = (static_cast<double>(generator() >> 11) + 1.0) * kUnit;
     const double v = static_cast<double>(generator() >> 11) * kUnit;
     value = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));
   }
@@ -42,7 +43,8 @@ Parameters initial_parameters(const ModelShape& shape, uint64_t seed) {
   std::mt19937_64 generator(seed);
   Parameters parameters = zero_gradients(shape, true);
   const double fan_in = static_cast<double>(shape.context * shape.embedding);
-  // Activations of unit variance into tanh. The head starts small, near the uniform distribution: loss ≈ log V.
+  // Activations of unit variance into tanh. The head starts small, near the uniform distribution: loss ≈ log
+  // V.
   fill_normal(span_of(parameters.embedding), 1.0, generator);
   fill_normal(span_of(parameters.trunk_weight), 1.0 / std::sqrt(fan_in), generator);
   fill_normal(span_of(parameters.head_weight), 0.5 / std::sqrt(static_cast<double>(shape.hidden)), generator);

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A small causal language model with a hand-written backward: the neural probabilistic language model of Bengio et al.
-// (2003), "A Neural Probabilistic Language Model", JMLR 3. The LM head and its loss are not in here: they are
-// logitless's.
+// A small causal language model with a hand-written backward: the neural probabilistic language model of
+// Bengio et al. (2003), "A Neural Probabilistic Language Model", JMLR 3. The LM head and its loss are not in
+// here: they are logitless's.
 //
 //   x_i      = [E[c_i1], ..., E[c_iC]]     embeddings of the C words before token i, side by side
 //   hidden_i = tanh(x_i · trunk_weight + trunk_bias)
@@ -51,8 +51,8 @@ class Trunk {
   /// Returns hidden, [N, H]; it lives until the next forward().
   const RowMatrix& forward(const Parameters& parameters, const Batch& batch);
 
-  /// Writes the gradients of embedding, trunk_weight and trunk_bias, given ∂loss/∂hidden of the last forward().
-  /// `d_hidden` is used up as scratch.
+  /// Writes the gradients of embedding, trunk_weight and trunk_bias, given ∂loss/∂hidden of the last
+  /// forward(). `d_hidden` is used up as scratch.
   void backward(const Parameters& parameters, const Batch& batch, RowMatrix& d_hidden, Parameters& gradients);
 
  private:

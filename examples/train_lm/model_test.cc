@@ -69,8 +69,8 @@ double reference_loss(const Parameters& p, const Batch& batch) {
   return loss;
 }
 
-/// The central difference of the reference's loss, by one parameter. The parameters are floats, so the step is what
-/// remains of it after rounding.
+/// The central difference of the reference's loss, by one parameter. The parameters are floats, so the step
+/// is what remains of it after rounding.
 double numeric_gradient(Parameters& p, float& value, const Batch& batch) {
   const float center = value;
   value = center + 1e-3f;
@@ -116,7 +116,8 @@ TEST(Model, GradientsOfAllTensorsMatchFiniteDifferencesOfAReferenceInDoubles) {
     const auto values = reference.tensors(), found = gradients.tensors();
     for (size_t tensor = 0; tensor < values.size(); ++tensor) {
       for (size_t i = 0; i < values[tensor].size(); ++i) {
-        // float32 sums of at most 40 · 53 terms of size ~1/40, and 1e-6 from the third derivative of the difference.
+        // float32 sums of at most 40 · 53 terms of size ~1/40, and 1e-6 from the third derivative of the
+        // difference.
         ASSERT_NEAR(found[tensor][i], numeric_gradient(reference, values[tensor][i], batch), 3e-6)
             << "tensor " << tensor << ", element " << i;
       }

@@ -12,8 +12,8 @@
 inline constexpr std::string_view kUnknownWord = "<unk>";
 inline constexpr std::string_view kEndOfVerse = "<eov>";
 
-/// Words ([A-Za-z']+, and bytes of multi-byte UTF-8 characters), single punctuation marks and digits, and kEndOfVerse
-/// after each line that is not empty. Spaces separate and vanish. Case matters.
+/// Words ([A-Za-z']+, and bytes of multi-byte UTF-8 characters), single punctuation marks and digits, and
+/// kEndOfVerse after each line that is not empty. Spaces separate and vanish. Case matters.
 std::vector<std::string_view> tokenize(std::string_view text);
 
 /// Word ids by falling frequency (ties in byte order), after the two that always exist.
@@ -22,8 +22,8 @@ class Vocabulary {
   static constexpr int32_t kUnknownId = 0;
   static constexpr int32_t kEndOfVerseId = 1;
 
-  /// Keeps the `max_size` most frequent words, <unk> and <eov> included; 0 keeps all. Throws std::invalid_argument for
-  /// a size below 3.
+  /// Keeps the `max_size` most frequent words, <unk> and <eov> included; 0 keeps all. Throws
+  /// std::invalid_argument for a size below 3.
   Vocabulary(const std::vector<std::string_view>& tokens, int64_t max_size);
 
   int64_t size() const { return static_cast<int64_t>(words_.size()); }
@@ -44,11 +44,12 @@ struct Corpus {
 /// Throws std::runtime_error when the file cannot be read or holds no token.
 Corpus load_corpus(const std::string& path, int64_t max_vocabulary);
 
-/// -Σ p log p of the words' frequencies, in nats a token: the loss of the best model that looks at no context.
+/// -Σ p log p of the words' frequencies, in nats a token: the loss of the best model that looks at no
+/// context.
 double unigram_entropy(const std::vector<int32_t>& ids, int64_t vocabulary_size);
 
-/// N tokens to predict. Row i of `context` holds the words before target i, the nearest one last, and never the target
-/// or what follows it: causal by construction.
+/// N tokens to predict. Row i of `context` holds the words before target i, the nearest one last, and never
+/// the target or what follows it: causal by construction.
 struct Batch {
   int64_t context_length = 0;
   std::vector<int32_t> context;  ///< [N, context_length]
@@ -57,7 +58,8 @@ struct Batch {
   int64_t tokens() const { return static_cast<int64_t>(targets.size()); }
 };
 
-/// Draws runs of kRunLength consecutive tokens at seeded places, so that equal seeds give equal batches everywhere.
+/// Draws runs of kRunLength consecutive tokens at seeded places, so that equal seeds give equal batches
+/// everywhere.
 class BatchSampler {
  public:
   static constexpr int64_t kRunLength = 32;

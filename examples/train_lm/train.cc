@@ -96,7 +96,8 @@ StepReport Trainer::step(const Batch& batch) {
   {
     std::optional<PeakMeter> meter;
     if (step_ == 1) {
-      make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});  // the output is not the head's memory
+      // The output is not the head's memory
+      make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});
       meter.emplace();
     }
     const auto head_start = std::chrono::steady_clock::now();

@@ -17,7 +17,8 @@ struct TrainOptions {
   std::string text;
   int64_t max_vocabulary = 0;  ///< 0 keeps every word
   HeadKind head = HeadKind::kFused;
-  bool fused_adam = false;  ///< fused head only: Adam takes the head's gradient tile by tile; no [V, H] gradient exists
+  /// Fused head only: Adam takes the head's gradient tile by tile; no [V, H] gradient exists
+  bool fused_adam = false;
   int steps = 300;
   int64_t batch_tokens = 1024;
   int64_t context = 8;

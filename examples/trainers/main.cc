@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/trainers.md, as one program that holds each way of calling the library against the dense path on
-// plain copies. What stands between [name] and [/name] is quoted there.
+// The code of docs/trainers.md, as one program that holds each way of calling the library against the dense
+// path on plain copies. What stands between [name] and [/name] is quoted there.
 #include "logitless/logitless.h"
 
 #include <algorithm>

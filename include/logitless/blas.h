@@ -30,16 +30,17 @@ struct BlasKernels {
   std::string reason;  ///< one line: why it switched, or why it did not
 };
 
-/// Makes OpenBLAS run kernels as wide as the CPU, where it runs narrower ones. An OpenBLAS that is older than the CPU
-/// may take it for a much older one: version 0.3.21 runs its SSE kernels on Emerald Rapids and what came after, at a
-/// fifth of the speed. By what the CPU has, the choice is SkylakeX (AVX-512 F, DQ, BW, VL and CD), Haswell (AVX2 and
-/// FMA) or Sandybridge (AVX). Kernels that fit already stay, and so does what the user chose by OPENBLAS_CORETYPE.
-/// After a switch some small products must come out exactly right, or the former kernels come back.
+/// Makes OpenBLAS run kernels as wide as the CPU, where it runs narrower ones. An OpenBLAS that is older than
+/// the CPU may take it for a much older one: version 0.3.21 runs its SSE kernels on Emerald Rapids and what
+/// came after, at a fifth of the speed. By what the CPU has, the choice is SkylakeX (AVX-512 F, DQ, BW, VL
+/// and CD), Haswell (AVX2 and FMA) or Sandybridge (AVX). Kernels that fit already stay, and so does what the
+/// user chose by OPENBLAS_CORETYPE. After a switch some small products must come out exactly right, or the
+/// former kernels come back.
 ///
-/// Call it first thing in main(): before other threads start, and while no BLAS call is under way. It changes a library
-/// of the whole process, and with it the last bits of every product; it also calls setenv() and unsetenv(), which no
-/// other thread may do or read meanwhile. For these reasons no other function of logitless calls it. A second call
-/// finds kernels that fit. Throws nothing but std::bad_alloc.
+/// Call it first thing in main(): before other threads start, and while no BLAS call is under way. It changes
+/// a library of the whole process, and with it the last bits of every product; it also calls setenv() and
+/// unsetenv(), which no other thread may do or read meanwhile. For these reasons no other function of
+/// logitless calls it. A second call finds kernels that fit. Throws nothing but std::bad_alloc.
 LOGITLESS_API BlasKernels use_best_blas_kernels();
 
 }  // namespace logitless

@@ -29,8 +29,8 @@ enum class Reduction {
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
 ///
-/// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so are its
-/// gradients: both parts without tokens, the nll part with Σ W_y = 0.
+/// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so
+/// are its gradients: both parts without tokens, the nll part with Σ W_y = 0.
 struct CrossEntropyOptions {
   TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
@@ -38,8 +38,8 @@ struct CrossEntropyOptions {
   double z_loss = 0;                          ///< λ >= 0, finite
   std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
   double loss_scale = 1.0;                    ///< finite
-  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite; only with
-  /// kMean.
+  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite;
+  /// only with kMean.
   std::optional<double> normaliser = {};
   bool want_accuracy = false;  ///< fill metrics.accuracy
   bool want_entropy = false;   ///< fill metrics.mean_entropy
@@ -50,15 +50,18 @@ struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
-  double z_loss = 0;      ///< the part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale
-  double accuracy = std::numeric_limits<double>::quiet_NaN();      ///< share of tokens whose argmax is the target
+  /// The part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale
+  double z_loss = 0;
+  /// Share of tokens whose argmax is the target
+  double accuracy = std::numeric_limits<double>::quiet_NaN();
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
 /// What cross_entropy() returns.
 struct CrossEntropyResult {
-  double loss = 0;                      ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;   ///< [N], loss_scale (nll_i + z_i), whatever the reduction; 0 without a part
+  double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
+  /// [N], loss_scale (nll_i + z_i), whatever the reduction; 0 without a part
+  std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
   CrossEntropyMetrics metrics;          ///< over the tokens that take part
   Plan plan;                            ///< what ran
@@ -70,8 +73,8 @@ struct CrossEntropyForward {
   TokenStats stats;           ///< with what the options need: entropy, prior, argmax
 };
 
-/// Loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under kNone the gradients are
-/// those of the sum of all losses. Throws InvalidInput before anything is written.
+/// Loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under kNone the
+/// gradients are those of the sum of all losses. Throws InvalidInput before anything is written.
 LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const Targets& targets, const CrossEntropyOptions& options = {},
                                                const Gradients& gradients = {});
@@ -81,9 +84,9 @@ LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, 
                                                         const LmHead& head, const Targets& targets,
                                                         const CrossEntropyOptions& options = {});
 
-/// `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows with 0 cost no
-/// GEMM, and entries of rows that take no part are not read). It is finite: a NaN or ∞ of a loss scale that overflowed
-/// is an InvalidInput, and the step one to skip. Returns the plan that ran.
+/// `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows with
+/// 0 cost no GEMM, and entries of rows that take no part are not read). It is finite: a NaN or ∞ of a loss
+/// scale that overflowed is an InvalidInput, and the step one to skip. Returns the plan that ran.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, std::span<const double> upstream,

@@ -1,13 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The materialised baseline, ContextOptions::plan = PlanKind::kDense: one multi-threaded GEMM into an [N, V] buffer,
-/// the same row kernels in place, two GEMMs back. What gradient checks and benchmarks compare with, for every loss. It
-/// computes every row, ignored ones too, as lm_head + loss does.
+/// The materialised baseline, ContextOptions::plan = PlanKind::kDense: one multi-threaded GEMM into an [N, V]
+/// buffer, the same row kernels in place, two GEMMs back. What gradient checks and benchmarks compare with,
+/// for every loss. It computes every row, ignored ones too, as lm_head + loss does.
 ///
-/// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever the budget,
-/// and N · H more for hidden states that stand in two matrices or in sequences apart, which are copied together, and as
-/// much for such a d_hidden; a weight sink is an InvalidInput; a NaN in an ignored row of hidden reaches d_weight
-/// (0 · NaN); the bits may depend on the number of threads, as they do in any BLAS.
+/// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever
+/// the budget, and N · H more for hidden states that stand in two matrices or in sequences apart, which are
+/// copied together, and as much for such a d_hidden; a weight sink is an InvalidInput; a NaN in an ignored
+/// row of hidden reaches d_weight (0 · NaN); the bits may depend on the number of threads, as they do in any
+/// BLAS.
 #pragma once
 
 #include "logitless/cross_entropy.h"

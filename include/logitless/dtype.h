@@ -15,8 +15,8 @@ struct bfloat16 {
   uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
-/// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Only storage: arithmetic happens in
-/// float32.
+/// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Only storage: arithmetic
+/// happens in float32.
 struct float16 {
   uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LOGITLESS_API marks what the library exports; everything else has hidden visibility. Every header includes this one.
+/// LOGITLESS_API marks what the library exports; everything else has hidden visibility. Every header includes
+/// this one.
 #pragma once
 
 #if __cplusplus < 202002L

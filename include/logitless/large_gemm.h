@@ -13,9 +13,9 @@
 
 namespace logitless {
 
-/// One large product of a context's backend on all of its threads. A plan's efficiency is its own multiply-adds a
-/// second divided by this product's. Of a type that the backend cannot read it is the product in float32. Not to be run
-/// by two threads at once.
+/// One large product of a context's backend on all of its threads. A plan's efficiency is its own
+/// multiply-adds a second divided by this product's. Of a type that the backend cannot read it is the product
+/// in float32. Not to be run by two threads at once.
 class LOGITLESS_API LargeGemm {
  public:
   /// Allocates the operands. Throws std::bad_alloc.

@@ -1,12 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Losses of logits that the caller already holds, [B, T, V]: the same statistics, losses and row kernels as the fused
-/// calls, for trainers whose model returns logits. One sweep over the logits where the loss couples no rows: a block of
-/// rows is folded, its loss evaluated and its gradient written while it is still in the cache.
+/// Losses of logits that the caller already holds, [B, T, V]: the same statistics, losses and row kernels as
+/// the fused calls, for trainers whose model returns logits. One sweep over the logits where the loss couples
+/// no rows: a block of rows is folded, its loss evaluated and its gradient written while it is still in the
+/// cache.
 ///
-/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of words that a row kernel
-/// takes at once; 0 lets the library choose. Nothing outside of the V words of each row is read or written, and
-/// rows that take no part are never read. The results have the same bits for every number of threads.
+/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of words that a
+/// row kernel takes at once; 0 lets the library choose. Nothing outside of the V words of each row is read or
+/// written, and rows that take no part are never read. The results have the same bits for every number of
+/// threads.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +25,11 @@
 
 namespace logitless {
 
-/// Logits [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]; any strided slice such as
-/// logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at least V. Row i = b * T + t is token
-/// i of targets, temperatures and all results. They are final raw logits: no bias and no softcap is applied to them.
-/// float32, bfloat16 and float16 are computed in float32, float64 in float64.
+/// Logits [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]; any strided
+/// slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at least V.
+/// Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits: no bias
+/// and no softcap is applied to them. float32, bfloat16 and float16 are computed in float32, float64 in
+/// float64.
 struct Logits {
   const void* data = nullptr;     ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -59,10 +62,11 @@ struct Logits {
   int64_t tokens() const { return batch * time; }
 };
 
-/// Where dL/dlogits goes; data == nullptr: it is not wanted. Of the logits' shape, and of their type or float32
-/// (float64, and nothing else, for float64 logits). Either a buffer apart from the logits and every other input, or
-/// exactly the logits: the same pointer, type and strides (in place). Rows may not overlap: one of the two strides must
-/// step over all that the other one covers. It is overwritten; rows that take no part get zeros.
+/// Where dL/dlogits goes; data == nullptr: it is not wanted. Of the logits' shape, and of their type or
+/// float32 (float64, and nothing else, for float64 logits). Either a buffer apart from the logits and every
+/// other input, or exactly the logits: the same pointer, type and strides (in place). Rows may not overlap:
+/// one of the two strides must step over all that the other one covers. It is overwritten; rows that take no
+/// part get zeros.
 struct LogitsGradient {
   void* data = nullptr;           ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -92,9 +96,10 @@ struct LogitsGradient {
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 };
 
-// Every task on hidden states stands here once more on logits, under the same name and with the same formulas, options
-// and results: one call, its two halves, and its plan. Row i of the logits is token i, the sequences are those of the
-// logits, and the only gradient is dL/dlogits. All throw InvalidInput before anything is written.
+// Every task on hidden states stands here once more on logits, under the same name and with the same
+// formulas, options and results: one call, its two halves, and its plan. Row i of the logits is token i, the
+// sequences are those of the logits, and the only gradient is dL/dlogits. All throw InvalidInput before
+// anything is written.
 
 /// The statistics of every token (see token_stats.h; a = r / temperature).
 LOGITLESS_API TokenStats compute_token_stats(const Context& context, const Logits& logits, const Targets& targets,
@@ -105,9 +110,9 @@ LOGITLESS_API void backpropagate_token_grads(const Context& context, const Logit
                                              const TokenOptions& options, const StatsRequest& request,
                                              const TokenStats& stats, const TokenGrads& grads,
                                              const LogitsGradient& dlogits, Plan* plan = nullptr);
-/// Statistics, any loss of them, and dL/dlogits. evaluate() is called from one thread at a time with blocks of rows in
-/// row order; with all rows at once when the loss has groups(), and then the logits are read twice. What evaluate()
-/// throws reaches the caller and leaves dlogits undefined. Returns the statistics.
+/// Statistics, any loss of them, and dL/dlogits. evaluate() is called from one thread at a time with blocks
+/// of rows in row order; with all rows at once when the loss has groups(), and then the logits are read
+/// twice. What evaluate() throws reaches the caller and leaves dlogits undefined. Returns the statistics.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const Logits& logits, const Targets& targets,
                                         const TokenOptions& options, TokenLoss& loss,
                                         const LogitsGradient& dlogits = {}, Plan* plan = nullptr);
@@ -185,8 +190,8 @@ LOGITLESS_API Plan kto_loss_backward(const Context& context, const Logits& logit
 LOGITLESS_API Plan plan_kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
                                  const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N], finite; with it dlogits
-/// gets
+/// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N], finite; with
+/// it dlogits gets
 ///
 ///     dL/dr_v = -upstream · p_v (log p_v + entropy) / temperature
 ///

@@ -32,19 +32,21 @@ struct LOGITLESS_API Plan {
   int64_t hidden_size = 0;                 ///< H
   int64_t vocab_size = 0;                  ///< V
   int64_t row_tile = 0;                    ///< most rows of a logits tile; 0 for finished logits
-  int64_t row_block = 0;                   ///< of finished logits, rows that a thread works on together; else 0
-  int64_t vocab_tile = 0;                  ///< columns of a logits tile; the last one may be narrower
-  int64_t hidden_block = 0;                ///< columns of hidden that one gradient GEMM writes
-  int64_t chunk_rows = 0;  ///< most rows whose logits are alive together (one pass); else equal to active_rows
-  int threads = 1;         ///< threads that can work with the tiles that fit
-  int tiles_alive = 1;     ///< logits tiles in memory at once
-  /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics. Vectors with
-  /// an entry a token (statistics, row lists) come on top: below 200 bytes a token.
+  /// Of finished logits, rows that a thread works on together; else 0
+  int64_t row_block = 0;
+  int64_t vocab_tile = 0;    ///< columns of a logits tile; the last one may be narrower
+  int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
+  /// Most rows whose logits are alive together (one pass); else equal to active_rows
+  int64_t chunk_rows = 0;
+  int threads = 1;      ///< threads that can work with the tiles that fit
+  int tiles_alive = 1;  ///< logits tiles in memory at once
+  /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics.
+  /// Vectors with an entry a token (statistics, row lists) come on top: below 200 bytes a token.
   size_t workspace_bytes = 0;
-  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options stay as
-  /// they are: what the message of a call with less names. Plan functions (plan_cross_entropy() and its like) fill it;
-  /// in the plan of a call that ran it is 0, because to know it takes several times as long as to plan. Also 0 under
-  /// kDense, which runs with any budget.
+  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options
+  /// stay as they are: what the message of a call with less names. Plan functions (plan_cross_entropy() and
+  /// its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
+  /// long as to plan. Also 0 under kDense, which runs with any budget.
   size_t least_workspace_bytes = 0;
   size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 

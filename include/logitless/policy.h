@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources, masks and
-/// ties: docs/losses.md, section 1.
+/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources,
+/// masks and ties: docs/losses.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ LOGITLESS_API const char* name_of(SamplerCorrection correction);
 /// The values that have names, in the order of the enumeration: parse by comparing name_of().
 LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 
-/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16 or float16.
-/// Nothing that belongs to a token under a false mask is ever read.
+/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16 or
+/// float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
   Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
   ConstVector advantages;         ///< [B], one a sequence, or [N], one a token, as advantages_per says
@@ -73,19 +73,23 @@ struct PolicyBatch {
 };
 
 /// Which loss, and its constants. An option that the variant or the others leave without a use is an error
-/// (docs/losses.md, 1.9), but for the parameters of sapo and vespo, whose defaults are in place for every variant.
+/// (docs/losses.md, 1.9), but for the parameters of sapo and vespo, whose defaults are in place for every
+/// variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
-  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids stand where they are
-  /// predicted: ignore_index and shift have no use here.
+  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids stand where
+  /// they are predicted: ignore_index and shift have no use here.
   TokenOptions token = {};
 
-  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;  ///< of the ratio (docs/losses.md, 1.1)
-  std::optional<double> epsilon_low = {};   ///< in [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
+  /// Of the ratio (docs/losses.md, 1.1)
+  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
+  /// In [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
+  std::optional<double> epsilon_low = {};
   std::optional<double> epsilon_high = {};  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
-  std::optional<double> delta = {};         ///< two-sided clipping: largest ratio of the unclipped side; positive
-  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so that no
-  /// weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
+  /// two-sided clipping: largest ratio of the unclipped side; positive
+  std::optional<double> delta = {};
+  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so
+  /// that no weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
   std::optional<double> log_ratio_clamp = 20.0;
 
   double beta = 0;                              ///< weight of the KL penalty, >= 0
@@ -94,13 +98,15 @@ struct PolicyOptions {
 
   double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
   double top_entropy_quantile = 1.0;  ///< in (0, 1]: share of tokens, by entropy, that keep their loss
-  std::optional<double> off_policy_mask_threshold = {};  ///< drops sequences with A < 0 whose mean drift is above it
+  /// Drops sequences with A < 0 whose mean drift is above it
+  std::optional<double> off_policy_mask_threshold = {};
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
   std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
   std::optional<double> sampler_clip_max = 3.0;                     ///< positive; another one needs the same
 
-  std::optional<double> num_items_in_batch = {};      ///< positive, below 1 counts as 1; dapo, cispo and vespo only
+  /// positive, below 1 counts as 1; dapo, cispo and vespo only
+  std::optional<double> num_items_in_batch = {};
   std::optional<int64_t> max_completion_length = {};  ///< positive; dr_grpo only, which needs it
 
   double sapo_temperature_pos = 1.0;   ///< positive
@@ -114,29 +120,33 @@ struct PolicyOptions {
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
 };
 
-/// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not asked for.
+/// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not
+/// asked for.
 struct PolicyMetrics {
-  int64_t tokens = 0;                                                    ///< tokens that took part
-  double mean_ratio = std::numeric_limits<double>::quiet_NaN();          ///< of the importance ratio
-  double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();   ///< share that the lower bound stopped
-  double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();  ///< share that the upper bound stopped
-  double clip_fraction = std::numeric_limits<double>::quiet_NaN();       ///< either
-  double mean_kl = std::numeric_limits<double>::quiet_NaN();             ///< with beta
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< in nats
-  double mean_logp = std::numeric_limits<double>::quiet_NaN();           ///< in nats
+  int64_t tokens = 0;                                            ///< tokens that took part
+  double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
+  /// Share that the lower bound stopped
+  double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
+  /// Share that the upper bound stopped
+  double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();
+  double clip_fraction = std::numeric_limits<double>::quiet_NaN();  ///< either
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();   ///< in nats
+  double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
 };
 
 /// What policy_loss() returns.
 struct PolicyResult {
-  double loss = 0;                      ///< with its normaliser and loss_scale
-  std::vector<double> per_token_loss;   ///< ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
+  double loss = 0;  ///< with its normaliser and loss_scale
+  /// ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
+  std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;                ///< over the tokens that take part
   Plan plan;                            ///< what ran
 };
 
-/// Loss, metrics, and those gradients that `gradients` asks for, in one call. The sequences are those of `hidden`.
-/// Throws InvalidInput before anything is written.
+/// Loss, metrics, and those gradients that `gradients` asks for, in one call. The sequences are those of
+/// `hidden`. Throws InvalidInput before anything is written.
 LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const PolicyBatch& batch, const PolicyOptions& options = {},
                                        const Gradients& gradients = {});

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single sequences.
-/// Formulas, sources, which pairs count: docs/losses.md, section 2.
+/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single
+/// sequences. Formulas, sources, which pairs count: docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ enum class PreferenceLoss {
   kCpo,
 };
 
-/// "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",
-/// "aot_unpaired", "discopop", "sft", "orpo", "simpo", "cpo".
+/// "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
+/// "apo_down", "aot", "aot_unpaired", "discopop", "sft", "orpo", "simpo", "cpo".
 LOGITLESS_API const char* name_of(PreferenceLoss loss);
 /// All of them, in the order of the enumeration: parse by comparing name_of().
 LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
@@ -55,11 +55,12 @@ struct PreferenceTerm {
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, as logps_per says.
-  /// Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
+  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, as logps_per
+  /// says. Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
+  /// read.
   ConstVector logps;
-  /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward in the
-  /// same call, with the same targets and options.
+  /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward
+  /// in the same call, with the same targets and options.
   HiddenStates hidden;
   LmHead head;                                 ///< the reference's, of the same vocabulary
   EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
@@ -75,7 +76,8 @@ struct PreferenceOptions {
   double simpo_gamma = 0.5;                  ///< finite
   /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
   std::optional<double> nll_weight = {};
-  TokenOptions token = {};    ///< which tokens take part (prompts do not), and how log-probabilities are taken
+  /// Which tokens take part (prompts do not), and how log-probabilities are taken
+  TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
@@ -96,16 +98,18 @@ struct PreferenceMetrics {
 
 /// What preference_loss() returns.
 struct PreferenceResult {
-  double loss = 0;                      ///< terms and likelihood, times loss_scale
-  std::vector<double> sequence_logps;   ///< [2B], sums (averages with average_log_prob, or with orpo or simpo)
+  double loss = 0;  ///< terms and likelihood, times loss_scale
+  /// [2B], sums (averages with average_log_prob, or with orpo or simpo)
+  std::vector<double> sequence_logps;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PreferenceMetrics metrics;            ///< over the pairs that take part
   Plan plan;                            ///< what ran for the policy
 };
 
-/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of different
-/// lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a term needs one. Loss,
-/// metrics, and those gradients that `gradients` asks for, in one call. Throws InvalidInput before anything is written.
+/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of
+/// different lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a
+/// term needs one. Loss, metrics, and those gradients that `gradients` asks for, in one call. Throws
+/// InvalidInput before anything is written.
 LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const Targets& targets, const Reference& reference = {},
                                                const PreferenceOptions& options = {}, const Gradients& gradients = {});
@@ -119,8 +123,8 @@ LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, 
                                                         const Reference& reference = {},
                                                         const PreferenceOptions& options = {});
 
-/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of a reference. Returns the plan
-/// that ran.
+/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of a reference.
+/// Returns the plan that ran.
 LOGITLESS_API Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                             const Targets& targets, const Reference& reference,
                                             const PreferenceOptions& options, const PreferenceForward& forward,
@@ -137,9 +141,10 @@ struct KtoOptions {
   double desirable_weight = 1.0;    ///< >= 0, finite
   double undesirable_weight = 1.0;  ///< >= 0, finite
   bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
-  TokenOptions token = {};          ///< which tokens take part (prompts do not), and how log-probabilities are taken
-  double loss_scale = 1.0;          ///< multiplies loss and gradients
-  bool want_entropy = false;        ///< fill metrics.mean_entropy
+  /// Which tokens take part (prompts do not), and how log-probabilities are taken
+  TokenOptions token = {};
+  double loss_scale = 1.0;    ///< multiplies loss and gradients
+  bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
 /// What a batch says of its sequences.
@@ -147,8 +152,8 @@ struct KtoBatch {
   Targets targets;                  ///< [N]
   std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
   Reference reference;              ///< needed; logps [B] or [N]
-  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of equal length; both
-  /// empty: the baseline is 0.
+  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of equal
+  /// length; both empty: the baseline is 0.
   ConstVector kl_logps;
   ConstVector kl_ref_logps;  ///< those of the reference
 };
@@ -169,16 +174,17 @@ struct KtoMetrics {
 
 /// What kto_loss() returns.
 struct KtoResult {
-  double loss = 0;                      ///< the mean over the sequences, times loss_scale
-  std::vector<double> sequence_losses;  ///< [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
+  double loss = 0;  ///< the mean over the sequences, times loss_scale
+  /// [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
+  std::vector<double> sequence_losses;
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
   KtoMetrics metrics;                   ///< over the sequences that take part
   Plan plan;                            ///< what ran for the policy
 };
 
-/// `hidden` holds B sequences, unpaired. Loss, metrics, and those gradients that `gradients` asks for, in one call.
-/// Throws InvalidInput before anything is written.
+/// `hidden` holds B sequences, unpaired. Loss, metrics, and those gradients that `gradients` asks for, in one
+/// call. Throws InvalidInput before anything is written.
 LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});
@@ -190,8 +196,8 @@ using KtoForward = LossForward<KtoResult>;
 LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const KtoBatch& batch, const KtoOptions& options = {});
 
-/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of the reference. Returns the
-/// plan that ran.
+/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of the reference.
+/// Returns the plan that ran.
 LOGITLESS_API Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                      const KtoBatch& batch, const KtoOptions& options, const KtoForward& forward,
                                      double upstream, const Gradients& gradients);

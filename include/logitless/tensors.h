@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building a view
-/// never throws and checks nothing; the call that uses it checks everything (see error.h).
+/// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building
+/// a view never throws and checks nothing; the call that uses it checks everything (see error.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace logitless {
 
-/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at least cols.
+/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at least
+/// cols.
 struct ConstMatrix {
   const void* data = nullptr;     ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -77,24 +78,25 @@ struct Vector {
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end. They stand in
-/// one matrix, or in two of other lengths (chosen and rejected answers of a preference loss): rows [0, N1) are those of
-/// `states`, rows [N1, N1 + N2) those of `second`, and everything with an entry a token (targets, temperatures,
-/// statistics) has N = N1 + N2 of them in this order.
+/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end. They
+/// stand in one matrix, or in two of other lengths (chosen and rejected answers of a preference loss): rows
+/// [0, N1) are those of `states`, rows [N1, N1 + N2) those of `second`, and everything with an entry a token
+/// (targets, temperatures, statistics) has N = N1 + N2 of them in this order.
 struct HiddenStates {
   ConstMatrix states;  ///< [N1, H]; all rows when there is no second matrix
   /// [N2, H], of the same type and with a stride of its own; left as it is: none.
   ConstMatrix second;
-  /// Number of sequences of equal length in each matrix, whose rows must be a multiple of it: with a second one there
-  /// are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of none, [0, T, H], which has no rows.
-  /// Unused when offsets is not empty.
+  /// Number of sequences of equal length in each matrix, whose rows must be a multiple of it: with a second
+  /// one there are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of none, [0, T, H],
+  /// which has no rows. Unused when offsets is not empty.
   int64_t sequences = 1;
-  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s holds the
-  /// rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the offsets.
+  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s
+  /// holds the rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the
+  /// offsets.
   std::span<const int64_t> offsets;
-  /// From one sequence of `states` to the next, in elements, at least H; unset: the sequences follow one another.
-  /// Position t of sequence b begins at element b * batch_stride + t * states.stride: a slice such as hidden[:, :-1],
-  /// or the transpose of [T, B, H]. Not for packed sequences.
+  /// From one sequence of `states` to the next, in elements, at least H; unset: the sequences follow one
+  /// another. Position t of sequence b begins at element b * batch_stride + t * states.stride: a slice such
+  /// as hidden[:, :-1], or the transpose of [T, B, H]. Not for packed sequences.
   std::optional<int64_t> batch_stride;
   std::optional<int64_t> second_batch_stride;  ///< the same of `second`
 
@@ -105,8 +107,8 @@ struct HiddenStates {
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
   /// Packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
-  /// [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1: the rows, or
-  /// the sequences, follow one another.
+  /// [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1: the
+  /// rows, or the sequences, follow one another.
   HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
                int64_t row_stride = -1)
       : states(data, dtype, batch * time, hidden, row_stride == -1 ? hidden : row_stride), sequences(batch) {
@@ -141,15 +143,17 @@ struct HiddenStates {
 /// Which way round the head's weight is stored.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
-  kVocabHidden,  ///< weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF): the
-                 ///< default
+  /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF): the
+  kVocabHidden,
+  ///< default
 };
 
 /// The LM head: raw logit r_iv = x_i · w_v + bias_v, capped logit c_iv = softcap · tanh(r_iv / softcap).
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
-  /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from below).
+  /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from
+  /// below).
   ConstVector bias;
   /// Positive, and a normal number of the type of the sums; or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
@@ -164,15 +168,17 @@ struct LmHead {
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
-/// One word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride + t * stride], so that a
-/// slice such as targets[:, 1:] of [B, T + 1] needs no copy.
+/// One word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride + t * stride], so
+/// that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
   const int32_t* data32 = nullptr;  ///< id 0, or null
   const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
   int64_t size = 0;                 ///< N
   int64_t stride = 1;               ///< from one id to the next of its sequence, in elements; positive
-  int64_t time = 0;                 ///< T, ids of a sequence, of which size is a multiple; 0: one sequence holds all
-  int64_t batch_stride = 0;         ///< from one sequence to the next, in elements; positive where there are several
+  /// T, ids of a sequence, of which size is a multiple; 0: one sequence holds all
+  int64_t time = 0;
+  /// From one sequence to the next, in elements; positive where there are several
+  int64_t batch_stride = 0;
 
   Targets() = default;
   /// `size_` ids from `data` on.
@@ -218,29 +224,30 @@ enum class EntriesPer {
 /// What a call does with what an output holds.
 enum class WriteMode {
   kOverwrite,  ///< what was there does not matter, not even a NaN
-  /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums [N, H] (one
-  /// pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64 output g is added to
-  /// part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u = 2^-24 or 2^-53: d_hidden has a
-  /// part a tile of words and at most one every 64 words, d_weight and d_bias a part a tile of rows and at most one
-  /// every 64 rows.
+  /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
+  /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
+  /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
+  /// 2^-24 or 2^-53: d_hidden has a part a tile of words and at most one every 64 words, d_weight and d_bias
+  /// a part a tile of rows and at most one every 64 rows.
   kAccumulate,
 };
 
-/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary order,
-/// one call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden: [count, H],
-/// hidden_vocab: [H, count]; rows may be further apart than they are long: honour its stride), float32 (float64 for a
-/// float64 head), and lives until the callback returns. The callback may overwrite these words of the weight: nothing
-/// reads them afterwards. What it throws reaches the caller of the library.
+/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary
+/// order, one call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden:
+/// [count, H], hidden_vocab: [H, count]; rows may be further apart than they are long: honour its stride),
+/// float32 (float64 for a float64 head), and lives until the callback returns. The callback may overwrite
+/// these words of the weight: nothing reads them afterwards. What it throws reaches the caller of the
+/// library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from its first
-/// to its last element, what stands between its rows included. Each output is optional by itself; each has the type of
-/// its sums (float32; float64, and nothing else, for float64 inputs) or that of its input: 16-bit outputs are summed
-/// in float32 and rounded to nearest even once, at the end.
+/// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from
+/// its first to its last element, what stands between its rows included. Each output is optional by itself;
+/// each has the type of its sums (float32; float64, and nothing else, for float64 inputs) or that of its
+/// input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then), of d_hidden's type and mode and with a stride of its
-  /// own. The two are wanted together or not at all; one without rows may be left out.
+  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then), of d_hidden's type and mode and with a
+  /// stride of its own. The two are wanted together or not at all; one without rows may be left out.
   Matrix d_hidden_second;
   Matrix d_weight;                                  ///< the head's shape and layout
   Vector d_bias;                                    ///< [V]; only for a head with a bias
@@ -249,8 +256,8 @@ struct Gradients {
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   /// Instead of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
-  /// From one sequence of d_hidden to the next, in elements, whatever hidden's own is: as HiddenStates::batch_stride,
-  /// but no two rows may overlap. Unset: the sequences follow one another.
+  /// From one sequence of d_hidden to the next, in elements, whatever hidden's own is: as
+  /// HiddenStates::batch_stride, but no two rows may overlap. Unset: the sequences follow one another.
   std::optional<int64_t> d_hidden_batch_stride;
   std::optional<int64_t> d_hidden_second_batch_stride;  ///< the same of d_hidden_second
 

@@ -9,9 +9,9 @@
 ///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
 ///     prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 ///
-/// In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V · 1.7e-38.
-/// logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN or +inf logit, or
-/// with nothing but -inf, has NaN statistics.
+/// In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V ·
+/// 1.7e-38. logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN
+/// or +inf logit, or with nothing but -inf, has NaN statistics.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,9 @@ enum class TemperatureMeaning {
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
 };
 
-/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank costs a second walk
-/// over the logits, which are computed once more where they have not stayed (one pass keeps them).
+/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank costs a
+/// second walk over the logits, which are computed once more where they have not stayed (one pass keeps
+/// them).
 struct StatsRequest {
   bool entropy = false;  ///< entropy of the token's distribution
   bool prior = false;    ///< Σ_v q_v log p_v
@@ -42,34 +43,39 @@ struct StatsRequest {
   std::span<const float> prior_weights = {};
 };
 
-/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one of these, as `token`.
+/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one of these,
+/// as `token`.
 struct TokenOptions {
-  /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without targets, and
-  /// policy losses, whose rows a mask selects, have no use for another value.
+  /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
+  /// targets, and policy losses, whose rows a mask selects, have no use for another value.
   int64_t ignore_index = -100;
-  /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes no part.
+  /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes
+  /// no part.
   bool shift = false;
   /// Positive, and a normal number of the type of the sums.
   double temperature = 1.0;
-  /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part are not
-  /// read.
+  /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part
+  /// are not read.
   std::span<const double> temperatures = {};
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;  ///< what the temperature divides
-  /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before softcap and
-  /// temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as 1. Unset: no rounding.
+  /// What the temperature divides
+  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
+  /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before
+  /// softcap and temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as
+  /// 1. Unset: no rounding.
   std::optional<DType> round_logits_to = {};
 };
 
-/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not asked for
-/// is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
+/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not
+/// asked for is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
 struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
   std::vector<double> entropy;  ///< in nats
   std::vector<double> prior;    ///< Σ_v q_v log p_v
   std::vector<int64_t> argmax;  ///< the first word with the largest logit; -1 where the statistics are NaN
-  /// 1 + the number of words whose capped logit c is larger than the target's, as computed: 1 where the target is
-  /// argmax, and no matter the temperature. Equal logits share the better rank. 0 where the statistics are NaN.
+  /// 1 + the number of words whose capped logit c is larger than the target's, as computed: 1 where the
+  /// target is argmax, and no matter the temperature. Equal logits share the better rank. 0 where the
+  /// statistics are NaN.
   std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
@@ -80,8 +86,9 @@ struct TokenStats {
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
-/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no GEMM. They
-/// are functions of the statistics, so a NaN among them is no error: it makes its row's gradients NaN.
+/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no
+/// GEMM. They are functions of the statistics, so a NaN among them is no error: it makes its row's gradients
+/// NaN.
 struct TokenGrads {
   std::vector<double> logp;     ///< g_logp
   std::vector<double> lse;      ///< g_lse
@@ -95,18 +102,18 @@ LOGITLESS_API TokenStats compute_token_stats(const Context& context, const Hidde
                                              const Targets& targets, const TokenOptions& options = {},
                                              const StatsRequest& request = {}, Plan* plan = nullptr);
 
-/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs, options
-/// and `request` (with entropy where grads.entropy is not empty), `grads` from the caller. Computes the logits again
-/// (two pass).
+/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs,
+/// options and `request` (with entropy where grads.entropy is not empty), `grads` from the caller. Computes
+/// the logits again (two pass).
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options,
                                              const StatsRequest& request, const TokenStats& stats,
                                              const TokenGrads& grads, const Gradients& outputs, Plan* plan = nullptr);
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of rows, each
-/// increasing, that together are all rows that take part (from one thread at a time), and fills the entries of `grads`
-/// for these rows; the vectors it declares in needs() and gradients() have N entries by then. One pass calls it for one
-/// chunk after the other, all other plans once.
+/// increasing, that together are all rows that take part (from one thread at a time), and fills the entries
+/// of `grads` for these rows; the vectors it declares in needs() and gradients() have N entries by then. One
+/// pass calls it for one chunk after the other, all other plans once.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
@@ -120,12 +127,12 @@ class LOGITLESS_API TokenLoss {
   };
   /// The entries of TokenGrads that evaluate() fills.
   virtual GradientTerms gradients() const = 0;
-  /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that says no and
-  /// does it all the same gets a std::logic_error.
+  /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that
+  /// says no and does it all the same gets a std::logic_error.
   virtual bool may_drop_rows() const { return true; }
-  /// [N], the group of each row (any ids): the gradient of a row may depend on the statistics of all rows of its group,
-  /// so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take no part do not
-  /// matter.
+  /// [N], the group of each row (any ids): the gradient of a row may depend on the statistics of all rows of
+  /// its group, so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take
+  /// no part do not matter.
   virtual std::span<const int64_t> groups() const { return {}; }
   /// Reads the entries of `stats` for `rows`, and sets those of `grads`.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
@@ -139,8 +146,8 @@ struct LossForward {
   TokenGrads grads;  ///< of the loss, per token
 };
 
-/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics. One pass
-/// keeps the logits of whole groups, so a group that is too large for the workspace means two pass.
+/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics.
+/// One pass keeps the logits of whole groups, so a group that is too large for the workspace means two pass.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                                         const Gradients& outputs, Plan* plan = nullptr);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The version of these headers; version() of environment.h is that of the library that runs. CMake reads it from here.
+/// The version of these headers; version() of environment.h is that of the library that runs. CMake reads it
+/// from here.
 #pragma once
 
 /// While this is 0, a minor version may change API and ABI.

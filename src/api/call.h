@@ -20,8 +20,8 @@
 
 namespace logitless::api {
 
-/// A task on the rows of a call: which take part and what they predict, how a logit becomes a log-probability, and
-/// which statistics are needed.
+/// A task on the rows of a call: which take part and what they predict, how a logit becomes a
+/// log-probability, and which statistics are needed.
 struct Task {
   TokenOptions options;
   StatsRequest request;
@@ -31,9 +31,10 @@ struct Task {
   core::Array<core::ByteRange> reads = {};
 };
 
-/// Made of tensors, given a task, then run or planned as often as is wanted. While it lives, what its thread takes from
-/// core/store.h comes from the context's workspace. Everything that can be wrong with a call
-/// is thrown by the constructor and by set_task(), before anything is written. What is given must outlive the Call.
+/// Made of tensors, given a task, then run or planned as often as is wanted. While it lives, what its thread
+/// takes from core/store.h comes from the context's workspace. Everything that can be wrong with a call is
+/// thrown by the constructor and by set_task(), before anything is written. What is given must outlive the
+/// Call.
 class Call {
  public:
   /// Logits that are products.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The memory of one call. The same code first measures what it will take and then takes it, so that a plan's figure
-// and its run cannot disagree.
+// The memory of one call. The same code first measures what it will take and then takes it, so that a plan's
+// figure and its run cannot disagree.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace logitless::core {
 
-/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Arena hands out null pointers
-/// and only counts. Nothing is initialised, so memory that is never touched is never resident.
+/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Arena hands out null
+/// pointers and only counts. Nothing is initialised, so memory that is never touched is never resident.
 class Arena {
  public:
   /// Measures.

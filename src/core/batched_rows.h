@@ -25,16 +25,16 @@ struct BatchedRows {
   int64_t extent() const;
 };
 
-/// `rows` rows in `batch` sequences of equal length, of which `rows` is a multiple. Without `batch_stride` the
-/// sequences follow one another; then, and wherever else the strides make one, the result is a matrix.
+/// `rows` rows in `batch` sequences of equal length, of which `rows` is a multiple. Without `batch_stride`
+/// the sequences follow one another; then, and wherever else the strides make one, the result is a matrix.
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride);
 
 /// The ids of targets, as rows of one column.
 BatchedRows rows_of(const Targets& targets);
 
-/// Throws when two rows of an output overlap: one of the two strides must step over all that the other one covers.
-/// `batch_stride` and `row_stride` are what messages call the strides.
+/// Throws when two rows of an output overlap: one of the two strides must step over all that the other one
+/// covers. `batch_stride` and `row_stride` are what messages call the strides.
 void check_rows_apart(std::string_view batch_stride, std::string_view row_stride, const BatchedRows& rows);
 
 /// From the first to the last element, what stands between the rows included.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Checks of what a caller hands over. Each throws InvalidInput with a message that names the argument, the value and
-// the rule; none of them writes.
+// Checks of what a caller hands over. Each throws InvalidInput with a message that names the argument, the
+// value and the rule; none of them writes.
 #pragma once
 
 #include <cstddef>

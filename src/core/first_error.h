@@ -6,11 +6,12 @@
 
 namespace logitless::core {
 
-/// Exceptions must not leave an OpenMP region: the first one waits until the region has ended, and what comes after it
-/// has nothing to do.
+/// Exceptions must not leave an OpenMP region: the first one waits until the region has ended, and what comes
+/// after it has nothing to do.
 class FirstError {
  public:
-  /// Runs `work`, unless other work has thrown. Allocates nothing, because what is kept may be a std::bad_alloc.
+  /// Runs `work`, unless other work has thrown. Allocates nothing, because what is kept may be a
+  /// std::bad_alloc.
   template <class Work>
   void guard(const Work& work) noexcept {
     if (failed_.load(std::memory_order_relaxed)) return;

@@ -29,8 +29,9 @@ Store::~Store() {
   for (const Block& block : blocks_) ::operator delete(block.data);
 }
 
-// The smallest free block that is at most twice as large. A size that grows from call to call would leave a trail of
-// blocks: where there are more bytes than twice those that were ever in use at once, the free ones go.
+// The smallest free block that is at most twice as large. A size that grows from call to call would leave a
+// trail of blocks: where there are more bytes than twice those that were ever in use at once, the free ones
+// go.
 void* Store::allocate(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
   if (wanted < bytes) throw std::bad_alloc();

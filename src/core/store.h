@@ -13,8 +13,8 @@
 
 namespace logitless::core {
 
-/// Memory that is used again. A block that was freed serves the next request that it fits, so that what is asked for
-/// over and over is allocated once. Any number of threads may use one Store.
+/// Memory that is used again. A block that was freed serves the next request that it fits, so that what is
+/// asked for over and over is allocated once. Any number of threads may use one Store.
 class Store {
  public:
   Store() = default;

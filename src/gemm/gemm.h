@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products, behind one interface so that a backend (OpenBLAS today, oneDNN next) is one file and one line in
-// gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
+// Matrix products, behind one interface so that a backend (OpenBLAS today, oneDNN next) is one file and one
+// line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums for
+// float64 operands.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +28,10 @@ struct Operand {
   bool transposed = false;
 };
 
-/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >= n; when
-/// not accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C overlaps nothing. The
-/// bits depend on m, n, k, the operands' form and the backend alone: not on alignment, nor on who calls.
+/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >=
+/// n; when not accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C
+/// overlaps nothing. The bits depend on m, n, k, the operands' form and the backend alone: not on alignment,
+/// nor on who calls.
 template <class T>
 struct Product {
   int64_t m = 0;
@@ -42,9 +44,9 @@ struct Product {
   bool accumulate = false;
 };
 
-/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n, k and the row's
-/// class alone: neither on how many rows are multiplied with it nor on what they hold. It holds for products whose m is
-/// at least `least_rows` and a multiple of `row_step`, and at most what was asked about.
+/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n, k and
+/// the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It holds for
+/// products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was asked about.
 struct RowRule {
   int64_t row_step = 1;
   int64_t least_rows = 1;  // a multiple of row_step
@@ -88,13 +90,15 @@ class Backend {
   /// Whether it multiplies operands of these types as they stand. Others it packs into scratch first.
   virtual bool reads(DType a, DType b) const = 0;
 
-  /// The rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two rules of one family
-  /// agree only where `most_rows` is the same; row_step and class_rows do not depend on n, k and `most_rows`.
+  /// The rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two rules of
+  /// one family agree only where `most_rows` is the same; row_step and class_rows do not depend on n, k and
+  /// `most_rows`.
   virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
 
   /// Bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
-  /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read them.
+  /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read
+  /// them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   /// With `threads` threads of the backend's own: for the dense path only, outside of every parallel region.
@@ -103,8 +107,8 @@ class Backend {
   virtual void multiply_parallel(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
 
-  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole process, where
-  /// it has no narrower switch.
+  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole
+  /// process, where it has no narrower switch.
   virtual std::shared_ptr<void> single_threaded_region() const = 0;
   /// Estimate of what the backend allocates by itself for one thread's products of these sizes.
   virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k) const = 0;

@@ -23,8 +23,8 @@ enum class Threading { kSequential = 0, kPthreads = 1, kOpenMp = 2 };
 // Asked at run time: the system may swap the library under a finished program.
 Threading threading() { return static_cast<Threading>(openblas_get_parallel()); }
 
-// OpenBLAS's OpenMP build runs on the calling thread inside a parallel region, but a team of one does not count as one:
-// there only the calling task's own thread number keeps it from starting a team.
+// OpenBLAS's OpenMP build runs on the calling thread inside a parallel region, but a team of one does not
+// count as one: there only the calling task's own thread number keeps it from starting a team.
 class OmpThreads {
  public:
   explicit OmpThreads(int threads) : before_(omp_get_max_threads()) {
@@ -58,8 +58,8 @@ class FixedTeams {
   int before_;
 };
 
-// The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one restores
-// it.
+// The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one
+// restores it.
 class ProcessThreads {
  public:
   static ProcessThreads& instance() {
@@ -118,10 +118,11 @@ void call_blas(const Product<double>& p) {
               static_cast<blasint>(p.ldc));
 }
 
-// 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and deep enough
-// that reading and writing C once a panel costs little (256 multiply-adds an element).
+// 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and
+// deep enough that reading and writing C once a panel costs little (256 multiply-adds an element).
 constexpr int64_t kWidenDepth = 256;
-constexpr int64_t kWidenBreadth = 2016;  // 2 MiB of float32 a panel at the most, and a multiple of every row step
+// 2 MiB of float32 a panel at the most, and a multiple of every row step
+constexpr int64_t kWidenBreadth = 2016;
 
 // op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand, widened to a dense float matrix of the same
 // orientation. A float32 operand is left where it is.
@@ -178,7 +179,8 @@ bool empty(const Product<T>& p) {
   return true;
 }
 
-// The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the process.
+// The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
+// process.
 int most_threads() {
   constexpr const char* kKey = "MAX_THREADS=";
   const char* at = std::strstr(openblas_get_config(), kKey);
@@ -259,15 +261,17 @@ class OpenBlas final : public Backend {
   }
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k) const override {
-    // OpenBLAS packs a panel of each operand, at most about 448 deep and 768 rows of A (its Zen and SkylakeX kernels).
+    // OpenBLAS packs a panel of each operand, at most about 448 deep and 768 rows of A (its Zen and SkylakeX
+    // kernels).
     const int64_t depth = std::min<int64_t>(k, 448);
     return static_cast<size_t>((std::min<int64_t>(m, 768) + n) * depth) * sizeof(float);
   }
 
  private:
-  // The threads of OpenBLAS's OpenMP build wait for each other inside a product, for as many of them as it thinks that
-  // its region has: in a smaller team they wait for ever. So it is told of the team that a region gets here, and only
-  // one product at a time may tell it: it keeps the number in one variable of the process.
+  // The threads of OpenBLAS's OpenMP build wait for each other inside a product, for as many of them as it
+  // thinks that its region has: in a smaller team they wait for ever. So it is told of the team that a region
+  // gets here, and only one product at a time may tell it: it keeps the number in one variable of the
+  // process.
   template <class Call>
   static void run_parallel(int threads, const Call& call) {
     if (threading() == Threading::kPthreads) {

@@ -17,9 +17,9 @@
 #include "gemm/openblas.h"
 #include "kernels/row_kernels.h"
 
-// What OpenBLAS itself calls when it is loaded and unloaded, where it was built with DYNAMIC_ARCH. The references are
-// weak and thereby null in other builds; the linker binds them to the same library as the products, which a search by
-// name in a process with two copies of OpenBLAS would not.
+// What OpenBLAS itself calls when it is loaded and unloaded, where it was built with DYNAMIC_ARCH. The
+// references are weak and thereby null in other builds; the linker binds them to the same library as the
+// products, which a search by name in a process with two copies of OpenBLAS would not.
 extern "C" {
 __attribute__((weak)) void gotoblas_dynamic_quit();
 __attribute__((weak)) void gotoblas_dynamic_init();
@@ -35,7 +35,8 @@ struct Core {
   VectorLevel level;
 };
 
-// All cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it is written for.
+// All cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it is written
+// for.
 constexpr Core kCores[] = {
     {"Prescott", VectorLevel::kSse},      {"Atom", VectorLevel::kSse},
     {"Core2", VectorLevel::kSse},         {"Penryn", VectorLevel::kSse},
@@ -55,8 +56,8 @@ std::string name_of(VectorLevel level) {
   return kNames[static_cast<int>(level)];
 }
 
-// The core to ask for on a CPU of this level. Cooperlake and SapphireRapids have SkylakeX's float32 and float64 kernels
-// but are names that some versions refuse, and Zen has Haswell's.
+// The core to ask for on a CPU of this level. Cooperlake and SapphireRapids have SkylakeX's float32 and
+// float64 kernels but are names that some versions refuse, and Zen has Haswell's.
 const char* best_core(VectorLevel cpu) {
   constexpr const char* kNames[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
   return kNames[static_cast<int>(cpu)];
@@ -87,8 +88,8 @@ struct TrialShape {
   int64_t m, n, k;
 };
 
-// Small enough for the paths of small matrices, which SkylakeX has below 10^6 multiply-adds, and large enough for the
-// usual ones. No edge is a multiple of a register block.
+// Small enough for the paths of small matrices, which SkylakeX has below 10^6 multiply-adds, and large enough
+// for the usual ones. No edge is a multiple of a register block.
 constexpr TrialShape kTrialShapes[] = {{37, 53, 65}, {151, 119, 131}};
 
 int trial_a(int64_t row, int64_t depth) { return static_cast<int>((7 * row + 3 * depth) % 11) - 5; }

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Which kernels OpenBLAS runs (it calls a set of them a core), whether they fit the CPU, and how they are changed.
+// Which kernels OpenBLAS runs (it calls a set of them a core), whether they fit the CPU, and how they are
+// changed.
 #pragma once
 
 #include <functional>
@@ -14,18 +15,20 @@ namespace logitless::gemm {
 /// Generations of x86-64 vector instructions, as far as the kernels of matrix products differ by them.
 enum class VectorLevel { kSse, kAvx, kAvx2, kAvx512 };
 
-/// What the CPU and the operating system can run; nothing on other architectures. kAvx2 includes FMA; kAvx512 includes
-/// F, DQ, BW, VL and CD, which OpenBLAS's SkylakeX kernels are compiled for.
+/// What the CPU and the operating system can run; nothing on other architectures. kAvx2 includes FMA; kAvx512
+/// includes F, DQ, BW, VL and CD, which OpenBLAS's SkylakeX kernels are compiled for.
 std::optional<VectorLevel> cpu_vector_level();
 
-/// The generation that a core is written for, in any case of letters; nothing where the name is not one of x86-64.
+/// The generation that a core is written for, in any case of letters; nothing where the name is not one of
+/// x86-64.
 std::optional<VectorLevel> core_vector_level(std::string_view core);
 
 /// The process's OpenBLAS, or what a test puts in its place.
 struct CoreSwitch {
   std::optional<VectorLevel> cpu;
   std::function<std::string()> core;
-  /// Forget the core, and choose one again by OPENBLAS_CORETYPE. Both are empty where the library has one core only.
+  /// Forget the core, and choose one again by OPENBLAS_CORETYPE. Both are empty where the library has one
+  /// core only.
   std::function<void()> quit;
   std::function<void()> init;
   /// Whether trial products come out exactly.

@@ -16,15 +16,16 @@ struct CoreRows {
   bool small_products;  // small products take a path of their own, which sums in another order
 };
 
-// Found by multiplying equal rows and comparing their products bit by bit; gemm_rows_test repeats that on the core that
-// runs. The kernels of Haswell and Zen take twelve rows at a time and start the two halves at different words, so that
-// the first and the last eight words of each panel are summed in two ways.
+// Found by multiplying equal rows and comparing their products bit by bit; gemm_rows_test repeats that on the
+// core that runs. The kernels of Haswell and Zen take twelve rows at a time and start the two halves at
+// different words, so that the first and the last eight words of each panel are summed in two ways.
 constexpr CoreRows kCores[] = {
     {"SapphireRapids", 4, 0, 12, true}, {"Cooperlake", 4, 0, 12, true}, {"SkylakeX", 4, 0, 12, true},
     {"Haswell", 12, 6, 4, false},       {"Zen", 12, 6, 4, false},       {"Sandybridge", 4, 0, 4, false},
     {"Nehalem", 8, 0, 8, false},        {"Prescott", 8, 0, 8, false},
 };
-constexpr CoreRows kUnknown = {"", 48, 6, 48, true};  // 48: every number of rows that a known kernel takes divides it
+// 48: every number of rows that a known kernel takes divides it
+constexpr CoreRows kUnknown = {"", 48, 6, 48, true};
 
 const CoreRows& rows_of(std::string_view core) {
   for (const CoreRows& known : kCores) {
@@ -33,8 +34,8 @@ const CoreRows& rows_of(std::string_view core) {
   return kUnknown;
 }
 
-// The most rows with which a product takes the path of small ones: sgemm_small_kernel_permit_skylakex.c and its double
-// twin, whose first operand is our B.
+// The most rows with which a product takes the path of small ones: sgemm_small_kernel_permit_skylakex.c and
+// its double twin, whose first operand is our B.
 int64_t most_small_rows(int64_t n, int64_t k, bool b_transposed) {
   constexpr int64_t kMostProducts = 1'000'000;
   constexpr int64_t kMostElements = 1200;  // of the result, where B is transposed

@@ -8,8 +8,9 @@
 
 namespace logitless::gemm {
 
-/// The rule of single-precision (or, with `in_double`, double-precision) products of the kernels named `core`, all of
-/// whose operands have the type of the sums. A core that is not known gets a rule that holds for all known ones.
+/// The rule of single-precision (or, with `in_double`, double-precision) products of the kernels named
+/// `core`, all of whose operands have the type of the sums. A core that is not known gets a rule that holds
+/// for all known ones.
 RowRule openblas_row_rule(std::string_view core, bool in_double, int64_t n, int64_t k, bool b_transposed,
                           int64_t most_rows);
 

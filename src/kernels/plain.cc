@@ -148,14 +148,15 @@ void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to)
     float value = from[i];
     if (accumulate) value += std::bit_cast<float>(static_cast<uint32_t>(to[i].bits) << 16);
     const uint32_t bits = std::bit_cast<uint32_t>(value);
-    // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
+    // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes
+    // up.
     const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     to[i].bits = static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : rounded);
   }
 }
 
-// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a multiple of
-// 2^-24.
+// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a
+// multiple of 2^-24.
 float widened(float16 half) {
   const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
   const uint32_t magnitude = half.bits & 0x7FFF;

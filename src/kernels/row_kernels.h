@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Contracts of the row kernels: everything that is done to a tile of logits between two GEMMs. T is float or double; a
-// table of kernels is chosen once, by a Context, never inside a loop.
+// Contracts of the row kernels: everything that is done to a tile of logits between two GEMMs. T is float or
+// double; a table of kernels is chosen once, by a Context, never inside a loop.
 #pragma once
 
 #include <cstdint>
@@ -46,21 +46,22 @@ struct TileShape {
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
 ///   scratch [cols]; may hold anything on entry.
-/// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh nothing.
-/// Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and chosen are
-/// exact.
+/// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh
+/// nothing. Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes;
+/// max and chosen are exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
   const T* logits = nullptr;
   const T* inverse_temperature = nullptr;  // [rows]
-  const int32_t* target = nullptr;         // [rows]: the target's column in this tile, or outside [0, cols) for none
-  int64_t first_column = 0;                // added to the column in stats.argmax
-  bool entropy = false;                    // fill stats.weighted
-  bool argmax = false;                     // fill stats.argmax
-  bool prior = false;                      // fill stats.prior and prior_mass, with
-  const float* prior_weights = nullptr;    //   q = prior_weights[0 .. cols), or when null
-  double uniform_prior = 0;                //   q = uniform_prior
+  // [rows]: the target's column in this tile, or outside [0, cols) for none
+  const int32_t* target = nullptr;
+  int64_t first_column = 0;              // added to the column in stats.argmax
+  bool entropy = false;                  // fill stats.weighted
+  bool argmax = false;                   // fill stats.argmax
+  bool prior = false;                    // fill stats.prior and prior_mass, with
+  const float* prior_weights = nullptr;  //   q = prior_weights[0 .. cols), or when null
+  double uniform_prior = 0;              //   q = uniform_prior
   T* scratch = nullptr;
   RowStats* stats = nullptr;
 };
@@ -69,8 +70,8 @@ struct FoldArgs {
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// Exact, and with the capped logits of fold() to the bit: the chosen column itself never counts. Where `chosen` is NaN
-/// nothing counts; other rows may not hold a NaN.
+/// Exact, and with the capped logits of fold() to the bit: the chosen column itself never counts. Where
+/// `chosen` is NaN nothing counts; other rows may not hold a NaN.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;
@@ -80,9 +81,9 @@ struct CountArgs {
   int64_t* counts = nullptr;
 };
 
-/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) + prior_term
-/// q_v for every column but the target's; all terms are already divided by the row's temperature, so that the kernel
-/// only multiplies with the softcap's derivative.
+/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) +
+/// prior_term q_v for every column but the target's; all terms are already divided by the row's temperature,
+/// so that the kernel only multiplies with the softcap's derivative.
 template <class T>
 struct RowGradient {
   T max = 0;  // of the capped logits
@@ -92,14 +93,15 @@ struct RowGradient {
   T entropy_term = 0;
   T entropy = 0;
   T prior_term = 0;
-  T target_gradient = 0;   // replaces the formula in the target's column: 1 - p is computed without cancellation
+  // Replaces the formula in the target's column: 1 - p is computed without cancellation
+  T target_gradient = 0;
   int32_t target = -1;     // column in this tile, or outside [0, cols)
   int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
 };
 
 /// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
-/// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others move up
-/// (source rows must increase).
+/// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others
+/// move up (source rows must increase).
 ///   logits  [shape.rows, cols]
 ///   out     [count, cols] with the stride of shape: the logits themselves (in place), or memory apart from them.
 ///   scratch [cols]; may hold anything on entry.
@@ -150,8 +152,8 @@ struct RowKernels {
       widen_bf16(static_cast<const bfloat16*>(from), count, to);
     }
   }
-  /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64 sums have
-  /// no narrower output: for them this does nothing.
+  /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64
+  /// sums have no narrower output: for them this does nothing.
   template <class T>
   void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
              [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {

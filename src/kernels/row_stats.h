@@ -8,10 +8,12 @@
 
 namespace logitless::kernels {
 
-/// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common offset costs no
-/// digits; `rest` leaves one largest term out, so that a probability near 1 costs none either.
+/// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common
+/// offset costs no digits; `rest` leaves one largest term out, so that a probability near 1 costs none
+/// either.
 struct RowStats {
-  double max = -std::numeric_limits<double>::infinity();     // of c; NaN once a NaN was seen; -inf: no mass so far
+  // Of c; NaN once a NaN was seen; -inf: no mass so far
+  double max = -std::numeric_limits<double>::infinity();
   double rest = 0;                                           // Σ exp(u) − 1
   double weighted = 0;                                       // Σ exp(u) u
   double prior = 0;                                          // Σ q u
@@ -43,7 +45,8 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   out.prior_mass = earlier.prior_mass + later.prior_mass;
   out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
   if (high.max ==
-      -std::numeric_limits<double>::infinity()) {  // No mass on either side: there is no distance to shift by.
+      // No mass on either side: there is no distance to shift by.
+      -std::numeric_limits<double>::infinity()) {
     out.prior = earlier.prior + later.prior;
     return out;
   }

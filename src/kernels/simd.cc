@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels, compiled once for every instruction set that Highway knows on this architecture. No intrinsic and no
-// compiler flag: a new instruction set is a newer Highway.
+// The row kernels, compiled once for every instruction set that Highway knows on this architecture. No
+// intrinsic and no compiler flag: a new instruction set is a newer Highway.
 #ifndef HWY_WANT_AVX3_DL
 #define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.
 #endif
@@ -26,10 +26,10 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// exp(x) for x <= 0, float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), P of degree 4 through the
-// Chebyshev nodes (relative error 1.1e-8, below that of evaluating it). Error: 2 ulp for x >= -87, and 0 below that,
-// where exp(x) < 1.7e-38. A NaN becomes 0: rows with a NaN never get here. Cheaper than Highway's Exp, which must also
-// serve positive x and denormal results.
+// exp(x) for x <= 0, float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), P of degree 4
+// through the Chebyshev nodes (relative error 1.1e-8, below that of evaluating it). Error: 2 ulp for x >=
+// -87, and 0 below that, where exp(x) < 1.7e-38. A NaN becomes 0: rows with a NaN never get here. Cheaper
+// than Highway's Exp, which must also serve positive x and denormal results.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -54,7 +54,8 @@ HWY_INLINE V exp_nonpositive(D d, V x) {
   return hn::Exp(d, x);
 }
 
-// ---- Capped logits ------------------------------------------------------------------------------------------------
+// ---- Capped logits
+// ------------------------------------------------------------------------------------------------
 
 // Walks [0, count) with full vectors of `d`, then one element at a time, so that nothing outside is touched.
 template <class T, class Step>
@@ -67,9 +68,9 @@ HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
   for (; i < count; ++i) step(narrow, i);
 }
 
-// What rounding a T to a narrower type takes, in place: bits to drop, the smallest normal number (below it, adding and
-// subtracting a number whose last bit is the type's smallest subnormal rounds to a multiple of that), and the first
-// power of 2 that overflows.
+// What rounding a T to a narrower type takes, in place: bits to drop, the smallest normal number (below it,
+// adding and subtracting a number whose last bit is the type's smallest subnormal rounds to a multiple of
+// that), and the first power of 2 that overflows.
 template <class T>
 struct NarrowType {
   int dropped;
@@ -78,7 +79,8 @@ struct NarrowType {
   T overflow;
 };
 
-// float32 has bfloat16's exponents: its subnormals round like its normal numbers, and its overflow is a carry.
+// float32 has bfloat16's exponents: its subnormals round like its normal numbers, and its overflow is a
+// carry.
 constexpr NarrowType<float> narrow_type(DType dtype, float) {
   return dtype == DType::kFloat16 ? NarrowType<float>{13, 0x1p-14f, 0x1p-1f, 0x1p16f}
                                   : NarrowType<float>{16, 0, 0, std::numeric_limits<float>::infinity()};
@@ -135,7 +137,8 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   // Four chains hide the latency of Max.
   auto m0 = hn::Set(d, out.max);
   auto m1 = m0, m2 = m0, m3 = m0;
-  auto nan = hn::IsNaN(m0);  // None yet. Not Ne(x, x): Highway 1.0.3 compares ordered on AVX, false for a NaN.
+  // None yet. Not Ne(x, x): Highway 1.0.3 compares ordered on AVX, false for a NaN.
+  auto nan = hn::IsNaN(m0);
   int64_t v = 0;
   for (; v + 4 * lanes <= cols; v += 4 * lanes) {
     const auto x0 = hn::LoadU(d, logits + v);
@@ -184,7 +187,8 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
   return nan;
 }
 
-// ---- Fold ---------------------------------------------------------------------------------------------------------
+// ---- Fold
+// ---------------------------------------------------------------------------------------------------------
 
 enum class Prior { kNone, kUniform, kWeights };
 
@@ -217,7 +221,8 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
   const V scale = hn::Set(d, inverse_temperature);
   V below = zero, largest = zero, weighted = zero, prior = zero;
   for (int64_t v = begin; v < end; v += lanes) {
-    // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is harmless.
+    // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is
+    // harmless.
     hwy::Prefetch(capped + end + v);
     const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
     const V term = exp_nonpositive(d, u);
@@ -310,7 +315,8 @@ void fold(const FoldArgs<T>& args) {
   }
 }
 
-// ---- Count ---------------------------------------------------------------------------------------------------------
+// ---- Count
+// ---------------------------------------------------------------------------------------------------------
 
 template <class T>
 HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T chosen) {
@@ -334,7 +340,8 @@ void count_above(const CountArgs<T>& args) {
   }
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------------
+// ---- Gradient
+// -----------------------------------------------------------------------------------------------------
 
 template <bool kEntropy, Prior kPrior, bool kCap, class D, class T>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
@@ -411,7 +418,8 @@ void gradient(const GradientArgs<T>& args) {
   }
 }
 
-// ---- Sums and conversions -----------------------------------------------------------------------------------------
+// ---- Sums and conversions
+// -----------------------------------------------------------------------------------------
 
 template <class T>
 void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
@@ -530,7 +538,8 @@ namespace logitless::kernels {
 
 HWY_EXPORT(table);
 
-// Highway's own dispatch is one choice for the process. A Context chooses for itself, so the table is read directly.
+// Highway's own dispatch is one choice for the process. A Context chooses for itself, so the table is read
+// directly.
 std::vector<const RowKernels*> simd_kernels() {
   std::vector<const RowKernels*> out;
   int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;

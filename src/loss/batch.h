@@ -29,8 +29,8 @@ inline core::Array<int64_t> sequence_of_rows(std::span<const int64_t> offsets) {
   return sequence;
 }
 
-/// Whether `values`, of `size` entries, has one a token and not one a sequence. `sequence`: that of each row. Throws
-/// InvalidInput where the size is wrong, or fits both and they would be read differently.
+/// Whether `values`, of `size` entries, has one a token and not one a sequence. `sequence`: that of each row.
+/// Throws InvalidInput where the size is wrong, or fits both and they would be read differently.
 inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, std::span<const int64_t> sequence,
                          int64_t sequences) {
   const auto tokens = static_cast<int64_t>(sequence.size());

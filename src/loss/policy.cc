@@ -178,7 +178,8 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
       const double low = least_ratio(), high = 1 + epsilon_high();
       const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
       const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
-      // The ratios are compared, not their products with A, which may round a difference away. A NaN stays one.
+      // The ratios are compared, not their products with A, which may round a difference away. A NaN stays
+      // one.
       if (a > 0 ? plain <= clipped : plain >= clipped) return {-plain * a, 0, ratio > most ? 0 : -a};
       return {-clipped * a, 0, ratio < low || ratio > high ? 0 : -a};
     }

@@ -16,8 +16,8 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
 
-/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such weights,
-/// an advantage and a sum over tokens is a finite float64.
+/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
+/// weights, an advantage and a sum over tokens is a finite float64.
 inline constexpr double kMostLogRatio = 300;
 
 /// Whether the variant's loss is −min(ρ A, clamp(ρ) A).
@@ -30,8 +30,8 @@ inline bool is_sequence_level(SamplerCorrection correction) {
 
 class PolicyLoss final : public TokenLoss {
  public:
-  /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads nothing under a
-  /// false mask.
+  /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads
+  /// nothing under a false mask.
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
              int64_t vocab_size, std::string_view rows_name = "hidden");
 

@@ -202,7 +202,8 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
     }
     case PreferenceLoss::kDiscopop: {
       const double x = z / options_.discopop_tau;
-      const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;  // of log σ(x)
+      // Of log σ(x)
+      const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;
       const double exponent = log_sigmoid(x) - z;
       const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
       const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What losses on whole sequences share: which token predicts what, and log-probabilities summed over a sequence.
+// What losses on whole sequences share: which token predicts what, and log-probabilities summed over a
+// sequence.
 #pragma once
 
 #include <cstdint>

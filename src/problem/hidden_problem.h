@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call whose logits are products: hidden states and an LM head, checked, and the gradients that are wanted of them.
+// A call whose logits are products: hidden states and an LM head, checked, and the gradients that are wanted
+// of them.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct HiddenProblem : TokenProblem {
   int64_t hidden_size = 0;
 };
 
-/// The tensors, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput for
-/// anything that breaks the contracts of tensors.h.
+/// The tensors, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput
+/// for anything that breaks the contracts of tensors.h.
 HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head);
 
 /// What hidden states that stand under `name` and `second_name` read.

@@ -25,7 +25,8 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 
 /// Whether the gradient is wanted.
 inline bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
-/// Everything that the call reads but the targets, and the logits themselves where they are overwritten in place.
+/// Everything that the call reads but the targets, and the logits themselves where they are overwritten in
+/// place.
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
 /// What may be written.
 core::Array<core::ByteRange> writes_of(const LogitsProblem& problem, const LogitsGradient& dlogits);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call says about its rows of logits, wherever the logits come from: which rows take part, which words they
-// predict, and how a logit becomes a log-probability.
+// What a call says about its rows of logits, wherever the logits come from: which rows take part, which words
+// they predict, and how a logit becomes a log-probability.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct RowTargets {
   core::Array<int64_t> words;  // [N], of the rows that take part; empty where the call has no targets
 };
 
-/// The one place where ignore_index and shift are resolved: the word of each of the N rows, or kNoTarget. Sequence s
-/// holds the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for targets of the wrong number or outside of the
-/// vocabulary; every target is checked, also one that no position predicts.
+/// The one place where ignore_index and shift are resolved: the word of each of the N rows, or kNoTarget.
+/// Sequence s holds the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for targets of the wrong
+/// number or outside of the vocabulary; every target is checked, also one that no position predicts.
 core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
                                    std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
 /// The rows whose word is not kNoTarget.
@@ -38,8 +38,9 @@ RowTargets all_rows(int64_t tokens);
 /// q of the prior statistic, Σ_v q_v log p_v.
 struct Prior {
   std::span<const float> weights = {};  // [V], finite and >= 0; empty: 1/V each
-  std::string_view name = "prior";      // of the weights in error messages, where a caller knows them by another one
-  double mass = 1;                      // Σ q
+  // Of the weights in error messages, where a caller knows them by another one
+  std::string_view name = "prior";
+  double mass = 1;  // Σ q
 };
 
 struct TokenProblem {
@@ -83,12 +84,12 @@ struct TokenProblem {
   }
 };
 
-/// Throws InvalidInput for options, temperatures or prior weights that are wrong, and fills prior.mass. All other
-/// members are set by then.
+/// Throws InvalidInput for options, temperatures or prior weights that are wrong, and fills prior.mass. All
+/// other members are set by then.
 void check_tokens(TokenProblem& problem);
 
-/// Throws InvalidInput unless `value`, a positive factor that kernels divide by, and its reciprocal are normal numbers
-/// of the type in which tensors of type `dtype` are summed.
+/// Throws InvalidInput unless `value`, a positive factor that kernels divide by, and its reciprocal are
+/// normal numbers of the type in which tensors of type `dtype` are summed.
 void check_scale(std::string_view name, double value, DType dtype);
 
 /// Throws InvalidInput unless `dtype`, of an output, is the type of the sums or that of its input.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Columns of statistics and of their gradients. Callers get them, so they are plain vectors; those that no caller gets
-// go back to the store of the call.
+// Columns of statistics and of their gradients. Callers get them, so they are plain vectors; those that no
+// caller gets go back to the store of the call.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ std::vector<T> take_column(size_t count, T value) {
   return store ? store->take_column(count, value) : std::vector<T>(count, value);
 }
 
-/// Statistics and gradients of a call. What is not moved out of them goes back to the store that was current when they
-/// were made.
+/// Statistics and gradients of a call. What is not moved out of them goes back to the store that was current
+/// when they were made.
 struct Columns {
   TokenStats stats;
   TokenGrads grads;

@@ -11,8 +11,8 @@
 
 namespace logitless::stats {
 
-/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s * rows.size() + i].
-/// Segments follow one another in the vocabulary.
+/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s *
+/// rows.size() + i]. Segments follow one another in the vocabulary.
 struct Partials {
   kernels::RowStats* data = nullptr;
   int64_t segments = 0;
@@ -25,8 +25,9 @@ struct Partials {
   kernels::RowStats& whole(int64_t i) const { return of(0, i); }
 };
 
-/// The step between fold and finish. It merges the partials of each row, in one fixed order whatever the threads, and
-/// leaves the result in Partials::whole(). This is where ranks that hold parts of the vocabulary meet.
+/// The step between fold and finish. It merges the partials of each row, in one fixed order whatever the
+/// threads, and leaves the result in Partials::whole(). This is where ranks that hold parts of the vocabulary
+/// meet.
 class Combine {
  public:
   virtual ~Combine() = default;
@@ -40,9 +41,9 @@ const Combine& combine_locally();
 /// Entries of the statistics that the request asks for, [N] each, with the values of rows that take no part.
 TokenStats empty_stats(const problem::TokenProblem& problem);
 
-/// The steps between folded tiles and the statistics of a call: combine, then finish. It fills the entries of the rows
-/// whose partials it is given; any thread may call it, for different rows. A logp is 0 where the call has no targets.
-/// Ranks are 1 (0: undefined) until the words above the target are added.
+/// The steps between folded tiles and the statistics of a call: combine, then finish. It fills the entries of
+/// the rows whose partials it is given; any thread may call it, for different rows. A logp is 0 where the
+/// call has no targets. Ranks are 1 (0: undefined) until the words above the target are added.
 class Finisher {
  public:
   /// All must outlive this. `stats`: empty_stats().

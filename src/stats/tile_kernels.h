@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that fills the arguments of the row kernels: what a tile of logits means for the rows of a call.
+// The one place that fills the arguments of the row kernels: what a tile of logits means for the rows of a
+// call.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +75,8 @@ class TileKernels {
     kernels_.fold(args);
   }
 
-  /// Adds to counts[r] the words of the tile whose logits are larger than chosen[r], the target's as fold() found it.
+  /// Adds to counts[r] the words of the tile whose logits are larger than chosen[r], the target's as fold()
+  /// found it.
   void count_above(const LogitsTile<Logit>& tile, const Logit* chosen, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
   }
@@ -84,9 +86,9 @@ class TileKernels {
     bool entropy = false;
     bool prior = false;
   };
-  /// The gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand in row
-  /// places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may be the tile
-  /// itself. The entries of `gradients` are changed.
+  /// The gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand in
+  /// row places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may be
+  /// the tile itself. The entries of `gradients` are changed.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, Terms terms,
                 kernels::RowGradient<Logit>* gradients, Logit* row_scratch, Gradient* out) const {
     for (size_t k = 0; k < places.size(); ++k) {

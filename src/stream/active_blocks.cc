@@ -36,8 +36,8 @@ void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& 
   }
 }
 
-// Two pass: the rows that are left, in as few tiles as they fill. Where the backend knows classes of rows, a block that
-// loses nothing stays as it is and the others' rows are pooled.
+// Two pass: the rows that are left, in as few tiles as they fill. Where the backend knows classes of rows, a
+// block that loses nothing stays as it is and the others' rows are pooled.
 void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;

@@ -15,16 +15,17 @@ namespace logitless::stream {
 /// The rows of one chunk that have a gradient.
 struct ActiveBlocks {
   RowBlocks blocks;
-  /// One pass: block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks` names.
+  /// One pass: block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks`
+  /// names.
   core::Array<RowBlock> tile_block;
   int64_t chunk_begin = 0;  // tile rows of the run before the chunk
 
   bool empty() const { return blocks.blocks.empty(); }
 };
 
-/// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps its tile. In
-/// two pass, which computes the logits again, the rows that are left move into new tiles at places where their logits
-/// have the same bits: those that the statistics came from.
+/// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
+/// its tile. In two pass, which computes the logits again, the rows that are left move into new tiles at
+/// places where their logits have the same bits: those that the statistics came from.
 ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
 
 }  // namespace logitless::stream

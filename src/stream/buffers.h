@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a schedule takes from its workspace. Each struct is built twice: by the planner on an arena that measures,
-// and by the run on the real one.
+// What a schedule takes from its workspace. Each struct is built twice: by the planner on an arena that
+// measures, and by the run on the real one.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace logitless::stream {
 
-/// True when an output has a narrower type than its sums, so that these need a place of their own until the one
-/// rounding.
+/// True when an output has a narrower type than its sums, so that these need a place of their own until the
+/// one rounding.
 template <class Sum>
 bool is_narrow(const void* data, DType dtype) {
   return data && dtype != DTypeOf<Sum>::value;
@@ -68,7 +68,8 @@ struct BackwardBuffers {
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
   core::Array<PerThread> threads;
-  core::Array<Slot> slots;                           // tiles that are alive, where the logits are computed again
+  // Tiles that are alive, where the logits are computed again
+  core::Array<Slot> slots;
   std::byte* gathered = nullptr;                     // where they stay: [chunk_rows, H]
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
@@ -78,11 +79,13 @@ struct BackwardBuffers {
                   const Gradients& outputs);
 };
 
-/// The bias in the type of the logits; null without one. `kernels` widens it, and is null where nothing is written.
+/// The bias in the type of the logits; null without one. `kernels` widens it, and is null where nothing is
+/// written.
 template <class Logit>
 const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
 
-/// [V] sums of a narrow d_bias, which live until the last chunk is done; null when d_bias is wide or not wanted.
+/// [V] sums of a narrow d_bias, which live until the last chunk is done; null when d_bias is wide or not
+/// wanted.
 template <class Sum>
 Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs);
 
@@ -96,8 +99,10 @@ struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
   void* gemm = nullptr;
   core::Array<typename RowWalk<Types>::Scratch> scratch;  // one a thread
-  typename Types::Sum* sums = nullptr;                    // of outputs that are summed apart, one after another
-  std::byte* gathered = nullptr;                          // [N, H] of hidden's type, where hidden is no matrix
+  // Of outputs that are summed apart, one after another
+  typename Types::Sum* sums = nullptr;
+  // [N, H] of hidden's type, where hidden is no matrix
+  std::byte* gathered = nullptr;
 
   DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
                const Gradients& outputs);

@@ -66,7 +66,8 @@ class DenseSchedule final : public Schedule {
     return buffers_.scratch[static_cast<size_t>(omp_get_thread_num())];
   }
 
-  // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied together.
+  // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied
+  // together.
   gemm::Operand hidden() const {
     const DType dtype = problem_.hidden.dtype;
     if (buffers_.gathered) return {buffers_.gathered, dtype, problem_.hidden_size, false};

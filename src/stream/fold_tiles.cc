@@ -12,8 +12,8 @@
 namespace logitless::stream {
 namespace {
 
-// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing but counts,
-// so the order in which threads take them does not matter to any bit.
+// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing
+// but counts, so the order in which threads take them does not matter to any bit.
 template <class Types>
 class SegmentTask {
  public:
@@ -44,8 +44,9 @@ class SegmentTask {
     }
   }
 
-  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole`: what all
-  // segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to the bit.
+  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole`:
+  // what all segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to
+  // the bit.
   void count_above(const kernels::RowStats* whole, std::span<int64_t> ranks) {
     for (int64_t r = 0; r < block_.count; ++r) {
       scratch_.chosen[r] =

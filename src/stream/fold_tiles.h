@@ -25,8 +25,8 @@ struct Pass {
   typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
   Logit* chunk = nullptr;                    // where the logits of a chunk stay
 
-  /// Where the logits stay: tile (block, vocabulary tile) of the chunk whose first block has `chunk_begin` tile rows
-  /// before it.
+  /// Where the logits stay: tile (block, vocabulary tile) of the chunk whose first block has `chunk_begin`
+  /// tile rows before it.
   Logit* chunk_tile(const RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
     const TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
@@ -43,8 +43,8 @@ template <class Types>
 void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
                     void* gemm_scratch, typename Types::Logit* tile);
 
-/// Folds the tiles of blocks [begin, end), whose rows are `rows`, and hands their partial statistics to `finish`. Where
-/// the logits stay, they are in pass.chunk then.
+/// Folds the tiles of blocks [begin, end), whose rows are `rows`, and hands their partial statistics to
+/// `finish`. Where the logits stay, they are in pass.chunk then.
 template <class Types>
 void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t begin, size_t end,
                 std::span<const int64_t> rows, const stats::Finisher& finish);

@@ -15,12 +15,14 @@
 namespace logitless::stream {
 namespace {
 
-// Tiles a thread whose tasks are submitted before they are done. OpenMP keeps a record of each task that waits: this
-// many keep the team busy while the submitting thread works on a task itself, and bound the records whatever the shape.
-// (libgomp's own bound, 64 tasks a thread, does not count tasks that wait for others.)
+// Tiles a thread whose tasks are submitted before they are done. OpenMP keeps a record of each task that
+// waits: this many keep the team busy while the submitting thread works on a task itself, and bound the
+// records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that wait for
+// others.)
 constexpr int64_t kTilesAhead = 16;
 
-/// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in run().
+/// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in
+/// run().
 template <class Types>
 class GradientTasks {
  public:
@@ -67,8 +69,9 @@ class GradientTasks {
     core::Array<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
     core::Array<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
     core::Array<char> words;   // [vocabulary tiles]: the head's part is read no more
-    core::Array<char> ahead;   // [tiles that are submitted before they are done]: all tasks of a tile are done
-    char finished = 0;         // weight tiles are handed on one at a time, in order
+    // [tiles that are submitted before they are done]: all tasks of a tile are done
+    core::Array<char> ahead;
+    char finished = 0;  // weight tiles are handed on one at a time, in order
 
     explicit Tokens(const GradientTasks& tasks) {
       const TileGrid& grid = tasks.grid_;
@@ -82,9 +85,9 @@ class GradientTasks {
     }
   };
 
-  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and its part
-  // of d_weight is complete when the next one begins. Sums into one place form a chain in that order, whatever the
-  // threads. Each task has its own copy of what it names.
+  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and
+  // its part of d_weight is complete when the next one begins. Sums into one place form a chain in that
+  // order, whatever the threads. Each task has its own copy of what it names.
   void submit([[maybe_unused]] Tokens& tokens, core::FirstError* error) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
@@ -101,7 +104,8 @@ class GradientTasks {
         [[maybe_unused]] char* done = &tokens.ahead[ahead];
         ahead = (ahead + 1) % tokens.ahead.size();
 #ifdef LOGITLESS_ARCHER
-        // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and then.
+        // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and
+        // then.
         if (ahead == 0) {
 #pragma omp taskwait
         }
@@ -123,7 +127,8 @@ class GradientTasks {
           error->guard([&] { add_d_weight(j, b, slot, h); });
         }
         if (outputs_.d_bias.data) {
-          // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it is alone.
+          // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it
+          // is alone.
 #pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[0])
           error->guard([&] { add_d_bias(j, b, slot); });
         }
@@ -226,7 +231,8 @@ class GradientTasks {
     }
   }
 
-  // Part of d_weight, or of the tile it is summed in, that holds words [word, ...) and components [component, ...).
+  // Part of d_weight, or of the tile it is summed in, that holds words [word, ...) and components [component,
+  // ...).
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of each, and
-// that the sequences of each may stand apart.
+// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of
+// each, and that the sequences of each may stand apart.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,8 @@ inline void gather_tile(const HiddenProblem& problem, const RowBlocks& blocks, c
   }
 }
 
-/// Moves the rows that gather_tile() has put at their places together, so that they are as gather_rows() puts them.
+/// Moves the rows that gather_tile() has put at their places together, so that they are as gather_rows() puts
+/// them.
 inline void close_holes(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
                         std::byte* gathered) {
   const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
@@ -94,8 +95,8 @@ inline void close_holes(const HiddenProblem& problem, const RowBlocks& blocks, c
   }
 }
 
-/// The block's hidden states [count, H] as an operand: in place when its rows follow one another, else from `gathered`,
-/// where gather_rows() has put them.
+/// The block's hidden states [count, H] as an operand: in place when its rows follow one another, else from
+/// `gathered`, where gather_rows() has put them.
 inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
                                     const std::byte* gathered) {
   const DType dtype = problem.hidden.dtype;
@@ -104,7 +105,8 @@ inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlock
   return {first.data, dtype, first.stride, false};
 }
 
-/// The hidden states of all rows of the block's tiles [tile_rows, H] as an operand, `gathered` by gather_tile().
+/// The hidden states of all rows of the block's tiles [tile_rows, H] as an operand, `gathered` by
+/// gather_tile().
 inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
                                   const std::byte* gathered) {
   const DType dtype = problem.hidden.dtype;
@@ -114,8 +116,8 @@ inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks&
   return {first.data, dtype, first.stride, false};
 }
 
-/// The part of the head that holds words [word, ...) and hidden components [component, ...), as op(M) [H, V] when
-/// `hidden_first`, else as op(M) [V, H].
+/// The part of the head that holds words [word, ...) and hidden components [component, ...), as op(M) [H, V]
+/// when `hidden_first`, else as op(M) [V, H].
 inline gemm::Operand head_operand(const LmHead& head, int64_t word, int64_t component, bool hidden_first) {
   const ConstMatrix& w = head.weight;
   const bool stored_hidden_first = head.layout == HeadLayout::kHiddenVocab;

@@ -62,7 +62,8 @@ class Pipeline {
     if (wants_gradients_) schedule_.gradients(chunk, stats_, grads_);
   }
 
-  // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read it.
+  // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read
+  // it.
   void run_chunks_side_by_side() {
     core::InOrder order(schedule_.chunks());
     core::parallel_team(schedule_.chunk_team(), [&](core::FirstError& error) {

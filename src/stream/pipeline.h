@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// source -> fold -> combine -> finish -> loss -> gradient -> sink: the one way from a checked problem to its outputs.
+// source -> fold -> combine -> finish -> loss -> gradient -> sink: the one way from a checked problem to its
+// outputs.
 #pragma once
 
 #include "logitless/context.h"
@@ -22,7 +23,8 @@ struct Ran : stats::Columns {
 Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss);
 Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss);
 
-/// Gradients from statistics and token gradients. Throws InvalidInput where entries are missing. Returns what ran.
+/// Gradients from statistics and token gradients. Throws InvalidInput where entries are missing. Returns what
+/// ran.
 Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
                    const TokenStats& stats, const TokenGrads& grads);
 Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,

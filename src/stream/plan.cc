@@ -52,20 +52,25 @@ namespace {
 constexpr int64_t kRowTile = 512;  // each element of the head that a GEMM packs then serves 512 multiply-adds
 constexpr int64_t kTileElements =
     512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
-constexpr int64_t kMostVocabTile = 4096;  // fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
-constexpr int64_t kFewestTiles = 8;       // a small call gets narrower tiles, so that there is work for several threads
+// Fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
+constexpr int64_t kMostVocabTile = 4096;
+// A small call gets narrower tiles, so that there is work for several threads
+constexpr int64_t kFewestTiles = 8;
 constexpr int64_t kLeastVocabTile = 512;  // down to here; below, a GEMM packs too much for what it computes
-constexpr int64_t kSmallestEdge = 16;  // a small budget gets smaller tiles down to 16 x 16, whose rows are a cache line
+// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line
+constexpr int64_t kSmallestEdge = 16;
 constexpr int64_t kHiddenBlock = 256;  // narrowest d_hidden and d_weight GEMM: below, packing costs too much
 constexpr int64_t kGradientTasks =
     4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
-constexpr int64_t kForwardTasks = 128;  // row blocks × segments: keeps many threads even, costs 56 bytes a row and task
+// Row blocks × segments: keeps many threads even, costs 56 bytes a row and task
+constexpr int64_t kForwardTasks = 128;
 constexpr int64_t kMinChunkRows = 128;  // below, one pass writes d_weight so often that two pass is faster
 constexpr int64_t kSlotsPerThread = 2;  // one tile is made while another one is used
-// Rows of finished logits that are folded and turned into gradients in turn: few, because they are read again for their
-// gradients and should still be in the core's cache then.
+// Rows of finished logits that are folded and turned into gradients in turn: few, because they are read again
+// for their gradients and should still be in the core's cache then.
 constexpr int64_t kSweepRows = 4;
-constexpr int64_t kPlannedTeam = 8;  // threads whose scratch a one-pass chunk leaves room for, if there is any
+// Threads whose scratch a one-pass chunk leaves room for, if there is any
+constexpr int64_t kPlannedTeam = 8;
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
@@ -165,7 +170,8 @@ struct Planner {
   const Work& work;
   const Gradients& outputs;
   std::span<const int64_t> rows;
-  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is rounded once.
+  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is
+  // rounded once.
   bool one_chunk;
   RowGroups groups;  // of a loss that one pass may run
   size_t budget;     // that plans must fit in
@@ -176,8 +182,8 @@ struct Planner {
     return work.backward && outputs.wants_d_hidden() && core::is_half(d_hidden_dtype(outputs));
   }
 
-  // Everything of a plan but how many tiles are alive. Chunks of whole groups hold at most `chunk_rows` rows, other
-  // ones that many in full tiles.
+  // Everything of a plan but how many tiles are alive. Chunks of whole groups hold at most `chunk_rows` rows,
+  // other ones that many in full tiles.
   RunPlan cut(PlanKind kind, int64_t chunk_rows) const {
     RunPlan run;
     const bool whole_groups = kind == PlanKind::kOnePass && groups.coupled() && chunk_rows < count();
@@ -248,7 +254,8 @@ struct Planner {
     });
   }
 
-  // Every tile that is added to what the caller's d_hidden holds rounds that once more; sums apart are added once.
+  // Every tile that is added to what the caller's d_hidden holds rounds that once more; sums apart are added
+  // once.
   bool wants_sums_apart() const {
     return work.backward && outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kAccumulate &&
            !narrow_hidden();
@@ -256,7 +263,8 @@ struct Planner {
 
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget; }
 
-  // As many tiles (one pass: threads) as help and fit. The least is one; whether that fits is for the caller to see.
+  // As many tiles (one pass: threads) as help and fit. The least is one; whether that fits is for the caller
+  // to see.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
@@ -300,8 +308,8 @@ struct Planner {
     return wanted == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
-  // The first plan that fits, of those for the tiles of the table and then for smaller ones. A plan that does not fit
-  // is one for a single thread, so that the choice does not depend on the threads.
+  // The first plan that fits, of those for the tiles of the table and then for smaller ones. A plan that does
+  // not fit is one for a single thread, so that the choice does not depend on the threads.
   RunPlan first_that_fits() {
     RunPlan run = make();
     while (!fits(run) && halve_tiles()) run = make();
@@ -309,8 +317,8 @@ struct Planner {
     return run;
   }
 
-  // Of all plans for tiles from those of the table to the smallest the one that needs least: its workspace is the least
-  // budget that is accepted.
+  // Of all plans for tiles from those of the table to the smallest the one that needs least: its workspace is
+  // the least budget that is accepted.
   RunPlan least() const {
     Planner planner = *this;
     planner.budget = 0;
@@ -343,8 +351,8 @@ struct Planner {
     return fits(two) ? two : smaller(one, two);
   }
 
-  // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of `team`
-  // threads; where there are none, the plan that takes least.
+  // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of
+  // `team` threads; where there are none, the plan that takes least.
   RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart) const {
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));
@@ -371,7 +379,8 @@ struct Planner {
     return best;
   }
 
-  // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be there.
+  // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be
+  // there.
   RunPlan one_pass(int64_t least_rows) const {
     least_rows = std::max(least_rows, groups.largest);
     RunPlan run = chunked(least_rows, kPlannedTeam, wants_sums_apart());

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How a call cuts its work. Everything that decides about bits follows from shapes, options and the budget; only how
-// many tiles are alive at once, and how many threads work on them, follows from the threads.
+// How a call cuts its work. Everything that decides about bits follows from shapes, options and the budget;
+// only how many tiles are alive at once, and how many threads work on them, follows from the threads.
 #pragma once
 
 #include <algorithm>
@@ -68,19 +68,21 @@ struct RunPlan {
   bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
   bool scatter = false;
-  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so where the
-  /// output is narrower than its sums.
+  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so
+  /// where the output is narrower than its sums.
   bool hidden_apart = false;
 };
 
-/// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the budget holds
-/// none of the usual size. Throws InvalidInput when it does not hold the smallest either (the message names the least
-/// budget that is accepted), or when a plan that was asked for cannot run. Not for plan dense.
+/// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the
+/// budget holds none of the usual size. Throws InvalidInput when it does not hold the smallest either (the
+/// message names the least budget that is accepted), or when a plan that was asked for cannot run. Not for
+/// plan dense.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const Gradients& outputs);
 
-/// The least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; does not depend on the
-/// threads. It takes several times as long as a plan: every size of tile down to the smallest is planned.
+/// The least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; does not depend
+/// on the threads. It takes several times as long as a plan: every size of tile down to the smallest is
+/// planned.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const Gradients& outputs);
 
@@ -91,12 +93,13 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
 /// How a call cuts its work on finished logits.
 struct SweepPlan {
   Plan plan;
-  /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise a block
-  /// of rows is folded, evaluated and turned into gradients while it is in a core's cache.
+  /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise
+  /// a block of rows is folded, evaluated and turned into gradients while it is in a core's cache.
   bool all_rows_at_once = false;
 };
 
-/// Throws InvalidInput when the budget does not hold the threads' scratch, or one sweep was asked for and cannot run.
+/// Throws InvalidInput when the budget does not hold the threads' scratch, or one sweep was asked for and
+/// cannot run.
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
 
 }  // namespace logitless::stream

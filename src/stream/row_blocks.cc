@@ -36,7 +36,8 @@ void append_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm:
     const auto part = rows.subspan(static_cast<size_t>(at), static_cast<size_t>(in_block));
     out.order.insert(out.order.end(), part.begin(), part.end());
     const int64_t tile_rows = rule.padded(in_block);
-    // A tile that needs more rows than the block has begins on rows before it, where these belong to the same run.
+    // A tile that needs more rows than the block has begins on rows before it, where these belong to the same
+    // run.
     const int64_t before = tile_rows - in_block;
     const bool contiguous = before <= at && out.is_run(begin - before, before + in_block);
     for (int64_t r = 0; r < in_block; ++r) out.place.push_back(static_cast<int32_t>(contiguous ? before + r : r));

@@ -10,8 +10,9 @@
 
 namespace logitless::stream {
 
-/// A few rows of hidden that are computed together: order[begin .. begin + count) of its RowBlocks. A tile of theirs
-/// has more rows where the backend's RowRule asks for them: rows before the block's own, or rows of zeros.
+/// A few rows of hidden that are computed together: order[begin .. begin + count) of its RowBlocks. A tile of
+/// theirs has more rows where the backend's RowRule asks for them: rows before the block's own, or rows of
+/// zeros.
 struct RowBlock {
   int64_t begin = 0;
   int64_t count = 0;
@@ -52,13 +53,13 @@ struct RowBlocks {
   int64_t tile_rows() const { return blocks.empty() ? 0 : blocks.back().tile_begin + blocks.back().tile_rows; }
 };
 
-/// Row counts of blocks are multiples of this where possible: the widest row count of a BLAS micro-kernel, or what the
-/// rule asks for.
+/// Row counts of blocks are multiples of this where possible: the widest row count of a BLAS micro-kernel, or
+/// what the rule asks for.
 inline int64_t block_step(const gemm::RowRule& rule) { return rule.row_step > 4 ? rule.row_step : 16; }
 
-/// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in
-/// memory become blocks that need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks
-/// of one run have nearly equal sizes, so that no tile is a sliver.
+/// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in memory become
+/// blocks that need no copy; what is left of short runs is pooled into blocks that are gathered. Blocks of
+/// one run have nearly equal sizes, so that no tile is a sliver.
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule,
                           const RowBreaks& breaks);
 
@@ -66,7 +67,8 @@ RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, cons
 void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule, RowBlocks& out);
 
 /// The same for rows that have been in tiles before and keep their class: row rows[i] gets a place of class
-/// classes[i] (RowRule::class_of). Places that find no row of their class stay empty. All blocks are gathered.
+/// classes[i] (RowRule::class_of). Places that find no row of their class stay empty. All blocks are
+/// gathered.
 void append_classed_blocks(std::span<const int64_t> rows, std::span<const int64_t> classes, int64_t most_rows,
                            const gemm::RowRule& rule, RowBlocks& out);
 

@@ -34,8 +34,9 @@ struct RowChunks {
   }
 };
 
-/// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in the order of the groups. Never
-/// fewer rows in the largest chunk for a larger `most_rows`: the first chunk that differs is full then.
+/// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in the order of the
+/// groups. Never fewer rows in the largest chunk for a larger `most_rows`: the first chunk that differs is
+/// full then.
 RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
 
 }  // namespace logitless::stream

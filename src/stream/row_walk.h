@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Statistics and gradients of rows of logits that stand in memory, one row at a time: of the dense path's own buffer,
-// and of the logits of a caller.
+// Statistics and gradients of rows of logits that stand in memory, one row at a time: of the dense path's own
+// buffer, and of the logits of a caller.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace logitless::stream {
 
-/// Columns that a row kernel takes at once, unless the caller wants another number: 8 KiB of float32 stay in L1 between
-/// the kernel's two walks.
+/// Columns that a row kernel takes at once, unless the caller wants another number: 8 KiB of float32 stay in
+/// L1 between the kernel's two walks.
 inline constexpr int64_t kRowColumns = 2048;
 
 template <class Types>
@@ -39,12 +39,13 @@ class RowWalk {
     return {arena.take<Logit>(vocab_tile), narrow ? arena.take<Logit>(vocab_tile) : nullptr};
   }
 
-  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and its rank
-  /// where that is asked for.
+  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and its
+  /// rank where that is asked for.
   void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
                   const Scratch& scratch, const stats::Finisher& finish) const;
 
-  /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart from them.
+  /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart
+  /// from them.
   void gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
                 DType out_dtype, const Scratch& scratch) const;
 

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The parts of a call that depend on where its logits come from and on how its work is cut. The pipeline drives them.
+// The parts of a call that depend on where its logits come from and on how its work is cut. The pipeline
+// drives them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace logitless::stream {
 
-/// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set of rows whose
-/// statistics are known together before the loss sees them.
+/// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set of rows
+/// whose statistics are known together before the loss sees them.
 class Schedule {
  public:
   virtual ~Schedule() = default;
@@ -23,17 +24,17 @@ class Schedule {
   /// The rows of a chunk that take part, in any order.
   virtual std::span<const int64_t> rows(int64_t chunk) const = 0;
 
-  /// Source and fold: hands the partial statistics of all rows of the chunk to `finish`, and adds to ranks where these
-  /// are asked for.
+  /// Source and fold: hands the partial statistics of all rows of the chunk to `finish`, and adds to ranks
+  /// where these are asked for.
   virtual void fold(int64_t chunk, const stats::Finisher& finish) = 0;
-  /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs. Chunks come in order;
-  /// a chunk that was not folded has its logits made for this.
+  /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs. Chunks come
+  /// in order; a chunk that was not folded has its logits made for this.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
   /// After the gradients of the last chunk.
   virtual void finish_gradients() {}
 
-  /// Where it is positive, chunks are small: each is worked on by one thread, and this many threads work on different
-  /// ones. Else a team works on one chunk after the other.
+  /// Where it is positive, chunks are small: each is worked on by one thread, and this many threads work on
+  /// different ones. Else a team works on one chunk after the other.
   virtual int chunk_team() const { return 0; }
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What an accumulating gradient loses of what stood there before: one rounding where the sums stand apart, and where
-// they do not, what tensors.h says.
+// What an accumulating gradient loses of what stood there before: one rounding where the sums stand apart,
+// and where they do not, what tensors.h says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class Accumulated : public ::testing::TestWithParam<Case> {};
 
-// Adds d_hidden over 12 tiles of the vocabulary, and d_weight over blocks of rows, to numbers a million times larger.
+// Adds d_hidden over 12 tiles of the vocabulary, and d_weight over blocks of rows, to numbers a million times
+// larger.
 TEST_P(Accumulated, GradientsLoseNoMoreThanTheirHeaderSays) {
   InputSpec spec;
   spec.tokens = 96;
@@ -66,7 +67,8 @@ TEST_P(Accumulated, GradientsLoseNoMoreThanTheirHeaderSays) {
     }
     return units;
   };
-  // The gradient itself is summed in another order where it is not apart: its own error is far below one unit here.
+  // The gradient itself is summed in another order where it is not apart: its own error is far below one unit
+  // here.
   const double additions_of_words = static_cast<double>((v + vocab_tile - 1) / vocab_tile + v / 64);
   const double additions_of_rows = static_cast<double>((n + row_tile - 1) / row_tile + n / 64);
   const double hidden_units = most_error(hidden_sum, d_hidden);

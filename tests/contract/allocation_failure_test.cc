@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Each allocation of one call of each kind fails in turn: the caller catches std::bad_alloc, nothing leaks, nothing
-// hangs, and the next call gives the bits of one that nothing happened to.
+// Each allocation of one call of each kind fails in turn: the caller catches std::bad_alloc, nothing leaks,
+// nothing hangs, and the next call gives the bits of one that nothing happened to.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -59,8 +59,8 @@ struct Outcomes {
   int64_t allocations = 0, thrown = 0, survived = 0;
 };
 
-// `call(bytes)` is a call of the library, which is watched, and after stop() what it left. The first calls start the
-// team and what the BLAS keeps.
+// `call(bytes)` is a call of the library, which is watched, and after stop() what it left. The first calls
+// start the team and what the BLAS keeps.
 template <class Result, class Call, class Collect>
 void fail_each_allocation(const std::string& name, const Call& call, const Collect& collect) {
   SCOPED_TRACE(name);
@@ -416,7 +416,8 @@ TEST(AllocationFailure, FromLogits) {
   }
 }
 
-// A loss of the caller's that allocates, inside the regions of finished logits and between those of the fused plans.
+// A loss of the caller's that allocates, inside the regions of finished logits and between those of the fused
+// plans.
 TEST(AllocationFailure, ALossThatAllocates) {
   LogitsBatch batch;
   std::vector<int64_t> groups(kTokens);

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The least workspace: what a plan says is accepted, and one byte less is refused by a message that says the same.
+// The least workspace: what a plan says is accepted, and one byte less is refused by a message that says the
+// same.
 #include <gtest/gtest.h>
 
 #include <optional>

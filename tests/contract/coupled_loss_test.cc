@@ -111,8 +111,8 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
     return *made;
   }
 
-  // Sums over a group: the errors of the statistics add up, and n terms in fp64 err by n · 2^-53 of their absolute sum,
-  // in the engine's loss and here. S + E is one more term.
+  // Sums over a group: the errors of the statistics add up, and n terms in fp64 err by n · 2^-53 of their
+  // absolute sum, in the engine's loss and here. S + E is one more term.
   void add_group_gradients(Expected& expected) const {
     struct Sums {
       double logp = 0, entropy = 0, absolute = 0, error = 0, terms = 1;
@@ -332,7 +332,8 @@ TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
                        [&] { tester.plan(PlanKind::kOnePass).run_once(); });
 }
 
-// Auto keeps chunks that one pass would rather be slow in to two pass, but a large group that fits is one pass's.
+// Auto keeps chunks that one pass would rather be slow in to two pass, but a large group that fits is one
+// pass's.
 TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
   CoupledLossTester tester = small().tokens(600).batch(4).groups("sequences", [](int64_t i) { return i / 150; });
   const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;

@@ -32,8 +32,8 @@ void add_cross_entropy(Cases& cases) {
     add("cross_entropy", tester.plan(PlanKind::kTwoPass).sink(), cases);
     add("cross_entropy", tester.sink(false).plan(PlanKind::kAuto).form(Form::kSplit), cases);
   };
-  // These have one row block and many tiles; many row blocks and one tile; several of both; the sizes the library
-  // chooses.
+  // These have one row block and many tiles; many row blocks and one tile; several of both; the sizes the
+  // library chooses.
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     CrossEntropyTester tester;
     tester.dtype(dtype).hidden(530).vocab(1003).tokens(13).ignored(0.2).label_smoothing(0.1).z_loss(0.01).metrics();

@@ -19,7 +19,8 @@ struct DeterminismCase {
   std::function<Plan(int threads)> plan;                     ///< empty: calls on finished logits have none
 };
 
-/// Returns every loss, plan and form, with few and many row blocks and sizes that are no multiple of anything.
+/// Returns every loss, plan and form, with few and many row blocks and sizes that are no multiple of
+/// anything.
 std::vector<DeterminismCase> determinism_cases();
 
 /// Returns the FNV-1a hash.

@@ -112,8 +112,8 @@ TEST_F(Determinism, PlansDifferInThreadsAndMemoryAlone) {
   }
 }
 
-// Chunks of one pass decide about bits, and what fits beside them is scratch for each thread: every budget must cut the
-// same chunks for every team.
+// Chunks of one pass decide about bits, and what fits beside them is scratch for each thread: every budget
+// must cut the same chunks for every team.
 TEST(PlanOfEveryBudget, DoesNotDependOnThreads) {
   constexpr int64_t kTokens = 600, kHidden = 256, kVocab = 3000;
   const std::vector<bfloat16> hidden(kTokens * kHidden), weight(kVocab * kHidden);

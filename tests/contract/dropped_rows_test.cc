@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One logit, one value: two pass computes the logits of the rows that have a gradient again, and gets the bits that the
-// statistics came from, whichever rows have none. The hidden states carry one more component a row, which is 1 in that
-// row alone and which no word reads, so that d_weight's columns of these components are dL/dlogits, exactly.
+// One logit, one value: two pass computes the logits of the rows that have a gradient again, and gets the
+// bits that the statistics came from, whichever rows have none. The hidden states carry one more component a
+// row, which is 1 in that row alone and which no word reads, so that d_weight's columns of these components
+// are dL/dlogits, exactly.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,7 +76,8 @@ class DroppedRows : public ::testing::TestWithParam<Shape> {
 
   bool takes_part(int64_t row) const { return inputs_.targets_view()[row] != inputs_.spec.ignore_index; }
 
-  // dL/dlogits [N, V] of the rows that `keep` names, in one call, or from statistics that came from an earlier one.
+  // dL/dlogits [N, V] of the rows that `keep` names, in one call, or from statistics that came from an
+  // earlier one.
   std::vector<double> logit_gradients(const std::function<bool(int64_t)>& keep, bool apart) {
     const bool vocab_first = shape_.layout == HeadLayout::kVocabHidden;
     const int64_t h = kWidth + shape_.tokens, v = shape_.vocab;

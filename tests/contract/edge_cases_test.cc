@@ -11,7 +11,8 @@
 namespace logitless::testing {
 namespace {
 
-// 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four rows of truth serve.
+// 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four rows of
+// truth serve.
 TEST(LargeIndices, LogitsBeyond31Bits) {
   constexpr int64_t kTokens = 8200, kVocab = 262147, kHidden = 2, kKinds = 4;
   static_assert(kTokens * kVocab > int64_t{1} << 31);
@@ -41,8 +42,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
   const oracle::ParameterGradients want =
       oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
-  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp of its own
-  // size.
+  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp
+  // of its own size.
   const double eps = std::numeric_limits<float>::epsilon();
   const double logit_error = 24 * eps;
   for (int64_t i = 0; i < kTokens; ++i) {
@@ -51,8 +52,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
                 2 * logit_error + 64 * eps)
         << i << ": " << got.per_token_loss[static_cast<size_t>(i)] << ", not " << loss.per_token_loss[kind];
     for (int64_t h = 0; h < kHidden; ++h) {
-      // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and a sum
-      // over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
+      // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2,
+      // and a sum over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
       const double bound = 2 * (2 * logit_error + 32 * eps * 25) + 4 * (257 + 1024) * eps;
       ASSERT_TRUE(std::abs(d_hidden[static_cast<size_t>(i * kHidden + h)] -
                            want.d_hidden(static_cast<int64_t>(kind), h)) <= bound)

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every task, of hidden states and of finished logits: the plan functions say what runs, the forward half returns what
-// one call returns, and the backward half writes the bits of two pass, times the upstream gradient.
+// Every task, of hidden states and of finished logits: the plan functions say what runs, the forward half
+// returns what one call returns, and the backward half writes the bits of two pass, times the upstream
+// gradient.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every kind of bad input of the calls of logits.h: the message names argument, value and rule, and nothing has been
-// written.
+// Every kind of bad input of the calls of logits.h: the message names argument, value and rule, and nothing
+// has been written.
 #include <gtest/gtest.h>
 
 #include <functional>

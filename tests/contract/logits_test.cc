@@ -187,8 +187,8 @@ TEST(Logits, TheSameBitsForEveryNumberOfThreads) {
   }
 }
 
-// Each row alone: neither the other rows of its block, nor its block's size, nor where the gradient goes decides about
-// a bit.
+// Each row alone: neither the other rows of its block, nor its block's size, nor where the gradient goes
+// decides about a bit.
 TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   LogitsTester tester = small().tokens(23).label_smoothing(0.1);
   const auto bytes = tester.tiles(1, 64).cross_entropy_once().bytes;

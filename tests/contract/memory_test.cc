@@ -135,7 +135,8 @@ TEST(GuardPages, TokenStats) {
   });
 }
 
-// What belongs to the batch lies on guard pages too: ids, mask, advantages and log-probabilities of other policies.
+// What belongs to the batch lies on guard pages too: ids, mask, advantages and log-probabilities of other
+// policies.
 TEST(GuardPages, PolicyLosses) {
   on_guard_pages<PolicyTester>([](PolicyTester tester) {
     for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kRloo}) {
@@ -179,23 +180,23 @@ TEST(GuardPages, Kto) {
   });
 }
 
-// What a call may hold besides its plan's workspace. Result vectors: 7 statistics, losses and 4 token gradients of 8
-// bytes a token. The resolved problem: rows that take part, their targets, sequence offsets and the loss's own
-// numbers, another 8 of the kind.
+// What a call may hold besides its plan's workspace. Result vectors: 7 statistics, losses and 4 token
+// gradients of 8 bytes a token. The resolved problem: rows that take part, their targets, sequence offsets
+// and the loss's own numbers, another 8 of the kind.
 int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
 // Counts the blocks that hidden is cut into for d_weight.
 constexpr int64_t kMostHiddenBlocks = 4;
-// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB. The tasks of 16 tiles
-// a thread wait at most, whatever the shape: a tile is made, and each block of hidden is added to two gradients; one
-// task more for d_bias and for a finished tile of d_weight.
+// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB. The tasks of
+// 16 tiles a thread wait at most, whatever the shape: a tile is made, and each block of hidden is added to
+// two gradients; one task more for d_bias and for a finished tile of d_weight.
 int64_t task_bytes(const Plan& plan) {
   const int64_t hidden_blocks =
       plan.hidden_block > 0 ? (plan.hidden_size + plan.hidden_block - 1) / plan.hidden_block : 0;
   return 1024 * (16 * plan.threads * (3 + hidden_blocks + kMostHiddenBlocks) + 64);
 }
 
-// A parallel GEMM of plan dense: OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of
-// the most threads that it was built for. On one thread there is none.
+// A parallel GEMM of plan dense: OpenBLAS allocates one table of the parts of its threads, 128 bytes for each
+// pair of the most threads that it was built for. On one thread there is none.
 int64_t blas_bytes(const Plan& plan) {
   if (plan.kind != PlanKind::kDense || plan.threads == 1) return 0;
   const int64_t most = describe_environment(Context()).blas_max_threads;
@@ -207,7 +208,8 @@ struct Shape {
   size_t workspace;
 };
 
-// A worker of the team frees what its tasks took a moment after the call has returned, later when it is descheduled.
+// A worker of the team frees what its tasks took a moment after the call has returned, later when it is
+// descheduled.
 void wait_for_workers() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 // Returns the count once it stays as it is, or after two seconds.

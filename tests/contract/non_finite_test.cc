@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// NaN and infinities in the inputs: exactly those outputs become NaN that the formulas make NaN, and no others.
+// NaN and infinities in the inputs: exactly those outputs become NaN that the formulas make NaN, and no
+// others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,8 @@ struct Pattern {
 
 int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN().count(); }
 
-// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns its pattern.
+// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns its
+// pattern.
 Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
   Pattern pattern;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {

@@ -33,7 +33,8 @@ class ExactLogits {
   ExactLogits& vocab_tile(int64_t words) { return vocab_tile_ = words, *this; }
   ExactLogits& only_logp() { return grads_ = {1, 0, 0, 0}, *this; }
 
-  /// Compares all statistics and gradients, on every instruction set, within the bounds for logits without error.
+  /// Compares all statistics and gradients, on every instruction set, within the bounds for logits without
+  /// error.
   void match_oracle() {
     SCOPED_TRACE(::testing::Message() << logits_.size() << " rows of " << logits_[0].size() << " logits from "
                                       << logits_[0][0] << ", " << name_of(dtype_) << ", temperature "
@@ -249,8 +250,8 @@ TEST(Numerics, OneWordIsCertain) {
 }
 
 TEST(Numerics, LogitsRoundedToANarrowType) {
-  // The engine gets these logits without error, so that it rounds what the oracle rounds: values that the narrow type
-  // has not, ties among them, subnormals, and what becomes infinite with float16 alone.
+  // The engine gets these logits without error, so that it rounds what the oracle rounds: values that the
+  // narrow type has not, ties among them, subnormals, and what becomes infinite with float16 alone.
   for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
     std::vector<double> row = {1 + 0x1p-9,  1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1p-11, 1 + 3 * 0x1p-11, -2.71828125,
                                0x1.8p-24,   0x1p-25,    0x1.4p-20,      -70000,      257.4375,        258.5,
@@ -287,7 +288,8 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
 
 TEST(Numerics, MaskedWords) {
   const int64_t vocab = 150;
-  // One word, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle one, all but one word.
+  // One word, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle one, all but
+  // one word.
   std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;

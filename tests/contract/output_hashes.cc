@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Prints one line a call, its name and a hash of every byte that it leaves, over a few hundred calls: types, layouts,
-// plans, losses, tiles, threads. Run it before and after a change that must not change a bit, with OPENBLAS_CORETYPE
-// for other kernels, and compare the two with diff.
+// Prints one line a call, its name and a hash of every byte that it leaves, over a few hundred calls: types,
+// layouts, plans, losses, tiles, threads. Run it before and after a change that must not change a bit, with
+// OPENBLAS_CORETYPE for other kernels, and compare the two with diff.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -29,8 +29,8 @@ const char* name_of_layout(HeadLayout layout) {
   return layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden";
 }
 
-// Every plan of cross-entropy with every type and layout; where rows drop out, where outputs are narrow or are added
-// to.
+// Every plan of cross-entropy with every type and layout; where rows drop out, where outputs are narrow or
+// are added to.
 void print_cross_entropy() {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Everything that policy_loss refuses: the message names argument, value and rule, and nothing has been written.
+// Everything that policy_loss refuses: the message names argument, value and rule, and nothing has been
+// written.
 #include <gtest/gtest.h>
 
 #include <functional>

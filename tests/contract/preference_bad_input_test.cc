@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every kind of bad input of preference_loss and kto_loss: the message names argument, value and rule, and nothing has
-// been written.
+// Every kind of bad input of preference_loss and kto_loss: the message names argument, value and rule, and
+// nothing has been written.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,8 +19,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using L = PreferenceLoss;
 
-// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the reference's H is 12,
-// so that a d_hidden that is put over its head ends within it.
+// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the
+// reference's H is 12, so that a d_hidden that is put over its head ends within it.
 struct Call {
   static InputSpec spec(int64_t hidden_size, uint64_t seed) {
     InputSpec spec;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks to the last tie: whole-numbered hidden states and heads, whose logits every type and every GEMM gets exactly.
+// Ranks to the last tie: whole-numbered hidden states and heads, whose logits every type and every GEMM gets
+// exactly.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -166,7 +167,8 @@ TEST(Rank, TheWordWithTheLargestLogitIsFirst) {
 }
 
 TEST(Rank, OfLogitsThatTheCallerHolds) {
-  // Row by row: the only largest, all equal, two above, a masked target, nothing but masks, a NaN, +inf, ignored.
+  // Row by row: the only largest, all equal, two above, a masked target, nothing but masks, a NaN, +inf,
+  // ignored.
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const std::vector<float> logits = {1,    2,    3,    0,    5, 5,   5, 5, 9, 4, 7,   4, -inf, 2, -inf, 1,
                                      -inf, -inf, -inf, -inf, 1, nan, 2, 3, 1, 2, inf, 3, 1,    2, 3,    4};

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A trainer calls thousands of times and allocates in between: its process must not grow by a workspace a call.
+// A trainer calls thousands of times and allocates in between: its process must not grow by a workspace a
+// call.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -39,8 +40,8 @@ TEST(RepeatedCalls, DoNotGrowTheProcess) {
     if (call == 3) settled = resident_bytes();
   }
   ASSERT_GT(workspace, size_t{8} << 20);
-  // Twenty workspaces when each call leaves one behind; huge pages and the kernel's own batching account for less than
-  // a few.
+  // Twenty workspaces when each call leaves one behind; huge pages and the kernel's own batching account for
+  // less than a few.
   EXPECT_LT(resident_bytes() - settled, static_cast<int64_t>(4 * workspace));
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Hidden states, their gradients and targets that are slices or transposes give what copies of them would. HostTensor
-// fills what stands between the rows with NaN of a kind, and matches_oracle() looks at it again after the call; between
-// strided targets stand ids that would be refused.
+// Hidden states, their gradients and targets that are slices or transposes give what copies of them would.
+// HostTensor fills what stands between the rows with NaN of a kind, and matches_oracle() looks at it again
+// after the call; between strided targets stand ids that would be refused.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -208,8 +208,8 @@ TEST(Strides, GuardPages) {
   }
 }
 
-// The bits are those of copies wherever the same rows make the same tiles: here each sequence is one, of as many rows
-// as every BLAS takes at a time.
+// The bits are those of copies wherever the same rows make the same tiles: here each sequence is one, of as
+// many rows as every BLAS takes at a time.
 TEST(Strides, BitsOfCopies) {
   CrossEntropyTester tester = small().tokens(192).batch(4).tiles(48, 64).strided_targets(false);
   for (const PlanKind plan : kPlans) {

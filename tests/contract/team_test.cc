@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Teams that are smaller than asked. The program runs under several settings of OpenMP's environment: CMakeLists.txt.
+// Teams that are smaller than asked. The program runs under several settings of OpenMP's environment:
+// CMakeLists.txt.
 #include <gtest/gtest.h>
 #include <omp.h>
 

@@ -32,8 +32,8 @@ TEST(TwoMatrices, EveryTypeLayoutAndPlan) {
   }
 }
 
-// The border at, before and behind the edges of tiles, which would hold rows of both matrices were they one; also tiles
-// that hold everything.
+// The border at, before and behind the edges of tiles, which would hold rows of both matrices were they one;
+// also tiles that hold everything.
 TEST(TwoMatrices, TheBorderAnywhere) {
   for (const int64_t second : {0, 1, 4, 5, 6, 20, 21, 22, 36, 37}) {
     for (const int64_t row_tile : {16, 64}) {
@@ -46,8 +46,8 @@ TEST(TwoMatrices, TheBorderAnywhere) {
   }
 }
 
-// 20 rows make a run of their own. What is left, 5 rows at each side of the border, is one block whose row numbers
-// follow one another; in memory they do not.
+// 20 rows make a run of their own. What is left, 5 rows at each side of the border, is one block whose row
+// numbers follow one another; in memory they do not.
 TEST(TwoMatrices, ShortRunsThatMeetAtTheBorder) {
   std::vector<int64_t> targets(31, 3);
   targets[20] = -100;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that take their memory from a Workspace: a repeated one allocates what it returns and nothing else, whatever
-// the task, the source and the plan, and no bit changes.
+// Calls that take their memory from a Workspace: a repeated one allocates what it returns and nothing else,
+// whatever the task, the source and the plan, and no bit changes.
 #include "logitless/workspace.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,8 @@ TEST(WorkspaceOfACall, ReferenceModelsShareIt) {
   EXPECT_EQ(allocation_count().news - before, columns_of(result));
 }
 
-// Batches of growing length leave no trail of blocks: it holds what the longest one needs, within a factor of two.
+// Batches of growing length leave no trail of blocks: it holds what the longest one needs, within a factor of
+// two.
 TEST(WorkspaceOfACall, FollowsShapesThatGrow) {
   const std::vector<float> logits = normal(400 * kVocab, 5);
   const std::vector<int64_t> targets(400, 7);

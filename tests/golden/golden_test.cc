@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Policy and preference losses against golden values of TRL and Liger-Kernel (tests/golden/README.md). Each case runs
-// twice:
+// Policy and preference losses against golden values of TRL and Liger-Kernel (tests/golden/README.md). Each
+// case runs twice:
 //   statistics   the loss on float64 log-probabilities and entropies: ∂loss/∂logp and ∂loss/∂H to eight digits
 //   fused        the public call on float32 hidden states that are the logits, with an identity as the head, so that
 //                d_hidden is ∂loss/∂logits
@@ -34,7 +34,8 @@ using nlohmann::json;
 
 // The files hold ten digits, of gradients by logits six.
 constexpr double kDigits = 1e-8;
-// Of the fused path. Statistics of 11 words with logits below 8 have float32 errors of a few units of 2^-24 times 8.
+// Of the fused path. Statistics of 11 words with logits below 8 have float32 errors of a few units of 2^-24
+// times 8.
 constexpr double kRelative = 1e-5;
 constexpr double kLogpError = 1e-6;
 
@@ -277,7 +278,8 @@ void expect_d_hidden(const Tokens& tokens, const json& expected) {
   }
 }
 
-// What a float32 error of each log-probability can do to the loss, to first order: Σ |∂loss/∂logp_i| |logp_i| ulps.
+// What a float32 error of each log-probability can do to the loss, to first order: Σ |∂loss/∂logp_i| |logp_i|
+// ulps.
 double loss_tolerance(const Tokens& tokens, const json& expected) {
   const std::vector<double> d_logps = flat(expected.at("d_logps"));
   double floor = 0;

@@ -44,7 +44,8 @@ void restart_peak() { peak_bytes.store(live_bytes.load()); }
 
 #ifndef __SANITIZE_ADDRESS__
 
-// glibc's own functions behind the names that are replaced here; the C++ library's operator new ends in malloc.
+// glibc's own functions behind the names that are replaced here; the C++ library's operator new ends in
+// malloc.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);

@@ -36,7 +36,8 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
       capped = sech_squared(nearest / problem.softcap) * raw + kFunctionUnits * u * std::abs(c);
     }
     bounds.raw(i, v) = raw;
-    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to a - m.
+    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to a -
+    // m.
     bounds.shifted(i, v) = capped / problem.logit_divisor(i) + 4 * u * std::abs(shifted);
   }
 }
@@ -49,7 +50,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const int64_t best = stats.argmax[i];
   const double log_sum = stats.log_sum[i];
 
-  double growth = 0, rival = 0;  // growth = Σ p (e^d - 1): how far Σ exp(a - m) can move, as a share of itself
+  // Growth = Σ p (e^d - 1): how far Σ exp(a - m) can move, as a share of itself
+  double growth = 0, rival = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double d = bounds.shifted(i, v);
     const double p = std::exp(stats.log_p(i, v));
@@ -58,8 +60,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double gap = d + bounds.shifted(i, best);
     if (v != best && stats.shifted(i, v) + gap >= 0) rival = std::max(rival, gap);
   }
-  // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Any term below
-  // the smallest normal number may be missing.
+  // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Any
+  // term below the smallest normal number may be missing.
   const double flushed = static_cast<double>(vocab) * arithmetic.smallest;
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
@@ -72,8 +74,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double distance = std::abs(stats.shifted(i, v));
     // With logits off by d_w, -log p_v = log Σ_w exp(a_w - a_v) is off by at most log(1 + x) <= x,
     //   x = Σ_w≠v p_w (e^(d_w + d_v) - 1) = e^d_v others + (1 - p_v) (e^d_v - 1),  others = Σ_w≠v p_w (e^d_w - 1):
-    // nothing from v itself, so that log p_v of a nearly certain word has a small relative error. Where d_v is large,
-    // log(1 + x) <= d_v + others.
+    // nothing from v itself, so that log p_v of a nearly certain word has a small relative error. Where d_v
+    // is large, log(1 + x) <= d_v + others.
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
@@ -120,8 +122,8 @@ Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
     arithmetic.unit = 2 * 0x1p-53;
     arithmetic.smallest = 0x1p-1022;
   }
-  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and keep them
-  // in fp32.
+  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and
+  // keep them in fp32.
   if (inputs == DType::kBFloat16 && gemm_backend != "openblas") arithmetic.gradient_unit = 0x1p-8;
   return arithmetic;
 }
@@ -174,7 +176,8 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
       const double log_p = stats.log_p(i, v);
       const double p = std::exp(log_p);
       const double q = problem.prior[v];
-      // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each its own relative one from exp.
+      // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each its own relative one
+      // from exp.
       const double log_p_error = bounds.log_p(i, v);
       const double from_log_p = log_p_error < 1 ? p * std::expm1(log_p_error) : std::exp(log_p + log_p_error) - p;
       const double p_error = from_log_p + kFunctionUnits * u * p + arithmetic.smallest;

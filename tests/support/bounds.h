@@ -1,12 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How far a correct engine may be from the oracle: a running error analysis of the formulas in oracle.h, on the data of
-// the problem at hand. No bound is fitted to what the engine gives.
+// How far a correct engine may be from the oracle: a running error analysis of the formulas in oracle.h, on
+// the data of the problem at hand. No bound is fitted to what the engine gives.
 //
-// The one model behind all of it: a sum of k terms, in any order, in arithmetic with unit roundoff u, errs by at most
-// g(k) · Σ|terms|. Always g(k) <= k u; and when rounding errors are independent with mean 0,
-// g(k) <= s sqrt(k) u but for a probability below 2 exp(-s²/2) (Higham and Mary, "A new approach to probabilistic
-// rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). An element may err by s = 8 (1e-14: never,
-// in a test suite); a root mean square over many elements only by s = 1, which is where loss of digits shows first.
+// The one model behind all of it: a sum of k terms, in any order, in arithmetic with unit roundoff u, errs by
+// at most g(k) · Σ|terms|. Always g(k) <= k u; and when rounding errors are independent with mean 0, g(k) <=
+// s sqrt(k) u but for a probability below 2 exp(-s²/2) (Higham and Mary, "A new approach to probabilistic
+// rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). An element may err by s = 8
+// (1e-14: never, in a test suite); a root mean square over many elements only by s = 1, which is where loss
+// of digits shows first.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ namespace logitless::testing {
 inline constexpr double kElementSigmas = 8;
 inline constexpr double kMeanSquareSigmas = 1;
 
-/// Errors that exp, log1p, expm1 and tanh of the engine may have, in units of u: 4 ulp, the contract of its kernels.
+/// Errors that exp, log1p, expm1 and tanh of the engine may have, in units of u: 4 ulp, the contract of its
+/// kernels.
 inline constexpr double kFunctionUnits = 8;
 
 struct Arithmetic {
@@ -32,8 +34,8 @@ struct Arithmetic {
   double sum(double terms) const;
 };
 
-/// Returns the arithmetic that runs for inputs of this type. For float64 the oracle errs as much as the engine, so the
-/// unit is doubled.
+/// Returns the arithmetic that runs for inputs of this type. For float64 the oracle errs as much as the
+/// engine, so the unit is doubled.
 Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend);
 
 /// These are the relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
@@ -67,8 +69,8 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
                                                      const oracle::ParameterGradients& abs_gradients,
                                                      const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
-/// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll and
-/// mean_entropy hold their bounds).
+/// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll
+/// and mean_entropy hold their bounds).
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
                         const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic);
 

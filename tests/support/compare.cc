@@ -20,8 +20,8 @@ std::string element_name(const std::string& what, int64_t row, int64_t col) {
   return what + "[" + std::to_string(row) + ", " + std::to_string(col) + "]";
 }
 
-// One gradient output. want, element and mean_square are [words or tokens, H]; `transposed` says that the tensor is
-// not.
+// One gradient output. want, element and mean_square are [words or tokens, H]; `transposed` says that the
+// tensor is not.
 struct OutputCheck {
   std::string what;
   const HostTensor& got;
@@ -38,7 +38,8 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
   double squared_error = 0, squared_tolerance = 0, worst = 0;
   std::string worst_element;
   bool finite = true;
-  // An independent error has its root mean square within 1 of the model; n of them stay below 1 + 7 / sqrt(n).
+  // An independent error has its root mean square within 1 of the model; n of them stay below 1 + 7 /
+  // sqrt(n).
   const double deviations = 1 + (kElementSigmas - 1) / std::sqrt(expected.independent_rows);
   const double held_share = check.sum_error(expected.problem, expected.arithmetic);
   for (int64_t r = 0; r < check.want.rows(); ++r) {
@@ -47,7 +48,8 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
       const double got = check.got.get(row, col);
       const double held = check.held(row, col);
       const double want = check.want(r, c) + held;
-      // What was there is one more term of the sum: it takes part in every partial sum, as many as there are terms.
+      // What was there is one more term of the sum: it takes part in every partial sum, as many as there are
+      // terms.
       const double from_held = held_share * std::abs(held);
       const double sum_error = check.element(r, c) + from_held;
       const double rounding = std::isfinite(want) ? half_ulp(std::abs(want) + sum_error, check.got.dtype()) : 0.0;

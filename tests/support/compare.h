@@ -23,7 +23,8 @@ struct Expected {
   oracle::ParameterGradients gradients;
   oracle::ParameterGradients element_bounds;
   oracle::ParameterGradients mean_square_bounds;
-  /// Rows of equal weight in the error of a sum over rows: how many independent errors a mean square is taken over.
+  /// Rows of equal weight in the error of a sum over rows: how many independent errors a mean square is taken
+  /// over.
   double independent_rows = 1;
 };
 
@@ -40,12 +41,13 @@ void expect_near(const std::string& what, double got, double want, double tolera
 void expect_column_near(const std::string& what, const std::vector<double>& got, const oracle::VectorXd& want,
                         const oracle::VectorXd& tolerance);
 
-/// Compares every element of every output that `run` asks for, each output's root mean square, and the padding.
+/// Compares every element of every output that `run` asks for, each output's root mean square, and the
+/// padding.
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
                            HeadLayout layout);
 
-/// Compares every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be and the
-/// ranks that rounding can give.
+/// Compares every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be
+/// and the ranks that rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
 /// Compares loss, per_token_loss and metrics.

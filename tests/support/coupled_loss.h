@@ -12,7 +12,8 @@
 
 namespace logitless::testing {
 
-/// L = Σ_g (S_g² / 2 + S_g E_g) with S_g = Σ_{i in g} logp_i and E_g = Σ_{i in g} entropy_i (0 without entropy):
+/// L = Σ_g (S_g² / 2 + S_g E_g) with S_g = Σ_{i in g} logp_i and E_g = Σ_{i in g} entropy_i (0 without
+/// entropy):
 ///   ∂L/∂logp_i = S_g + E_g,  ∂L/∂entropy_i = S_g.
 /// Sums whatever rows a call of evaluate() brings, so a group that was parted gets wrong gradients.
 class CoupledLoss : public TokenLoss {

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Makes operator new fail where a test says so, in every thread. Linked into one test program, it replaces operator new
-// and delete there. What C code takes from malloc (OpenBLAS, the OpenMP runtime, thrown exceptions) does not fail.
+// Makes operator new fail where a test says so, in every thread. Linked into one test program, it replaces
+// operator new and delete there. What C code takes from malloc (OpenBLAS, the OpenMP runtime, thrown
+// exceptions) does not fail.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@ __attribute__((weak)) void gotoblas_dynamic_init();
 
 namespace logitless::testing {
 
-/// Acts as if OpenBLAS had chosen `core` by itself: the environment does not say so afterwards. Returns false where
-/// this build has one core only.
+/// Acts as if OpenBLAS had chosen `core` by itself: the environment does not say so afterwards. Returns false
+/// where this build has one core only.
 inline bool force_core(const char* core) {
   if (!gotoblas_dynamic_quit || !gotoblas_dynamic_init) return false;
   setenv("OPENBLAS_CORETYPE", core, 1);

@@ -13,8 +13,8 @@
 
 namespace logitless::testing {
 
-/// Draws random numbers for the terms that are wanted (logp, lse, entropy, prior); a third of the rows is 0 in all of
-/// them.
+/// Draws random numbers for the terms that are wanted (logp, lse, entropy, prior); a third of the rows is 0
+/// in all of them.
 TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 4>& terms);
 /// Returns the same numbers for the oracle, with 0 in rows that take no part.
 oracle::TokenGradients oracle_grads(const TokenGrads& grads, const oracle::Problem& problem);

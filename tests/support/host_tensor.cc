@@ -44,8 +44,9 @@ std::shared_ptr<void> heap_memory(size_t bytes) {
 
 bfloat16 to_bfloat16(double value) {
   if (std::isnan(value)) return {0x7fc0};
-  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero with its
-  // lower half cleared, and the next one; double arithmetic on them is exact, so rounding happens once.
+  // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero
+  // with its lower half cleared, and the next one; double arithmetic on them is exact, so rounding happens
+  // once.
   float truncated = static_cast<float>(value);
   if (std::abs(static_cast<double>(truncated)) > std::abs(value)) truncated = std::nextafter(truncated, 0.0f);
   uint32_t bits;
@@ -70,7 +71,8 @@ float16 to_float16(double value) {
   if (std::isnan(value)) return {0x7e00};
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
-  if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};  // half a step above the largest, 65504
+  // Half a step above the largest, 65504
+  if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};
   // The bits of halves are in the order of their values: the largest one that is not above, by bisection.
   uint16_t low = 0, above = 0x7c00;
   while (above - low > 1) {

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tensors that own their memory, for tests: any element type, padded rows, memory from wherever a test wants it.
+// Tensors that own their memory, for tests: any element type, padded rows, memory from wherever a test wants
+// it.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,12 @@
 
 namespace logitless::testing {
 
-/// Returns `bytes` bytes, aligned for a double where the element size allows it. Never null, not even for 0 bytes.
+/// Returns `bytes` bytes, aligned for a double where the element size allows it. Never null, not even for 0
+/// bytes.
 using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
 
-/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond them.
+/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond
+/// them.
 std::shared_ptr<void> heap_memory(size_t bytes);
 
 /// Returns the nearest bfloat16, ties to even. It is written apart from the library's own rounding.
@@ -38,9 +41,9 @@ enum class Rows {
   kTransposed,  ///< [time, batch, cols]
 };
 
-/// A row-major matrix with `padding` extra elements between the rows (none after the last one), which may be those of
-/// several sequences. Everything is NaN at first, what stands between the rows for ever: an element that is read by
-/// mistake shows, and one that is written by mistake is found by padding_is_intact().
+/// A row-major matrix with `padding` extra elements between the rows (none after the last one), which may be
+/// those of several sequences. Everything is NaN at first, what stands between the rows for ever: an element
+/// that is read by mistake shows, and one that is written by mistake is found by padding_is_intact().
 class HostTensor {
  public:
   HostTensor() = default;

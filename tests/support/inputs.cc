@@ -115,7 +115,8 @@ Inputs::Inputs(const InputSpec& input_spec)
   for (int64_t i = 0; i < spec.tokens; ++i) {
     double norm = 0;
     for (int64_t h = 0; h < spec.hidden; ++h) norm += std::pow(weight_at(favourite[i], h), 2);
-    // Raises the favourite's logit by up to 14, over 150 others at about 8: from flat rows to nearly certain ones.
+    // Raises the favourite's logit by up to 14, over 150 others at about 8: from flat rows to nearly certain
+    // ones.
     const double push = spec.peaked && norm > 0 ? 14 * uniform(random) / norm : 0.0;
     for (int64_t h = 0; h < spec.hidden; ++h) {
       const double value = normal(random) + push * weight_at(favourite[i], h);

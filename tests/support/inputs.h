@@ -19,8 +19,9 @@ struct InputSpec {
   int64_t tokens = 37;
   int64_t vocab = 150;
   int64_t hidden = 19;
-  int64_t sequences = 1;       ///< in each matrix of hidden states
-  int64_t second_tokens = -1;  ///< this many of the tokens, the last ones, stand in a second matrix; -1: there is none
+  int64_t sequences = 1;  ///< in each matrix of hidden states
+  /// This many of the tokens, the last ones, stand in a second matrix; -1: there is none
+  int64_t second_tokens = -1;
   std::vector<int64_t> offsets;
   DType dtype = DType::kFloat32;
   HeadLayout layout = HeadLayout::kHiddenVocab;
@@ -28,8 +29,8 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
-  /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities hide errors
-  /// of the softmax. Otherwise logits are a few tenths.
+  /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities
+  /// hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
@@ -105,8 +106,8 @@ class GradientOutputs {
  public:
   GradientOutputs(Inputs& inputs, const RunSpec& run);
 
-  /// Returns views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong with its
-  /// calls.
+  /// Returns views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong
+  /// with its calls.
   Gradients gradients();
 
   const HostTensor& d_hidden() const { return d_hidden_; }

@@ -42,8 +42,8 @@ bool LogitsBuffer::surroundings_are_intact() const {
   return true;
 }
 
-// The logits, and the same as a head behind hidden states that are the identity matrix: rows of the oracle's logits are
-// then the logits themselves, without any rounding.
+// The logits, and the same as a head behind hidden states that are the identity matrix: rows of the oracle's
+// logits are then the logits themselves, without any rounding.
 struct LogitsTester::Reference {
   Inputs inputs;
   CrossEntropyOptions options;

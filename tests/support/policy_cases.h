@@ -35,8 +35,8 @@ const std::vector<PolicyTwist>& policy_twists();
 /// Returns every variant with every option alone, and with `mixtures` random sets of options.
 std::vector<PolicyCase> policy_cases(int mixtures);
 
-/// Numbers for N tokens in sequences of different lengths. Vectors are for every token; what batch() shows of them
-/// depends on the case.
+/// Numbers for N tokens in sequences of different lengths. Vectors are for every token; what batch() shows of
+/// them depends on the case.
 struct PolicyData {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> mask;
@@ -49,10 +49,12 @@ struct PolicyData {
   oracle::PolicyTokens oracle_tokens(const PolicyCase& policy_case) const;
 };
 
-/// 14 tokens: five sequences, one of them of no tokens and one of masked tokens alone; an advantage of exactly 0; log
-/// ratios of a few tenths, a sampler a little further away, one unknown value of it, garbage under the mask.
+/// 14 tokens: five sequences, one of them of no tokens and one of masked tokens alone; an advantage of
+/// exactly 0; log ratios of a few tenths, a sampler a little further away, one unknown value of it, garbage
+/// under the mask.
 PolicyData mixed_data(uint64_t seed);
-/// Makes data of log ratios (logp − old, exact where they are few binary digits) of sequences with an advantage each.
+/// Makes data of log ratios (logp − old, exact where they are few binary digits) of sequences with an
+/// advantage each.
 PolicyData data_of(const std::vector<std::vector<double>>& log_ratios, const std::vector<double>& advantages);
 
 }  // namespace logitless::testing

@@ -45,8 +45,8 @@ std::vector<int64_t> offsets_of(const InputSpec& spec) {
   return offsets;
 }
 
-// Changes inputs that are as wide as the vocabulary: the hidden states become their logits, and the head an identity,
-// so that d_hidden is dL/dlogits.
+// Changes inputs that are as wide as the vocabulary: the hidden states become their logits, and the head an
+// identity, so that d_hidden is dL/dlogits.
 void turn_into_logits(Inputs& inputs) {
   const int64_t words = inputs.spec.vocab;
   std::vector<double> logits(static_cast<size_t>(words));
@@ -73,10 +73,10 @@ PolicyResult loss_from_logits(const Context& context, const Inputs& inputs, cons
   return {result.loss, result.per_token_loss, result.per_token_logps, result.metrics, {}};
 }
 
-// The loss follows from the statistics, whose errors are bounded: each one is moved by its bound, both ways, and what
-// the oracle's answer moves by is added up. Together they may move it by the second-order terms more, which are as much
-// smaller as the bounds are small: below 1e-2, so 1.1 times the sum holds. The library and the oracle evaluate the
-// formula itself in fp64, with some tens of roundings.
+// The loss follows from the statistics, whose errors are bounded: each one is moved by its bound, both ways,
+// and what the oracle's answer moves by is added up. Together they may move it by the second-order terms
+// more, which are as much smaller as the bounds are small: below 1e-2, so 1.1 times the sum holds. The
+// library and the oracle evaluate the formula itself in fp64, with some tens of roundings.
 PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyOptions& options,
                                const oracle::PolicyPoint& at, const Eigen::VectorXd& errors,
                                const oracle::PolicyLoss& want) {
@@ -160,8 +160,8 @@ PolicyTester& PolicyTester::twist(const std::string& name) {
   throw std::logic_error("no twist is called " + name);
 }
 
-// Log-probabilities of other policies near those of the oracle: an old one some tenths away, a sampler near that, a
-// reference further away.
+// Log-probabilities of other policies near those of the oracle: an old one some tenths away, a sampler near
+// that, a reference further away.
 void PolicyTester::make_batch(Reference& reference) const {
   const auto& [problem, stats] = std::tie(reference.expected.problem, reference.expected.stats);
   const std::vector<int64_t> offsets = offsets_of(spec_);

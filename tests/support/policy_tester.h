@@ -16,11 +16,12 @@ namespace logitless::testing {
 /// What one run of a PolicyTester left.
 struct PolicyRun {
   PolicyResult result;
-  std::vector<std::byte> bytes;  ///< gradients, loss, losses, metrics: everything that must not depend on threads
+  /// gradients, loss, losses, metrics: everything that must not depend on threads
+  std::vector<std::byte> bytes;
 };
 
-/// Sequences are as batch() or packed() say; a masked token is an ignored target. Tokens under a false mask hold
-/// garbage everywhere: hidden states, ids, log-probabilities, advantages.
+/// Sequences are as batch() or packed() say; a masked token is an ignored target. Tokens under a false mask
+/// hold garbage everywhere: hidden states, ids, log-probabilities, advantages.
 class PolicyTester : public Tester<PolicyTester> {
  public:
   PolicyTester() { packed({0, 9, 9, 13, 23}).ignored(0.25); }
@@ -45,8 +46,8 @@ class PolicyTester : public Tester<PolicyTester> {
   /// Returns the plan that the call would run.
   Plan planned();
 
-  /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss than errors
-  /// of the statistics reach.
+  /// Runs, and compares everything with the oracle. Fails where the data are nearer to a kink of the loss
+  /// than errors of the statistics reach.
   PolicyRun matches_oracle();
   /// Runs, and compares nothing.
   PolicyRun run_once();

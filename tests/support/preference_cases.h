@@ -23,8 +23,8 @@ PreferenceOptions options_of(PreferenceLoss loss);
 /// Returns every loss with every option that means something to it, and weighted sums.
 const std::vector<PreferenceCase>& preference_cases();
 
-/// Makes a batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about -1, every
-/// fourth token without a part, and a reference near the policy.
+/// Makes a batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about
+/// -1, every fourth token without a part, and a reference near the policy.
 oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t seed);
 /// Makes sequences of one token with these log-probabilities and reference.
 oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector<double>& reference);

@@ -34,10 +34,10 @@ std::vector<double*> numbers_of(oracle::KtoTruth& truth) {
   return numbers;
 }
 
-// How far each number may be off when each sequence's sum is off by its error: what the oracle answers to twice the
-// error of one sum, added up over all sums. Twice, so that the curvature of a formula and two sums that move together
-// are covered as long as the formula is smooth over this distance; that nothing jumps is what distance_from_kinks is
-// asserted for.
+// How far each number may be off when each sequence's sum is off by its error: what the oracle answers to
+// twice the error of one sum, added up over all sums. Twice, so that the curvature of a formula and two sums
+// that move together are covered as long as the formula is smooth over this distance; that nothing jumps is
+// what distance_from_kinks is asserted for.
 template <class Truth>
 Truth bound_truth(const SequenceData& data, const std::function<Truth(const oracle::SequenceBatch&)>& compute) {
   Truth at = compute(data.batch), bound = at;

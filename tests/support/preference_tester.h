@@ -21,7 +21,8 @@ namespace logitless::testing {
 template <class Result>
 struct SequenceRun {
   Result result;
-  std::vector<std::byte> bytes;  ///< gradients, loss, log-probabilities, metrics: what must not depend on threads
+  /// gradients, loss, log-probabilities, metrics: what must not depend on threads
+  std::vector<std::byte> bytes;
 };
 
 /// What both testers can vary.

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tensors of one call of preference_loss or kto_loss, and the oracle's statistics of policy and reference.
+// The tensors of one call of preference_loss or kto_loss, and the oracle's statistics of policy and
+// reference.
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@
 namespace logitless::testing {
 
 inline constexpr double kFloat64Unit = 0x1p-53;
-// Rounding of the loss's own fp64 arithmetic: a sum of at most 60 tokens, a handful of operations and functions of a
-// few units each, in the library and in the oracle. In shares of the sums that go in.
+// Rounding of the loss's own fp64 arithmetic: a sum of at most 60 tokens, a handful of operations and
+// functions of a few units each, in the library and in the oracle. In shares of the sums that go in.
 inline constexpr double kArithmeticUnits = 256;
 
 /// How the call gets the reference's log-probabilities; they are the same numbers in every form.
@@ -46,8 +47,8 @@ struct SequenceData {
   std::optional<std::pair<oracle::KtoTruth, oracle::KtoTruth>> kto;
 };
 
-/// With `pairs` the sequences are pairs, and those with an empty side are without a part. Sequences in `empty` have no
-/// target.
+/// With `pairs` the sequences are pairs, and those with an empty side are without a part. Sequences in
+/// `empty` have no target.
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& spec, const std::vector<int64_t>& empty,
                                                  const TokenOptions& token, ReferenceForm form, DType reference_dtype,
                                                  bool pairs, const std::string& gemm_backend);

@@ -3,7 +3,8 @@
 //
 //   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).matches_oracle();
 //
-// A tester may run many times with other plans, tiles, threads or outputs; the oracle works once for the same inputs.
+// A tester may run many times with other plans, tiles, threads or outputs; the oracle works once for the same
+// inputs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -82,8 +83,8 @@ class Tester {
   // How it runs, and where results go.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
   Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
-  /// Takes the least with which the call is accepted, as its plan tells: one pass then has as many chunks as there can
-  /// be.
+  /// Takes the least with which the call is accepted, as its plan tells: one pass then has as many chunks as
+  /// there can be.
   Self& tightest_workspace() {
     workspace(size_t{1} << 32);
     return workspace(static_cast<Self&>(*this).planned().least_workspace_bytes);
@@ -217,8 +218,9 @@ enum class Form {
 /// What one run of a CrossEntropyTester left.
 struct CrossEntropyRun {
   CrossEntropyResult result;
-  Plan backward_plan;            ///< of the split form
-  std::vector<std::byte> bytes;  ///< gradients, losses, loss, metrics: everything that must not depend on threads
+  Plan backward_plan;  ///< of the split form
+  /// gradients, losses, loss, metrics: everything that must not depend on threads
+  std::vector<std::byte> bytes;
 };
 
 class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> {
@@ -272,8 +274,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
 
   /// Compares compute_token_stats with the oracle.
   void statistics_match_oracle();
-  /// Compares compute_token_stats and backpropagate_token_grads with the oracle, with NaN in the hidden states of rows
-  /// whose gradients are 0.
+  /// Compares compute_token_stats and backpropagate_token_grads with the oracle, with NaN in the hidden
+  /// states of rows whose gradients are 0.
   void backward_matches_oracle();
   /// Compares run_token_loss with a loss that has these token gradients. Returns the plan that ran.
   Plan token_loss_matches_oracle();

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One process of BlasCoresOfAProcess: lets OpenBLAS begin with the core of the first argument, where there is one,
-// and prints what a Context says before and after use_best_blas_kernels(), and whether products are right.
+// One process of BlasCoresOfAProcess: lets OpenBLAS begin with the core of the first argument, where there is
+// one, and prints what a Context says before and after use_best_blas_kernels(), and whether products are
+// right.
 #include <cblas.h>
 
 #include <algorithm>

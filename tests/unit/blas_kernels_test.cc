@@ -56,7 +56,8 @@ void expect_stays(FakeBlas& blas, BlasKernelsOutcome outcome, const std::string&
 
 class BlasCores : public ::testing::Test {
  private:
-  const EnvironmentVariable unset_{kVariable, std::nullopt};  // the suite may run under a core of the user's choice
+  // The suite may run under a core of the user's choice
+  const EnvironmentVariable unset_{kVariable, std::nullopt};
 };
 
 TEST_F(BlasCores, LevelsOfAllCoresAreKnown) {

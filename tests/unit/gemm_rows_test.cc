@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The backend keeps what its RowRule promises, on the kernels that run: a row's product has the same bits in every
-// product that the rule allows, whichever rows of its class stand at its place and around it.
+// The backend keeps what its RowRule promises, on the kernels that run: a row's product has the same bits in
+// every product that the rule allows, whichever rows of its class stand at its place and around it.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The policy losses exactly on their bounds, an ulp and a bit to both sides: clip ranges, delta, clamps, thresholds.
+// The policy losses exactly on their bounds, an ulp and a bit to both sides: clip ranges, delta, clamps,
+// thresholds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +49,8 @@ TEST(PolicyBounds, ClipBounds) {
         for (const double bound : around(std::exp(-log_ratio))) {
           PolicyCase c = one_case(variant, "epsilon_low at " + std::to_string(-log_ratio));
           c.options.epsilon_low = 1 - bound;
-          if (1 - *c.options.epsilon_low != bound) continue;  // of the smaller numbers every second one cannot be
+          // Of the smaller numbers every second one cannot be
+          if (1 - *c.options.epsilon_low != bound) continue;
           matches_oracle(c, down);
         }
         for (const double bound : around(std::exp(log_ratio))) {
@@ -124,7 +126,8 @@ TEST(PolicyBounds, SharesOfElevenTokens) {
   }
 }
 
-// Two weights at their largest multiply in every mixture that has them, and everything stays a finite float64.
+// Two weights at their largest multiply in every mixture that has them, and everything stays a finite
+// float64.
 TEST(PolicyBounds, NoWeightIsInfinite) {
   std::vector<PolicyCase> cases = policy_cases(40);
   PolicyCase vespo = one_case(PolicyVariant::kVespo, "a weight without a maximum");
@@ -211,7 +214,8 @@ TEST(PolicyBounds, OffPolicyThreshold) {
     PolicyCase c = one_case(variant, "off-policy mask");
     for (const bool sampler : {false, true}) {
       c.with_sampling = sampler;
-      // Mean drift: (0.5 + 0.25 + 0.25 + 1) / 4; with the sampler (1.5 + 0.25 + 0.25 + 0) / 4; -0.375 in the second.
+      // Mean drift: (0.5 + 0.25 + 0.25 + 1) / 4; with the sampler (1.5 + 0.25 + 0.25 + 0) / 4; -0.375 in the
+      // second.
       for (const double drift : {0.5, -0.375}) {
         for (const double threshold : around(drift)) {
           c.options.off_policy_mask_threshold = threshold;

@@ -25,8 +25,8 @@ void expect_close(const std::string& what, double got, double want, double scale
       << what << " is " << ::testing::PrintToString(got) << ", not " << ::testing::PrintToString(want);
 }
 
-// Numbers that came from sums may have lost digits to cancellation: `scale` is the largest of them. An exact 0 is an
-// exact 0: the row costs no GEMM.
+// Numbers that came from sums may have lost digits to cancellation: `scale` is the largest of them. An exact
+// 0 is an exact 0: the row costs no GEMM.
 template <class Want>
 void expect_all_close(const std::string& what, const PolicyData& data, const std::vector<double>& got,
                       const Want& want) {

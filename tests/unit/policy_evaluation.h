@@ -21,8 +21,8 @@ enum class Calls { kOne, kOneASequence, kOneAToken };
 
 Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls calls = Calls::kOne);
 
-/// Compares loss, losses, metrics and gradients to 1e-12, and an exact 0 where the oracle has one: such a row costs no
-/// GEMM.
+/// Compares loss, losses, metrics and gradients to 1e-12, and an exact 0 where the oracle has one: such a row
+/// costs no GEMM.
 void matches_oracle(const PolicyCase& policy_case, const PolicyData& data);
 
 /// Returns the variant's plain case under another name.

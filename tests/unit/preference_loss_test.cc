@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses as functions of token statistics, against the oracle on fabricated log-probabilities: every loss
-// and option, and the numbers at which a careless formula breaks.
+// Preference losses as functions of token statistics, against the oracle on fabricated log-probabilities:
+// every loss and option, and the numbers at which a careless formula breaks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,8 +111,8 @@ TEST(PreferenceLossFunction, PairsWithEmptySides) {
   }
 }
 
-// Margins that are exact in binary, so that the only question is the formula: e^−800 is below the smallest number and
-// e^800 above the largest one; before that every digit counts.
+// Margins that are exact in binary, so that the only question is the formula: e^−800 is below the smallest
+// number and e^800 above the largest one; before that every digit counts.
 TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
   for (const PreferenceLoss loss : every_preference_loss()) {
     for (const double smoothing : {0.0, 0.25}) {
@@ -139,8 +139,8 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
         for (const SequenceBatch& batch : batches) {
           const oracle::PreferenceTruth truth = oracle::compute_preference(batch, options);
           ASSERT_TRUE(std::isfinite(truth.loss) && std::isfinite(truth.d_logp[0]) && std::isfinite(truth.d_logp[1]));
-          // Smoothing mixes slopes of 1 and e^{−z}; so do the sums of nca_pair. Otherwise every digit counts, down to
-          // the smallest number.
+          // Smoothing mixes slopes of 1 and e^{−z}; so do the sums of nca_pair. Otherwise every digit counts,
+          // down to the smallest number.
           const bool mixed = options.label_smoothing != 0 || loss == PreferenceLoss::kNcaPair;
           expect_run_close(run_pairs(batch, options), truth, mixed ? 1 : 1e-290);
         }
@@ -150,8 +150,8 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
 }
 
 TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
-  // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700. With 2 it gets there at
-  // -1400.
+  // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700. With 2 it gets
+  // there at -1400.
   for (const double tau : {1.0, 2.0, 100.0}) {
     for (const double margin : {-600.0, -699.0, -1399.0, -1401.0, -5000.0, 600.0, 699.0, 701.0, 5000.0}) {
       PreferenceOptions options = options_of(PreferenceLoss::kDiscopop);

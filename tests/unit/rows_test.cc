@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every vectorised row kernel against its plain twin, on every instruction set of this CPU, in exactly sized memory.
+// Every vectorised row kernel against its plain twin, on every instruction set of this CPU, in exactly sized
+// memory.
 #include "kernels/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -185,9 +186,9 @@ void expect_close(double got, double want, double relative, const char* what) {
 template <class T>
 void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowStats>& want, const Tile<T>& tile) {
   const double eps = std::numeric_limits<T>::epsilon();
-  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp, which a
-  // softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8) eps as the contract
-  // says.
+  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp,
+  // which a softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8)
+  // eps as the contract says.
   const double term = eps * (64 + 16 * static_cast<double>(tile.softcap));
   const double sum = term + eps * static_cast<double>(tile.cols + 8);
   for (size_t r = 0; r < want.size(); ++r) {
@@ -363,7 +364,8 @@ std::vector<uint16_t> rounded(const RowKernels& kernels, const std::vector<float
 }
 
 TEST_P(SimdTargets, RoundsToNearestEven) {
-  // Ties to even both ways, just beside the ties, overflow to infinity, denormals, signed zeros, infinities, NaN.
+  // Ties to even both ways, just beside the ties, overflow to infinity, denormals, signed zeros, infinities,
+  // NaN.
   const std::vector<uint32_t> bits = {0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x00000001,
                                       0x00008000, 0x00018000, 0x80000000, 0x00000000, 0x7F800000, 0xFF800000,
                                       0x7F800001, 0xFFFFFFFF, 0xBF808000, 0xBF818000, 0xC2C80000, 0x42C80000};
@@ -415,7 +417,8 @@ std::vector<uint16_t> rounded_to_half(const RowKernels& kernels, const std::vect
   return bits;
 }
 
-// Each half number, the middle to its next one, and the floats on both sides of both: every place where rounding turns.
+// Each half number, the middle to its next one, and the floats on both sides of both: every place where
+// rounding turns.
 TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
   std::vector<float> values;
   std::vector<uint16_t> want;
