@@ -49,7 +49,7 @@ int main() try {
   for (int64_t& target : targets) target = word(generator);
 
   const logitless::Context context;
-  const logitless::LmHead head({weight.data(), vocab, hidden_size}, logitless::HeadLayout::kVocabHidden);
+  const logitless::LmHead head({weight.data(), vocab, hidden_size});
   const auto run = [&](const logitless::Gradients& gradients) {
     FocalLoss loss(2.0, tokens);
     logitless::run_token_loss(context, {{hidden.data(), tokens, hidden_size}}, head, {targets.data(), tokens}, {}, loss,

@@ -44,7 +44,7 @@ double head_before(const Matrix& x, const Matrix& w, const std::vector<int64_t>&
 double head_after(const logitless::Context& context, const Matrix& x, const Matrix& w,
                   const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
   const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols());
-  const logitless::LmHead head({w.data(), w.rows(), w.cols()}, logitless::HeadLayout::kVocabHidden);
+  const logitless::LmHead head({w.data(), w.rows(), w.cols()});
   d_x.resizeLike(x);
   d_w.resizeLike(w);
   logitless::Gradients gradients;
@@ -74,7 +74,7 @@ struct Model {
   }
 
   logitless::HiddenStates hidden() const { return {{x.data(), x.rows(), x.cols()}, kBatch}; }
-  logitless::LmHead head() const { return {{w.data(), w.rows(), w.cols()}, logitless::HeadLayout::kVocabHidden}; }
+  logitless::LmHead head() const { return logitless::ConstMatrix(w.data(), w.rows(), w.cols()); }
 };
 
 /// What a policy or preference loss and its reference say of a batch.

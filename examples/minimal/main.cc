@@ -14,7 +14,7 @@ logitless::CrossEntropyResult fused_head(const logitless::Context& context,  // 
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
                                          const int64_t* targets,  // [N]; -100: takes no part
                                          float* d_hidden, float* d_weight) {
-  const logitless::LmHead head({weight, V, H}, logitless::HeadLayout::kVocabHidden);
+  const logitless::LmHead head({weight, V, H});
   logitless::Gradients gradients;  // leave out what you do not need
   gradients.d_hidden = {d_hidden, N, H};
   gradients.d_weight = {d_weight, V, H};

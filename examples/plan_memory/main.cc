@@ -77,8 +77,7 @@ class Tensors {
     options.plan = kind == PlanKind::kForwardOnly ? PlanKind::kAuto : kind;
     options.workspace_bytes = static_cast<size_t>(question_.workspace_mib) << 20;
     return plan_cross_entropy(Context(options), ConstMatrix(hidden_.data(), question_.dtype, tokens_, h),
-                              LmHead({weight_.data(), question_.dtype, v, h}, HeadLayout::kVocabHidden), {targets_}, {},
-                              gradients);
+                              LmHead({weight_.data(), question_.dtype, v, h}), {targets_}, {}, gradients);
   }
 
  private:

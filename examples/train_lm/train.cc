@@ -60,7 +60,7 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
 /// The part to copy: the LM head, its loss and all their gradients in one call.
 double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& weight = parameters_.head_weight;
-  logitless::LmHead head({weight.data(), weight.rows(), weight.cols()}, logitless::HeadLayout::kVocabHidden);
+  logitless::LmHead head({weight.data(), weight.rows(), weight.cols()});
   head.bias = {parameters_.head_bias.data(), parameters_.head_bias.size()};
 
   logitless::Gradients out;

@@ -61,7 +61,7 @@ struct Dense {
     gradients.d_hidden = {d_hidden.data(), rows, H};
     gradients.d_weight = {d_weight.data(), V, H};
     loss = logitless::dense_cross_entropy(logitless::Context(), logitless::ConstMatrix(hidden.data(), rows, H),
-                                          {{weight.data(), V, H}, HeadLayout::kVocabHidden}, {targets}, {}, gradients)
+                                          {{weight.data(), V, H}}, {targets}, {}, gradients)
                .loss;
   }
 };
@@ -87,7 +87,7 @@ void tied_embeddings(const logitless::Context& context, const Batch& batch) {
   float* d_embedding = sums.data();
   const Ids& targets = batch.targets;
   // [tied]
-  const logitless::LmHead head({embedding, V, H}, HeadLayout::kVocabHidden);
+  const logitless::LmHead head({embedding, V, H});
   logitless::Gradients gradients;
   gradients.d_weight = {d_embedding, V, H};
   gradients.d_weight_mode = logitless::WriteMode::kAccumulate;
@@ -106,7 +106,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   const float* weight = tall.data();
   float* d_weight = d_tall.data();
   // [padded]
-  const logitless::LmHead head({weight, V, H}, HeadLayout::kVocabHidden);  // the first V of Vp rows
+  const logitless::LmHead head({weight, V, H});  // the first V of Vp rows
   logitless::Gradients gradients;
   gradients.d_weight = {d_weight, V, H};  // rows V to Vp stay as they are
   const double loss = logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients).loss;
@@ -151,7 +151,7 @@ struct HeadStep {
 
 void forward_here_backward_there(const logitless::Context& context, const Batch& batch) {
   const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
-  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  const logitless::LmHead head({batch.weight.data(), V, H});
   Floats d_hidden(B * T * H);
   logitless::Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), B * T, H};
@@ -174,7 +174,7 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
 }
 
 void accumulation(const logitless::Context& context, const Batch& batch) {
-  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  const logitless::LmHead head({batch.weight.data(), V, H});
   Floats d_weight(V * H, std::nanf(""));
   double loss = 0;
   // [accumulation]
@@ -195,7 +195,7 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
 
 void slices(const logitless::Context& context, const Batch& batch) {
   constexpr int64_t T1 = T + 1;  // hidden, its gradient and the ids are [B, T + 1, ...]
-  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  const logitless::LmHead head({batch.weight.data(), V, H});
   Floats states(B * T1 * H, std::nanf("")), d_states(B * T1 * H, 0.0f);
   Ids words(B * T1, 0);
   for (int64_t b = 0; b < B; ++b) {
@@ -222,7 +222,7 @@ void slices(const logitless::Context& context, const Batch& batch) {
 }
 
 void time_first(const logitless::Context& context, const Batch& batch) {
-  const logitless::LmHead head({batch.weight.data(), V, H}, HeadLayout::kVocabHidden);
+  const logitless::LmHead head({batch.weight.data(), V, H});
   Floats states(T * B * H), d_states(T * B * H), want(T * B * H);
   Ids words(T * B);
   for (int64_t b = 0; b < B; ++b) {
