@@ -4,8 +4,7 @@
 // [head]
 #include <logitless/logitless.h>
 
-// Once, first thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the
-// CPU.
+// First thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the CPU.
 
 // Writes both gradients. Everything is a view of your memory: nothing is copied.
 logitless::CrossEntropyResult fused_head(const logitless::Context& context,  // Context({.workspace_bytes = 256 << 20})
