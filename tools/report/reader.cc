@@ -247,6 +247,10 @@ void parse_line(const std::string& path, int64_t number, std::string_view line, 
   }
 }
 
+Measurement measurement_of(const Json& contender, const std::string& place) {
+  return read_measurement(Fields(contender, place));
+}
+
 BenchRun parse_run(const std::string& path, std::string_view text) {
   BenchRun run;
   int64_t line_number = 0;

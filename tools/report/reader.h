@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -19,5 +20,8 @@ BenchRun parse_run(const std::string& path, std::string_view text);
 
 /// The same for one line, without its newline; number 1 is the header. A run needs no point here.
 void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run);
+
+/// One contender of a point, as the file holds it. `place` serves messages.
+Measurement measurement_of(const nlohmann::ordered_json& contender, const std::string& place);
 
 }  // namespace logitless::report

@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "cli/bench/against.h"
 #include "cli/bench/file.h"
 #include "cli/bench/plan.h"
-#include "cli/common/progress.h"
 #include "cli/common/task_call.h"
 #include "logitless/context.h"
 #include "report/reader.h"
@@ -54,7 +54,7 @@ std::string now_in_utc() {
 }
 
 Json header_of(const BenchOptions& options, const BenchPlan& plan, const Environment& environment) {
-  Json sweep = Json::Array();
+  Json sweep = Json::array();
   for (const SweptKey& swept : plan.sweep) sweep.push_back({{"key", swept.key}, {"values", swept.values}});
   Json header = {{"type", "header"},
                  {"schema", 1},
@@ -237,7 +237,7 @@ int run_bench(const BenchOptions& options) {
   if (!options.against_path.empty()) {
     before = report::read_run(options.against_path);
     report::BenchRun header;
-    report::parse_line("this run", 1, header_of(options, plan, environment).line(), header);
+    report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), header);
     check_comparable(*before, header, places_of(plan));
   }
   Bench bench(options, plan, environment);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "cli/bench/against.h"
 #include "io/error.h"
@@ -38,7 +39,7 @@ bool is_torn_header(std::string_view text) {
 }  // namespace
 
 BenchFile::BenchFile(const std::string& path, const Json& header, bool overwrite) : path_(path) {
-  const std::string line = header.line() + "\n";
+  const std::string line = line_of(header) + "\n";
   report::parse_line("this run", 1, line, run_);
   if (path.empty()) return;
   if (path == "-") {
@@ -104,7 +105,7 @@ const report::Point* BenchFile::find(const std::vector<std::string>& at) const {
 }
 
 const report::Point& BenchFile::append(const Json& point) {
-  const std::string line = point.line() + "\n";
+  const std::string line = line_of(point) + "\n";
   report::parse_line("this run", static_cast<int64_t>(run_.points.size()) + 2, line, run_);
   if (descriptor_ >= 0) write_line(line);
   return run_.points.back();

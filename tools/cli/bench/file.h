@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/common/json.h"
+#include "cli/common/output.h"
 #include "report/bench_run.h"
 
 namespace logitless::cli {

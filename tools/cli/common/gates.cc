@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "cli/common/output.h"
+#include <nlohmann/json.hpp>
 
 namespace logitless::cli {
 namespace {
@@ -69,7 +68,7 @@ std::vector<std::string> gates_not_applied(const io::Config& config, std::span<c
 }
 
 Json gates_json(std::span<const io::Gate> gates) {
-  Json json = Json::Array();
+  Json json = Json::array();
   for (const io::Gate& gate : gates) {
     json.push_back({{"name", gate.name}, {"value", gate.value}, {"limit", gate.limit}, {"pass", gate.pass}});
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/common/job.h"
-#include "cli/common/json.h"
+#include "cli/common/output.h"
 #include "io/config.h"
 #include "io/tolerances.h"
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,9 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "io/error.h"
 #include "io/replaced_file.h"
@@ -45,11 +49,35 @@ size_t width(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
+constexpr auto kRedraw = std::chrono::milliseconds(100);  // Turns of a millisecond are not worth a line each.
+
+// A line that wraps cannot be taken away again.
+std::string fitted(std::string line) {
+  winsize window{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
+  if (known && line.size() >= window.ws_col) line.resize(window.ws_col - 1u);
+  return line;
+}
+
+std::string time_left(double seconds) {
+  if (seconds < 90) return format(", about %.0f s left", seconds);
+  if (seconds < 90 * 60) return format(", about %.0f min left", seconds / 60);
+  return format(", about %.1f h left", seconds / 3600);
+}
+
 const char* layout_name(HeadLayout layout) {
   return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab";
 }
 
 }  // namespace
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string page_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+double number_of(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
 
 void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs) {
   std::vector<InputFile> taken = inputs;
@@ -95,7 +123,7 @@ MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path == "-
 }
 
 void MetricsFile::write(int64_t step, const std::string& name, double value) {
-  out_ << Json{{"step", step}, {"name", name}, {"value", value}}.line() + "\n" << std::flush;
+  out_ << line_of({{"step", step}, {"name", name}, {"value", value}}) + "\n" << std::flush;
   check();
 }
 
@@ -123,6 +151,37 @@ std::string TextTable::text() const {
     text += "\n";
   }
   return text;
+}
+
+Progress::Progress(bool wanted) : wanted_(wanted), drawing_(wanted && isatty(STDERR_FILENO)) {}
+
+void Progress::phase(const std::string& name, std::optional<double> left_s) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
+  std::fprintf(stderr, "\r\033[K%s", fitted(name + (left_s ? time_left(*left_s) : "")).c_str());
+  std::fflush(stderr);
+  drawn_ = true;
+  drawn_at_ = now;
+}
+
+void Progress::log(const std::string& line) {
+  if (wanted_ && !drawing_) std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+void Progress::note(const std::string& line) {
+  if (!wanted_ || line.empty()) return;
+  erase();
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+void Progress::print(const std::string& text) {
+  erase();
+  cli::print(text);
+}
+
+void Progress::erase() {
+  if (std::exchange(drawn_, false)) std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
 }
 
 std::string format(const char* pattern, ...) {

@@ -2,17 +2,31 @@
 // What the commands write, and the words and tables that their reports share.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/common/job.h"
-#include "cli/common/json.h"
 #include "logitless/environment.h"
 #include "report/units.h"
 
 namespace logitless::cli {
+
+/// Its members keep their order. Files that make or read it include <nlohmann/json.hpp>, which takes seconds to
+/// compile.
+using Json = nlohmann::ordered_json;
+
+/// Without line breaks. Texts from the machine or a config need not be UTF-8: a replaced letter is better than no
+/// report. A number that is not finite becomes null.
+std::string line_of(const Json& json);
+/// The same, indented, with a newline at the end.
+std::string page_of(const Json& json);
+/// NaN of null.
+double number_of(const Json& json);
 
 struct OutputFile {
   std::string option;  ///< "--json"
@@ -63,6 +77,31 @@ class TextTable {
 
  private:
   std::vector<std::vector<std::string>> rows_;
+};
+
+/// One line on standard error that says what runs, only where standard error is a terminal.
+class Progress {
+ public:
+  explicit Progress(bool wanted);
+  ~Progress() { erase(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Names what runs from here on; `left_s`: seconds until all is done, where that is known.
+  void phase(const std::string& name, std::optional<double> left_s = std::nullopt);
+  /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
+  void log(const std::string& line);
+  /// A line that stays on standard error in any case; none where it is empty.
+  void note(const std::string& line);
+  /// `text` to standard output, apart from the drawn line. Throws io::Error where it cannot be written.
+  void print(const std::string& text);
+  /// Takes the line away.
+  void erase();
+
+ private:
+  const bool wanted_, drawing_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point drawn_at_{};
 };
 
 /// printf into a string, cut at 1 KiB.

@@ -1,18 +1,17 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless compare`: dense and fused take turns on the same input.
 #include <cmath>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/common/command_line.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
 #include "cli/common/profile.h"
-#include "cli/common/progress.h"
 #include "cli/common/task_call.h"
-#include "cli/measure/differences.h"
 #include "cli/measure/turns.h"
 #include "logitless/context.h"
+#include "report/reader.h"
 
 namespace logitless::cli {
 namespace {
@@ -46,16 +45,14 @@ struct CompareOptions {
 };
 
 // What one contender did, over all its runs.
-struct ContenderReport {
-  double loss = 0;
-  double time_s = 0;             // median
-  int64_t extra_peak_bytes = 0;  // median
-  int64_t workspace_bytes = 0;
-  std::string plan, plan_text, peak_method;
-  bool peak_unusual = false;                 // found in another way than on most machines
-  Json metrics, times_s, extra_peaks_bytes;  // of an answer, as they are
+struct ContenderReport : report::Measurement {
+  explicit ContenderReport(const Json& answer)
+      : Measurement(report::measurement_of(answer, "the answer")), details(answer) {}
 
-  double metric(const std::string& name) const { return metrics.has(name) ? metrics[name].number() : Json().number(); }
+  double metric(const char* name) const { return number_of(details["metrics"].value(name, Json())); }
+  std::string text(const char* key) const { return details[key]; }
+
+  Json details;  // the whole answer
 };
 
 struct ComparisonReport {
@@ -66,29 +63,15 @@ struct ComparisonReport {
   ContenderReport dense;
   ContenderReport fused;
   double loss_abs = 0;
-  std::map<std::string, TensorDifference> differences;  // by "d_hidden" and so on, those that there are
-  std::vector<io::Gate> gates;
+  Json differences;  // by "d_hidden" and so on, those that there are: {max_abs, rel_l2}
+  std::vector<io::Gate> gates = {};
 
   bool agrees() const { return all_pass(gates); }
-  const TensorDifference* difference(const std::string& name) const {
-    const auto it = differences.find(name);
-    return it == differences.end() ? nullptr : &it->second;
+  bool has_difference(const std::string& name) const { return differences.contains(name); }
+  double difference(const std::string& name, const char* figure) const {
+    return number_of(differences.at(name).at(figure));
   }
 };
-
-ContenderReport report_of(const Json& measured, const Json& details) {
-  return {.loss = measured["loss"].number(),
-          .time_s = measured["median_s"].number(),
-          .extra_peak_bytes = measured["extra_peak_bytes"].integer(),
-          .workspace_bytes = measured["workspace_bytes"].integer(),
-          .plan = measured["plan"].text(),
-          .plan_text = details["plan_text"].text(),
-          .peak_method = details["peak_method"].text(),
-          .peak_unusual = measured.has("extra_peak_method"),
-          .metrics = details["metrics"],
-          .times_s = measured["times_s"],
-          .extra_peaks_bytes = details["extra_peaks_bytes"]};
-}
 
 void add_gates(ComparisonReport& report) {
   const io::Config& config = report.config;
@@ -97,8 +80,8 @@ void add_gates(ComparisonReport& report) {
   const double loss_atol = loss_limit(config, report.job, report.dense.metric("tokens"), limits.loss_atol);
   report.gates.push_back(io::make_gate("loss_atol", report.loss_abs, loss_atol));
   const auto gate = [&](const std::string& name, double limit) {
-    const TensorDifference* difference = report.difference(name);
-    if (difference) report.gates.push_back(io::make_gate(name + "_rel_l2", difference->rel_l2, limit));
+    if (!report.has_difference(name)) return;
+    report.gates.push_back(io::make_gate(name + "_rel_l2", report.difference(name, "rel_l2"), limit));
   };
   gate("losses", limits.losses_rel_l2);
   gate("d_hidden", limits.d_hidden_rel_l2);
@@ -115,11 +98,11 @@ double peak_ratio(const ComparisonReport& report) {
 Json difference_json(const ComparisonReport& report) {
   Json json = {{"loss_abs", report.loss_abs}};
   const auto add = [&](const std::string& name, bool with_max) {
-    const TensorDifference* difference = report.difference(name);
-    if (with_max) json[name + "_max_abs"] = difference ? Json(difference->max_abs) : Json();
-    json[name + "_rel_l2"] = difference ? Json(difference->rel_l2) : Json();
+    const Json difference = report.differences.value(name, Json{{"max_abs", nullptr}, {"rel_l2", nullptr}});
+    if (with_max) json[name + "_max_abs"] = difference["max_abs"];
+    json[name + "_rel_l2"] = difference["rel_l2"];
   };
-  if (report.difference("losses")) add("losses", true);
+  if (report.has_difference("losses")) add("losses", true);
   add("d_hidden", true);
   add("d_weight", false);
   if (report.has_bias) add("d_bias", false);
@@ -127,15 +110,15 @@ Json difference_json(const ComparisonReport& report) {
 }
 
 std::string contender_line(const char* name, const ContenderReport& report) {
-  return format("%-7s %16.9g %10.3f s %14s %14s   %s\n", name, report.loss, report.time_s,
+  return format("%-7s %16.9g %10.3f s %14s %14s   %s\n", name, report.loss, report.median_s,
                 human_bytes(report.extra_peak_bytes).c_str(), human_bytes(report.workspace_bytes).c_str(),
-                report.plan_text.c_str());
+                report.text("plan_text").c_str());
 }
 
 std::string header_of(const ComparisonReport& report) {
   std::string text = shape_text(name_of(report.config.task), report.config.model.name, report.job) + ", gradients in " +
                      name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment);
-  const size_t runs = report.dense.times_s.items().size();
+  const size_t runs = report.dense.details["times_s"].size();
   if (runs > 1) text += format(", medians of %zu runs each", runs);
   return text + "\n" + warnings_text(report.environment);
 }
@@ -144,29 +127,29 @@ Json json_of(const ComparisonReport& report) {
   const ContenderReport &dense = report.dense, &fused = report.fused;
   return {{"task", name_of(report.config.task)},
           {"shape", shape_json(report.job)},
-          {"dense", {{"time_s", dense.time_s}, {"extra_peak_bytes", dense.extra_peak_bytes}, {"loss", dense.loss}}},
+          {"dense", {{"time_s", dense.median_s}, {"extra_peak_bytes", dense.extra_peak_bytes}, {"loss", dense.loss}}},
           {"fused",
-           {{"time_s", fused.time_s},
+           {{"time_s", fused.median_s},
             {"extra_peak_bytes", fused.extra_peak_bytes},
             {"workspace_bytes", fused.workspace_bytes},
             {"loss", fused.loss},
             {"plan", fused.plan}}},
           {"diff", difference_json(report)},
-          {"ratio", {{"time", ratio(dense.time_s, fused.time_s)}, {"extra_peak", peak_ratio(report)}}},
+          {"ratio", {{"time", ratio(dense.median_s, fused.median_s)}, {"extra_peak", peak_ratio(report)}}},
           {"gates", gates_json(report.gates)},
           {"gates_not_applied", gates_not_applied(report.config, report.gates)},
           {"pass", report.agrees()},
           {"details",
            {{"gradient_dtype", name_of(report.job.gradient_dtype)},
-            {"dense_plan", dense.plan_text},
-            {"fused_plan", fused.plan_text},
-            {"extra_peak_method", fused.peak_method},
-            {"dense_metrics", dense.metrics},
-            {"fused_metrics", fused.metrics},
-            {"dense_times_s", dense.times_s},
-            {"fused_times_s", fused.times_s},
-            {"dense_extra_peaks_bytes", dense.extra_peaks_bytes},
-            {"fused_extra_peaks_bytes", fused.extra_peaks_bytes}}},
+            {"dense_plan", dense.details["plan_text"]},
+            {"fused_plan", fused.details["plan_text"]},
+            {"extra_peak_method", fused.details["peak_method"]},
+            {"dense_metrics", dense.details["metrics"]},
+            {"fused_metrics", fused.details["metrics"]},
+            {"dense_times_s", dense.details["times_s"]},
+            {"fused_times_s", fused.details["times_s"]},
+            {"dense_extra_peaks_bytes", dense.details["extra_peaks_bytes"]},
+            {"fused_extra_peaks_bytes", fused.details["extra_peaks_bytes"]}}},
           {"environment", environment_json(report.environment)}};
 }
 
@@ -175,64 +158,63 @@ std::string table_of(const ComparisonReport& report) {
   text += format("\n%-7s %16s %12s %14s %14s   %s\n", "", "loss", "time", "extra peak", "workspace", "plan");
   text += contender_line("dense", report.dense);
   text += contender_line("fused", report.fused);
-  if (report.fused.peak_unusual) text += "extra peak: " + report.fused.peak_method + "\n";
+  if (report.fused.details.contains("extra_peak_method"))
+    text += "extra peak: " + report.fused.text("peak_method") + "\n";
   text += "\n";
-  for (const Json::Member& metric : report.dense.metrics.members()) {
-    const double value = metric.value.number();
-    if (std::isnan(value)) continue;
-    text += format("%-18s dense %.9g, fused %.9g\n", metric.name.c_str(), value, report.fused.metric(metric.name));
+  for (const auto& [name, value] : report.dense.details["metrics"].items()) {
+    if (value.is_null()) continue;
+    text += format("%-18s dense %.9g, fused %.9g\n", name.c_str(), number_of(value), report.fused.metric(name.c_str()));
   }
   text += "\n";
   text += gates_text("difference", report.gates);
   for (const std::string name : {"d_hidden", "losses"}) {
-    const TensorDifference* difference = report.difference(name);
-    if (difference) text += format("%-18s %14.3e\n", (name + "_max_abs").c_str(), difference->max_abs);
+    if (!report.has_difference(name)) continue;
+    text += format("%-18s %14.3e\n", (name + "_max_abs").c_str(), report.difference(name, "max_abs"));
   }
   for (const std::string& name : gates_not_applied(report.config, report.gates)) {
     text += format("%-18s %14s %14s   not compared here: it belongs to gradcheck or to an output not asked for\n",
                    name.c_str(), "-", "-");
   }
   text += format("\ndense / fused: time %.3f, extra peak memory %.1f\n",
-                 ratio(report.dense.time_s, report.fused.time_s), peak_ratio(report));
+                 ratio(report.dense.median_s, report.fused.median_s), peak_ratio(report));
   return text + (report.agrees() ? "dense and fused agree\n" : "dense and fused DISAGREE\n");
 }
 
 // Returns the exit status: 0 agreement, 1 not. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_compare(const CompareOptions& options) {
-  ComparisonReport report;
-  report.config = options.config.load();
-  if (report.config.level == io::Level::kLogits) {
-    throw io::Error(report.config.place_of("level") + " is logits: compare works on hidden states and a head");
+  const io::Config config = options.config.load();
+  if (config.level == io::Level::kLogits) {
+    throw io::Error(config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
   const Profile profile(options.profile_path);
   check_output_files({{"--json", options.json_path}},
                      input_files(options.tensors, profile, {options.config.path().value_or("")}));
-  report.environment = describe_environment(Context(context_options_of(report.config)));
+  const Environment environment = describe_environment(Context(context_options_of(config)));
 
   Progress progress(!options.quiet);
   // Fused goes first: where the system permits no reset of the peak, only one that is above all earlier ones is exact.
-  const Json answer = measure_turns({.settings = report.config.settings,
+  const Json answer = measure_turns({.settings = config.settings,
                                      .contenders = {{.name = "fused"}, {.name = "dense", .dense = true}},
                                      .warmup = 0,
                                      .iters = options.repeat,
                                      .gemm_rate = false,
                                      .compare = true,
-                                     .places = report.config.places,
+                                     .places = config.places,
                                      .tensors = options.tensors,
                                      .profile_path = options.profile_path},
                                     [&](const std::string& step, double) { progress.phase(step); });
-  progress.note(answer["note"].text());
-  report.job = job_of(answer["job"]);
-  report.has_bias = answer["has_bias"].flag();
-  report.fused = report_of(answer["contenders"].items()[0], answer["details"].items()[0]);
-  report.dense = report_of(answer["contenders"].items()[1], answer["details"].items()[1]);
-  for (const Json::Member& one : answer["differences"].members()) {
-    report.differences[one.name] = {one.value["max_abs"].number(), one.value["rel_l2"].number()};
-  }
+  progress.note(answer["note"]);
+  ComparisonReport report{.config = config,
+                          .job = job_of(answer["job"]),
+                          .has_bias = answer["has_bias"],
+                          .environment = environment,
+                          .dense = ContenderReport(answer["contenders"][1]),
+                          .fused = ContenderReport(answer["contenders"][0]),
+                          .differences = answer["differences"]};
   add_gates(report);
   progress.erase();
 
-  if (!options.json_path.empty()) write_output("--json", options.json_path, json_of(report).page());
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(report)));
   if (!options.quiet && options.json_path != "-") print(table_of(report));
   return report.agrees() ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
@@ -10,7 +11,6 @@
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
 #include "cli/common/profile.h"
-#include "cli/common/progress.h"
 #include "cli/gradcheck/truth.h"
 #include "cli/measure/one_call.h"
 #include "cli/measure/turns.h"
@@ -309,7 +309,7 @@ std::string table_of(const GradcheckReport& report) {
 
 Json json_of(std::span<const GradcheckReport> reports) {
   Json json;
-  json["checks"] = Json::Array();
+  json["checks"] = Json::array();
   for (const GradcheckReport& report : reports) json["checks"].push_back(check_json(report));
   json["pass"] = std::ranges::all_of(reports, [](const GradcheckReport& report) { return report.passes(); });
   return json;
@@ -351,7 +351,7 @@ int run_gradcheck(const GradcheckOptions& options) {
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }
   if (std::ranges::none_of(reports, [](const GradcheckReport& report) { return report.error.empty(); })) return status;
-  if (!options.json_path.empty()) write_output("--json", options.json_path, json_of(reports).page());
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(reports)));
   if (!options.metrics_path.empty()) {
     MetricsFile metrics(options.metrics_path);
     write_metrics(reports, metrics);

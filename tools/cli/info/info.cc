@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless info`: what runs on this machine.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
@@ -57,7 +58,7 @@ int run_info(const InfoOptions& options) {
                             {"before", options.blas.before},
                             {"after", options.blas.after},
                             {"reason", options.blas.reason}};
-    print(json.page());
+    print(page_of(json));
   } else {
     print_lines(environment, options.blas);
   }

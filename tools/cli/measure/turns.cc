@@ -1,14 +1,17 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/measure/turns.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/common/profile.h"
 #include "cli/common/task_call.h"
-#include "cli/measure/differences.h"
 #include "cli/measure/one_call.h"
+#include "io/safetensors.h"
 #include "logitless/large_gemm.h"
 #include "timing/statistics.h"
 
@@ -48,7 +51,8 @@ class Runner {
   }
   void fail(const std::string& message) { error_ = message; }
 
-  Json json(std::optional<double> gemm_rate) const {
+  /// `compared`: what a comparison tells is there too.
+  Json json(std::optional<double> gemm_rate, bool compared) const {
     if (failed()) return failed_contender(name(), error_);
     const double median_s = timing::median(times_s_);
     Json json = {{"name", name()},       {"status", "ok"},       {"loss", result_.loss},
@@ -60,18 +64,12 @@ class Runner {
     if (peak_method_ != PeakMethod::kReset) json["extra_peak_method"] = describe(peak_method_);
     json["workspace_bytes"] = result_.plan.workspace_bytes;
     json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
+    if (!compared) return json;
+    json["plan_text"] = result_.plan.describe();
+    for (const auto& [name, value] : result_.metrics) json["metrics"][name] = value;
+    json["extra_peaks_bytes"] = std::vector<int64_t>(extra_peaks_.begin(), extra_peaks_.end());
+    json["peak_method"] = describe(peak_method_);
     return json;
-  }
-
-  /// What a comparison tells beside it.
-  Json details() const {
-    Json metrics = Json::object(), peaks = Json::Array();
-    for (const auto& [name, value] : result_.metrics) metrics[name] = value;
-    for (const double bytes : extra_peaks_) peaks.push_back(std::llround(bytes));
-    return {{"plan_text", result_.plan.describe()},
-            {"metrics", metrics},
-            {"extra_peaks_bytes", peaks},
-            {"peak_method", describe(peak_method_)}};
   }
 
  private:
@@ -113,12 +111,58 @@ void run_turn(Runner& runner, bool timed, bool compare) {
   }
 }
 
+// Elements of one partial sum. Blocks are added in order, whichever thread summed them: the same bits for any number.
+constexpr int64_t kBlock = int64_t{1} << 18;
+
+// Over elements of two tensors. Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of its
+// arguments.
+struct Difference {
+  double max_abs = 0, squares = 0, reference_squares = 0;
+
+  void add(const Difference& other) {
+    max_abs = !(max_abs >= other.max_abs) && max_abs == max_abs ? other.max_abs : max_abs;
+    squares += other.squares;
+    reference_squares += other.reference_squares;
+  }
+};
+
+template <class T>
+Json compare(const T* a, const T* b, int64_t count) {
+  const auto widen = [](T value) {
+    if constexpr (std::is_floating_point_v<T>)
+      return static_cast<double>(value);
+    else
+      return static_cast<double>(io::to_float(value));
+  };
+  std::vector<Difference> blocks(static_cast<size_t>((count + kBlock - 1) / kBlock));
+#pragma omp parallel for schedule(dynamic)
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    const int64_t first = static_cast<int64_t>(block) * kBlock, end = std::min(count, first + kBlock);
+    for (int64_t i = first; i < end; ++i) {
+      const double reference = widen(a[i]), difference = reference - widen(b[i]);
+      blocks[block].add({std::abs(difference), difference * difference, reference * reference});
+    }
+  }
+  Difference sum;
+  for (const Difference& block : blocks) sum.add(block);
+  const double rel_l2 = sum.squares == 0 ? 0 : std::sqrt(sum.squares / sum.reference_squares);
+  return {{"max_abs", sum.max_abs}, {"rel_l2", rel_l2}};
+}
+
+// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same size. A
+// NaN in either makes both NaN.
+Json difference_of(const TensorBytes& a, const TensorBytes& b, DType dtype) {
+  const int64_t count = a.count(size_of(dtype));
+  if (dtype == DType::kFloat64) return compare(a.as<double>(), b.as<double>(), count);
+  if (dtype == DType::kFloat32) return compare(a.as<float>(), b.as<float>(), count);
+  if (dtype == DType::kFloat16) return compare(a.as<float16>(), b.as<float16>(), count);
+  return compare(a.as<bfloat16>(), b.as<bfloat16>(), count);
+}
+
 Json differences_of(const io::Config& config, const Runner& a, const Runner& b) {
   Json json = Json::object();
   const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype) {
-    if (!left) return;
-    const TensorDifference difference = difference_of(left, right, dtype);
-    json[name] = {{"max_abs", difference.max_abs}, {"rel_l2", difference.rel_l2}};
+    if (left) json[name] = difference_of(left, right, dtype);
   };
   if (config.task == io::Task::kCrossEntropy && config.reduction == Reduction::kNone) {
     const auto bytes_of = [](const std::vector<double>& values) {
@@ -204,12 +248,9 @@ Json take_turns(
 
   std::optional<double> gemm_rate;
   if (gemm) result["gemm_rate_flops"] = *(gemm_rate = gemm->flops() / timing::median(gemm_times_s));
-  result["contenders"] = Json::Array();
-  for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate));
+  for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate, request.compare));
   if (!request.compare) return result;
   on_turn("", "comparing", 1);
-  result["details"] = Json::Array();
-  for (const auto& runner : runners) result["details"].push_back(runner->details());
   result["differences"] = differences_of(config, *runners[0], *runners[1]);
   result["job"] = job_json(job);
   result["has_bias"] = job.has(TensorId::kBias);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cli/common/inputs.h"
-#include "cli/common/json.h"
 #include "cli/measure/process.h"
 
 namespace logitless::cli {

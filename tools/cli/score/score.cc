@@ -4,13 +4,13 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <string_view>
 
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
 #include "cli/common/profile.h"
-#include "cli/common/progress.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/one_call.h"
 #include "logitless/token_stats.h"
@@ -329,7 +329,7 @@ int run_score(const ScoreOptions& options) {
   report.written = write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.erase();
 
-  if (!options.json_path.empty()) write_output("--json", options.json_path, json_of(report).page());
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(report)));
   if (!options.quiet && options.json_path != "-") print(table_of(report));
   return 0;
 }

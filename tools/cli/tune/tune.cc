@@ -3,15 +3,16 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/common/command_line.h"
 #include "cli/common/profile.h"
-#include "cli/common/progress.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
 #include "cli/tune/rounds.h"
 #include "io/profile_file.h"
 #include "logitless/context.h"
+#include "report/reader.h"
 
 namespace logitless::cli {
 namespace {
@@ -51,30 +52,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-struct Trial {
+struct Trial : report::Measurement {
   TuneCandidate candidate;
-  std::string error;  ///< empty: it ran
-  double median_s = 0, spread_s = 0;
-  int64_t extra_peak_bytes = 0, workspace_bytes = 0;
-  std::string plan;
-
-  bool ok() const { return error.empty(); }
 };
-
-Trial trial_of(const TuneCandidate& candidate, const Json& measured) {
-  Trial trial;
-  trial.candidate = candidate;
-  if (measured["status"].text() != "ok") {
-    trial.error = measured["message"].text();
-    return trial;
-  }
-  trial.median_s = measured["median_s"].number();
-  trial.spread_s = measured["spread_s"].number();
-  trial.extra_peak_bytes = measured["extra_peak_bytes"].integer();
-  trial.workspace_bytes = measured["workspace_bytes"].integer();
-  trial.plan = measured["plan"].text();
-  return trial;
-}
 
 // The first trial is the default.
 std::string table_of(const std::string& title, const std::vector<Trial>& trials) {
@@ -142,7 +122,7 @@ class Tuner {
     });
     std::vector<Trial> trials;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      trials.push_back(trial_of(candidates[i], measured["contenders"].items()[i]));
+      trials.push_back({report::measurement_of(measured["contenders"][i], round), candidates[i]});
     }
     if (!trials.front().ok()) {
       throw io::Error("the config does not run with its kernel keys left out: " + trials.front().error);
