@@ -148,25 +148,25 @@ TEST(Page, LinesMarkEveryMeasurementAndFailure) {
   EXPECT_EQ(memory["x"]["ticks"], (Json{{256.0, "256"}, {1024.0, "1,024"}, {4096.0, "4,096"}}));
   EXPECT_EQ(memory["series"][2]["name"], "two_pass");
   EXPECT_EQ(memory["series"][2]["marks"][1]["note"], "two_pass: 13.2 MiB at 1,024 tokens");
-  EXPECT_EQ(charts[1]["series"][2]["marks"][1], (Json{{"value", 5.0},
+  EXPECT_EQ(charts[1]["series"][2]["marks"][1], (Json{{"x", 1024.0},
+                                                      {"value", 5.0},
                                                       {"spread", 0.05},
-                                                      {"text", "5.00 s"},
                                                       {"note", "two_pass: 5.00 s ± 1.0 % at 1,024 tokens"},
-                                                      {"failed", false},
-                                                      {"x", 1024.0}}));
+                                                      {"failed", false}}));
   EXPECT_EQ(charts[2]["log"], false);
   EXPECT_EQ(charts[2]["range"][0], 0);
 }
 
-TEST(Page, ASinglePointMakesBars) {
+TEST(Page, ASinglePointLiesInOnePlace) {
   const Json charts = charts_in(
       page({BenchFile().point(Json::object(), {ran("dense", 1, 8192), failed("one_pass", "it broke")}).run()}));
   ASSERT_EQ(charts.size(), 2u);
-  EXPECT_TRUE(charts[0]["x"].is_null());
+  EXPECT_EQ(charts[0]["x"]["ticks"], (Json::array({Json::array({0.0, ""})})));
+  EXPECT_EQ(charts[0]["x"]["joined"], false);
   EXPECT_EQ(charts[0]["range"], (Json{0, 8192.0}));
-  EXPECT_EQ(charts[0]["series"][0]["marks"][0]["text"], "8.0 KiB");
-  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["text"], "failed");
+  EXPECT_EQ(charts[0]["series"][0]["marks"][0]["note"], "dense: 8.0 KiB");
   EXPECT_EQ(charts[1]["series"][1]["marks"][0]["note"], "one_pass failed: it broke");
+  EXPECT_EQ(charts[1]["series"][1]["marks"][0]["failed"], true);
 }
 
 TEST(Page, ChartsOfOneMetricShareTheirRange) {
@@ -197,48 +197,42 @@ TEST(Page, MachineSettingsAndWarningsAreThere) {
   }
 }
 
-TEST(Page, TwoKeysOfNumbersMakeHeatMapsWithAValueInEachCell) {
+TEST(Page, TheValuesOfOtherKeysMakeRows) {
   const std::string html = page({two_keys().run()});
-  // Two contenders, two dtypes, memory and time.
-  EXPECT_EQ(count(html, "<table class=\"heat\">"), 8u);
-  EXPECT_TRUE(has(html, "The sweep: kernel.time_block × kernel.block_size"));
-  EXPECT_TRUE(has(html, "Extra peak memory, dense ÷ two_pass"));
-  EXPECT_EQ(count(html, ">model.dtype = bfloat16; colours from "), 4u);
-  EXPECT_EQ(count(html, "\">10×</td>"), 7u);
-  EXPECT_EQ(count(html, "\">20×</td>"), 6u);
-  EXPECT_EQ(count(html, "title=\"one_pass: 1.05× ± 1.6 %\">1.05×</td>"), 1u);
-  EXPECT_EQ(count(html, ">failed</td>"), 2u);
-  EXPECT_EQ(count(html, "title=\"two_pass failed: it broke\""), 2u);
+  const Json charts = charts_in(html);
+  ASSERT_EQ(charts.size(), 2 * 4 * 3u);  // two keys of numbers, four slices of each, and memory, time and quotients
+  EXPECT_EQ(charts[0]["subtitle"], "kernel.block_size = 512, model.dtype = float32, log scale");
+  EXPECT_EQ(charts[3]["subtitle"], "kernel.block_size = 512, model.dtype = bfloat16, log scale");
+  EXPECT_EQ(charts[6]["subtitle"], "kernel.block_size = 1024, model.dtype = float32, log scale");
+  EXPECT_EQ(charts[2]["title"], "Time ÷ time of dense");
+  EXPECT_EQ(charts[11]["series"][1]["marks"][0]["note"], "one_pass: 1.03× ± 1.6 % at 128 kernel.time_block");
+  EXPECT_EQ(charts[11]["series"][1]["marks"].size(), 1u);  // the point that is missing
+  EXPECT_EQ(charts[2]["series"][2]["marks"][0]["failed"], true);
   EXPECT_TRUE(has(html, "7 of 8 points"));
 }
 
-TEST(Page, ColoursOfHeatMapsFollowTheLogarithm) {
-  // The tones and shares of time quotients, as "low 0.500".
-  const auto tones = [](std::vector<double> quotients) {
-    BenchFile file = BenchFile().sweep("kernel.time_block", {"1", "2", "3"}).sweep("kernel.block_size", {"8", "9"});
-    for (size_t i = 0; i < quotients.size(); ++i) {
-      file.point({{"kernel.time_block", std::to_string(i + 1)}, {"kernel.block_size", "8"}},
-                 {ran("dense", 1, 1024), ran("one_pass", quotients[i], 1024)});
-    }
-    std::vector<std::string> list;
-    const Json list_of_chapters = chapters(file.run());
-    for (const Json& line : list_of_chapters[0]["rows"][0]["drawings"][1]["lines"]) {
-      const Json& cell = line["cells"][0];
-      list.push_back(cell["tone"].get<std::string>() + " " + cell["share"].get<std::string>());
-    }
-    return list;
+TEST(Page, NumbersAreJoinedAndNamesLieSideBySide) {
+  const auto x_of = [](const std::string& key, const std::vector<std::string>& values) {
+    BenchFile file = BenchFile().sweep(key, values);
+    for (const std::string& value : values) file.point({{key, value}}, {ran("dense", 1, 4096)});
+    return charts_in(page({file.run()})).at(0)["x"];
   };
-  using Texts = std::vector<std::string>;
-  // On both sides of 1 two tones meet there, and the further end sets the scale.
-  EXPECT_EQ(tones({0.25, 1, 2}), (Texts{"low 1.000", "low 0.000", "high 0.500"}));
-  EXPECT_EQ(tones({2, 4, 8}), (Texts{"low 0.000", "low 0.500", "low 1.000"}));
-  // Ten percent at least span the scale: less would paint noise.
-  EXPECT_EQ(tones({2, 2, 2}), (Texts{"low 0.500", "low 0.500", "low 0.500"}));
-  // Sizes without a logarithm get a tone at an end.
-  EXPECT_EQ(tones({0, 2, 8}), (Texts{"low 0.000", "low 0.000", "low 1.000"}));
+  const auto expected = [](bool log, bool joined, const Json& ticks) {
+    return Json{{"log", log}, {"joined", joined}, {"ticks", ticks}};
+  };
+  const auto without_label = [](Json x) {
+    x.erase("label");
+    return x;
+  };
+  EXPECT_EQ(without_label(x_of("seq_len", {"1024", "128"})), expected(true, true, {{128.0, "128"}, {1024.0, "1,024"}}));
+  EXPECT_EQ(without_label(x_of("temperature", {"0.5", "1"})), expected(false, true, {{0.5, "0.5"}, {1.0, "1"}}));
+  EXPECT_EQ(without_label(x_of("kernel.block_size", {"auto", "512", "1024"})),
+            expected(false, true, {{0.0, "auto"}, {1.0, "512"}, {2.0, "1024"}}));
+  EXPECT_EQ(without_label(x_of("model.dtype", {"float32", "float64"})),
+            expected(false, false, {{0.0, "float32"}, {1.0, "float64"}}));
 }
 
-TEST(Page, EverySweepGetsItsDrawings) {
+TEST(Page, EverySweptKeyOfNumbersGetsAChapter) {
   const auto headings = [](const BenchFile& file) {
     std::vector<std::string> list;
     for (const Json& chapter : chapters(file.run())) list.push_back(chapter["heading"]);
@@ -246,19 +240,15 @@ TEST(Page, EverySweepGetsItsDrawings) {
   };
   const std::vector<Json> both = {ran("dense", 1, 4096), ran("one_pass", 1, 512)};
   EXPECT_EQ(headings(BenchFile().point(Json::object(), both)), (std::vector<std::string>{"Memory and time"}));
-  EXPECT_EQ(
-      headings(BenchFile().sweep("model.dtype", {"float32", "float64"}).point({{"model.dtype", "float32"}}, both)),
-      (std::vector<std::string>{"Memory and time"}));
-  EXPECT_EQ(
-      headings(
-          BenchFile().sweep("kernel.block_size", {"auto", "512", "1024"}).point({{"kernel.block_size", "auto"}}, both)),
-      (std::vector<std::string>{"Against kernel.block_size"}));
+  BenchFile dtypes;
+  dtypes.sweep("model.dtype", {"float32", "float64"}).sweep("seed", {"1"});
+  EXPECT_EQ(headings(dtypes.point({{"model.dtype", "float32"}, {"seed", "1"}}, both)),
+            (std::vector<std::string>{"Against model.dtype"}));
   BenchFile shapes;
   shapes.sweep("seq_len", {"128", "256"}).sweep("model.vocab_size", {"1000", "2000"});
   shapes.point({{"seq_len", "128"}, {"model.vocab_size", "1000"}}, both);
-  EXPECT_EQ(headings(shapes), (std::vector<std::string>{"Against tokens", "Against vocabulary entries",
-                                                        "The sweep: seq_len × model.vocab_size"}));
-  EXPECT_EQ(chapters(shapes.run())[0]["rows"].at(0)["drawings"].size(), 3u);
+  EXPECT_EQ(headings(shapes), (std::vector<std::string>{"Against tokens", "Against vocabulary entries"}));
+  EXPECT_EQ(chapters(shapes.run())[0]["rows"].at(0)["charts"].size(), 3u);
 }
 
 TEST(Page, TheCheckOfMarkupSeesWhatIsWrong) {
@@ -344,7 +334,7 @@ TEST(Page, CarriesChartJsAndItsLicence) {
 TEST(Page, EachChartHasACanvasThatSaysItInWords) {
   const std::string html = page({read_run(kTokensFile), two_keys().run(), read_run(kTokensFile)});
   const Json charts = charts_in(html);
-  EXPECT_EQ(charts.size(), 6u);
+  EXPECT_EQ(charts.size(), 3 + 24 + 3u);
   EXPECT_EQ(count(html, "<canvas "), charts.size());
   size_t at = 0;
   for (const Json& chart : charts) {

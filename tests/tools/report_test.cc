@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The parts of a report: figures, colours, how a sweep is cut, and what the headline claims.
+// The parts of a report: figures, colours, and what the headline claims.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,6 @@
 #include <regex>
 
 #include "report/headline.h"
-#include "report/sweep.h"
 #include "report/units.h"
 #include "report_fixture.h"
 
@@ -96,17 +95,13 @@ TEST(Style, LettersStandOutOnBothGrounds) {
   for (const auto& part : {css.substr(0, dark), css.substr(dark)}) {
     const std::multimap<std::string, std::string> colours = colours_in(part);
     const auto colour = [&](const std::string& name) { return colours.find(name + ":")->second; };
-    for (const char* name :
-         {"--ink", "--quiet", "--error", "--paper", "--heat", "--heat-low", "--heat-high", "--band"}) {
+    for (const char* name : {"--ink", "--quiet", "--error", "--paper", "--band"}) {
       ASSERT_EQ(colours.count(name + std::string(":")), 1u) << name;
     }
     for (const char* letters : {"--ink", "--quiet", "--error"}) {
       EXPECT_GE(contrast(colour(letters), colour("--paper")), 4.5) << letters;
     }
-    // A cell's ground is a mixture of two of these, so its luminance lies between theirs.
-    for (const char* ground : {"--heat", "--heat-low", "--heat-high", "--band"}) {
-      EXPECT_GE(contrast(colour("--ink"), colour(ground)), 4.5) << ground;
-    }
+    EXPECT_GE(contrast(colour("--ink"), colour("--band")), 4.5);
     size_t contenders = 0;
     for (const auto& [name, hex] : colours) {
       if (!name.starts_with("[")) continue;
@@ -115,38 +110,6 @@ TEST(Style, LettersStandOutOnBothGrounds) {
     }
     EXPECT_EQ(contenders, 6u);
   }
-}
-
-TEST(Sweep, KeysOfNumbersLieAlongAxesAndNamesMakeFacets) {
-  BenchFile file;
-  file.sweep("seq_len", {"128", "256"})
-      .sweep("model.dtype", {"float32", "bfloat16"})
-      .sweep("kernel.block_size", {"auto", "512", "1024"})
-      .sweep("kernel.workspace", {"16MiB", "64MiB"})
-      .sweep("seed", {"1"});
-  file.point({{"seq_len", "128"},
-              {"model.dtype", "float32"},
-              {"kernel.block_size", "auto"},
-              {"kernel.workspace", "16MiB"},
-              {"seed", "1"}},
-             {});
-  EXPECT_EQ(axis_keys(file.run()), (std::vector<size_t>{0, 2, 3}));
-}
-
-TEST(Sweep, OfRivalsTheFullestSliceStaysThenTheLast) {
-  BenchFile file;
-  file.sweep("seq_len", {"128", "256"}).sweep("model.vocab_size", {"1000", "2000", "3000"});
-  for (const auto& [tokens, vocab] : std::vector<std::pair<const char*, const char*>>{
-           {"128", "1000"}, {"256", "1000"}, {"128", "2000"}, {"256", "2000"}, {"128", "3000"}}) {
-    file.point({{"seq_len", tokens}, {"model.vocab_size", vocab}}, {ran("dense", 1, 1)});
-  }
-  const BenchRun run = file.run();
-  const std::vector<Slice> slices = cut(run, {0}, {0, 1});
-  ASSERT_EQ(slices.size(), 1u);
-  EXPECT_EQ(slices[0].title, "model.vocab_size = 2000");
-  EXPECT_EQ(slices[0].points.size(), 2u);
-  EXPECT_EQ(cut(run, {0}).size(), 3u);
-  EXPECT_EQ(cut(run, {0, 1}).size(), 1u);
 }
 
 TEST(HeadlineClaims, DivideAtTheLargestShapeWhereDenseRan) {

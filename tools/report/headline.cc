@@ -5,8 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "report/metric.h"
-#include "report/sweep.h"
+#include "report/units.h"
 
 namespace logitless::report {
 namespace {

@@ -7,8 +7,7 @@
 
 #include "report/chapters.h"
 #include "report/headline.h"
-#include "report/metric.h"
-#include "report/sweep.h"
+#include "report/units.h"
 
 namespace logitless::report {
 
@@ -138,9 +137,7 @@ std::string charts_of(const Json& sections) {
   for (const Json& section : sections) {
     for (const Json& chapter : section["chapters"]) {
       for (const Json& row : chapter["rows"]) {
-        for (const Json& drawing : row["drawings"]) {
-          if (drawing.contains("is_chart")) charts.push_back(drawing);
-        }
+        for (const Json& chart : row["charts"]) charts.push_back(chart);
       }
     }
   }

@@ -21,20 +21,19 @@
     return lines.length <= 6 ? lines : [...lines.slice(0, 6), "…"];
   }
 
-  // Draws value ± spread over the marks of lines and over bars.
+  // Draws value ± spread over the marks.
   const whiskers = {
     id: "whiskers",
     afterDatasetsDraw(chart) {
-      const isBars = chart.options.indexAxis === "y", axis = isBars ? chart.scales.x : chart.scales.y;
+      const axis = chart.scales.y;
       chart.data.datasets.forEach((dataset, index) => dataset.data.forEach((mark, at) => {
         if (!(mark.spread > 0) || !chart.isDatasetVisible(index)) return;
-        const {x, y} = chart.getDatasetMeta(index).data[at], value = isBars ? mark.x : mark.y;
-        const low = axis.getPixelForValue(Math.max(value - mark.spread, axis.min));
-        const high = axis.getPixelForValue(value + mark.spread);
-        const path = isBars ? `M${low} ${y}H${high}` : `M${x} ${low}V${high}M${x - 4} ${low}h8M${x - 4} ${high}h8`;
+        const {x, y} = chart.getDatasetMeta(index).data[at];
+        const low = axis.getPixelForValue(Math.max(mark.y - mark.spread, axis.min));
+        const high = axis.getPixelForValue(mark.y + mark.spread);
         chart.ctx.lineWidth = 1.2;
-        chart.ctx.strokeStyle = isBars ? style("--ink") : dataset.borderColor;
-        chart.ctx.stroke(new Path2D(path));
+        chart.ctx.strokeStyle = dataset.borderColor;
+        chart.ctx.stroke(new Path2D(`M${x} ${low}V${high}M${x - 4} ${low}h8M${x - 4} ${high}h8`));
       }));
     },
   };
@@ -88,9 +87,9 @@
     return {...mark, y: value / chart.unit.size, spread: mark.spread / chart.unit.size};
   }
 
-  function lines(chart) {
+  function datasetsOf(chart) {
     const failures = [];
-    const datasets = chart.series.map(({name, marks}) => {
+    return chart.series.map(({name, marks}) => {
       const look = lookOf(name);
       return {
         label: name,
@@ -99,6 +98,7 @@
         backgroundColor: look.colour,
         borderDash: look.dash,
         borderWidth: 1.8,
+        showLine: chart.x.joined,
         segment: {borderColor: ({p0, p1}) => p0.raw?.failed || p1.raw?.failed ? "transparent" : undefined},
         pointStyle: marks.map((mark) => mark.failed ? "crossRot" : look.marker),
         pointBorderWidth: marks.map((mark) => mark.failed ? 2 : 1),
@@ -107,23 +107,6 @@
         clip: 8,
       };
     });
-    return {type: "line", data: {datasets}, options: {scales: {x: sweptAxis(chart.x), y: valueAxis(chart)}}};
-  }
-
-  function bars(chart) {
-    const {size} = chart.unit, marks = chart.series.map(({name, marks: [mark]}) => ({...mark, name}));
-    return {
-      type: "bar",
-      data: {
-        labels: marks.map((mark) => [mark.name, mark.text]),
-        datasets: [{
-          data: marks.map((mark, y) => ({...mark, x: mark.value / size, y, spread: mark.spread / size})),
-          backgroundColor: marks.map((mark) => lookOf(mark.name).colour),
-          barPercentage: 0.6,
-        }],
-      },
-      options: {indexAxis: "y", scales: {x: valueAxis(chart), y: {grid: {display: false}}}},
-    };
   }
 
   // A label shows its contender's marker, whether the first mark failed or not.
@@ -133,16 +116,17 @@
   }
 
   function draw(chart, canvas) {
-    const {type, data, options} = chart.x ? lines(chart) : bars(chart);
     return new Chart(canvas, {
-      type, data, plugins: [whiskers],
+      type: "line",
+      data: {datasets: datasetsOf(chart)},
+      plugins: [whiskers],
       options: {
-        ...options,
+        scales: {x: sweptAxis(chart.x), y: valueAxis(chart)},
         animation: false,
         maintainAspectRatio: false,
         interaction: {mode: "nearest", intersect: false},
         plugins: {
-          legend: {display: type === "line", labels: {usePointStyle: true, boxHeight: 7, generateLabels: legendLabels}},
+          legend: {labels: {usePointStyle: true, boxHeight: 7, generateLabels: legendLabels}},
           tooltip: {displayColors: false, callbacks: {title: () => "", label: (item) => wrapped(item.raw.note)}},
         },
       },

@@ -1,10 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "report/units.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 namespace logitless::report {
 namespace {
@@ -68,7 +70,38 @@ std::string memory_ratio(double ratio) {
 
 std::string time_ratio(double ratio) { return fixed(ratio, ratio < 0.095 ? 3 : 2) + "×"; }
 
-std::string human(double value, Unit unit) {
+Magnitude magnitude(double value, Unit unit) {
+  switch (unit) {
+    case Unit::kBytes:
+      return magnitude_of_bytes(value);
+    case Unit::kSeconds:
+      return magnitude_of_seconds(value);
+    default:
+      return {1, "×"};
+  }
+}
+
+double value_of(const Point& point, const Measurement& m, Unit unit) {
+  const Measurement* dense = point.find_ok(kDense);
+  const bool is_quotient = unit == Unit::kMemoryRatio || unit == Unit::kTimeRatio;
+  if (!m.ok() || (is_quotient && !dense)) return std::numeric_limits<double>::quiet_NaN();
+  const auto peak = static_cast<double>(m.extra_peak_bytes);
+  switch (unit) {
+    case Unit::kBytes:
+      return peak;
+    case Unit::kSeconds:
+      return m.median_s;
+    case Unit::kMemoryRatio:
+      return static_cast<double>(dense->extra_peak_bytes) / peak;
+    case Unit::kTimeRatio:
+      return m.median_s / dense->median_s;
+  }
+  return 0;
+}
+
+std::string text_of(const Point& point, const Measurement& m, Unit unit) {
+  const double value = value_of(point, m, unit);
+  if (!std::isfinite(value)) return "–";
   switch (unit) {
     case Unit::kBytes:
       return human_bytes(static_cast<int64_t>(value));
@@ -82,15 +115,29 @@ std::string human(double value, Unit unit) {
   return "";
 }
 
-Magnitude magnitude(double value, Unit unit) {
-  switch (unit) {
-    case Unit::kBytes:
-      return magnitude_of_bytes(value);
-    case Unit::kSeconds:
-      return magnitude_of_seconds(value);
-    default:
-      return {1, "×"};
-  }
+double spread_of(const Point& point, const Measurement& m, Unit unit) {
+  if (unit == Unit::kSeconds) return m.spread_s;
+  const Measurement* dense = point.find_ok(kDense);
+  return unit == Unit::kTimeRatio && dense && dense->median_s > 0 ? m.spread_s / dense->median_s : 0;
+}
+
+std::string spread_text(double value, double spread) {
+  return "± " + fixed(value > 0 ? 100 * spread / value : 0, 1) + " %";
+}
+
+std::string common_shape(const std::vector<const Point*>& points) {
+  const Shape& shape = points.front()->shape;
+  std::string text;
+  const auto add = [&](auto member, const std::string& words) {
+    const auto same = [&](const Point* other) { return other->shape.*member == shape.*member; };
+    if (std::all_of(points.begin(), points.end(), same)) text += (text.empty() ? "" : ", ") + words;
+  };
+  add(&Shape::tokens, grouped(shape.tokens) + " tokens");
+  add(&Shape::vocab, grouped(shape.vocab) + " vocabulary entries");
+  add(&Shape::hidden, "hidden size " + grouped(shape.hidden));
+  add(&Shape::dtype, shape.dtype);
+  add(&Shape::layout, shape.layout);
+  return text;
 }
 
 }  // namespace logitless::report
