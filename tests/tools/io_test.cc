@@ -17,6 +17,7 @@
 #include "folder_test.h"
 #include "io/safetensors.h"
 #include "io/seeded_inputs.h"
+#include "logitless/tensors.h"
 
 namespace logitless::io {
 namespace {
@@ -379,7 +380,8 @@ TEST_F(SafetensorsTest, AFileIsReplacedWholeOrNotAtAll) {
 
 std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {
   std::vector<float> head(static_cast<size_t>(hidden * vocab));
-  fill_seeded_head(seed, DType::kFloat32, layout, hidden, vocab, head.data());
+  SeededNumbers(seed, SeededTensor::kHead)
+      .fill(DType::kFloat32, 4, vocab, hidden, head.data(), layout == HeadLayout::kHiddenVocab);
   return head;
 }
 
@@ -413,9 +415,9 @@ TEST(SeededInputs, DependOnTheSeedAndRoundToTheirType) {
   std::vector<float> narrow(64);
   std::vector<bfloat16> rounded(64);
   std::vector<double> wide(64);
-  fill_seeded_hidden(1, DType::kFloat32, 8, 8, narrow.data());
-  fill_seeded_hidden(1, DType::kBFloat16, 8, 8, rounded.data());
-  fill_seeded_hidden(1, DType::kFloat64, 8, 8, wide.data());
+  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kFloat32, 1, 8, 8, narrow.data());
+  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kBFloat16, 1, 8, 8, rounded.data());
+  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kFloat64, 1, 8, 8, wide.data());
   for (size_t i = 0; i < narrow.size(); ++i) {
     EXPECT_EQ(rounded[i].bits, to_bfloat16(narrow[i]).bits);
     EXPECT_EQ(wide[i], narrow[i]);
@@ -426,7 +428,7 @@ TEST(SeededInputs, HaveTheMomentsTheyPromise) {
   // Of n independent draws the mean has deviation 1/sqrt(n), the variance sqrt(2/n): five of each are allowed.
   constexpr int64_t kTokens = 500, kSize = 1000;
   std::vector<float> hidden(kTokens * kSize);
-  fill_seeded_hidden(0, DType::kFloat32, kTokens, kSize, hidden.data());
+  SeededNumbers(0, SeededTensor::kHidden).fill(DType::kFloat32, 1, kTokens, kSize, hidden.data());
   double sum = 0, squares = 0;
   for (const float x : hidden) {
     sum += x;
@@ -437,39 +439,31 @@ TEST(SeededInputs, HaveTheMomentsTheyPromise) {
   EXPECT_LT(std::abs(squares / n - 1), 5 * std::sqrt(2 / n));
 }
 
-TEST(SeededInputs, TargetsCoverTheVocabularyAndTheShareIsIgnored) {
-  std::vector<int64_t> targets(40000);
-  fill_seeded_targets(3, 7, 0.25, -100, targets);
+TEST(SeededInputs, NumbersBelowABoundCoverIt) {
+  const SeededNumbers numbers(3, SeededTensor::kTargets);
   std::vector<int> counts(7);
-  int ignored = 0;
-  for (const int64_t target : targets) {
-    if (target == -100) {
-      ++ignored;
-    } else {
-      ASSERT_GE(target, 0);
-      ASSERT_LT(target, 7);
-      ++counts[static_cast<size_t>(target)];
-    }
+  for (int64_t i = 0; i < 30000; ++i) {
+    const int64_t number = numbers.below(i, 7);
+    ASSERT_GE(number, 0);
+    ASSERT_LT(number, 7);
+    ++counts[static_cast<size_t>(number)];
   }
-  // Binomial counts of mean 10000 and 4286 have deviations of at most 87 and 62: five of each are allowed.
-  EXPECT_NEAR(ignored, 10000, 435);
-  for (const int count : counts) EXPECT_NEAR(count, 30000 / 7.0, 310);
-
-  fill_seeded_targets(3, 7, 1, -100, targets);
-  EXPECT_EQ(targets, std::vector<int64_t>(targets.size(), -100));
-  fill_seeded_targets(3, 7, 0, -100, targets);
-  for (const int64_t target : targets) ASSERT_GE(target, 0);
+  // Binomial counts of mean 4286 have a deviation of 61: five are allowed.
+  for (const int count : counts) EXPECT_NEAR(count, 30000 / 7.0, 305);
 }
 
-TEST(SeededInputs, WeightsAndTemperaturesStayInTheirIntervals) {
-  std::vector<float> weights(1000);
-  std::vector<double> temperatures(1000);
-  fill_seeded_class_weights(1, weights);
-  fill_seeded_temperatures(1, 0.5, 2, temperatures);
-  for (const float weight : weights) ASSERT_TRUE(weight >= 0.5f && weight <= 1.5f) << weight;
-  for (const double value : temperatures) ASSERT_TRUE(value >= 0.5 && value < 2.0) << value;
-  EXPECT_NE(weights[0], weights[1]);
-  EXPECT_NE(temperatures[0], temperatures[1]);
+TEST(SeededInputs, UniformNumbersHaveTheirShares) {
+  const SeededNumbers numbers(3, SeededTensor::kIgnored);
+  int low = 0;
+  for (int64_t i = 0; i < 40000; ++i) {
+    const double number = numbers.uniform(i);
+    ASSERT_TRUE(number >= 0 && number < 1) << number;
+    low += number < 0.25;
+  }
+  // The deviation is 87: five are allowed.
+  EXPECT_NEAR(low, 10000, 435);
+  EXPECT_NE(numbers.uniform(0), numbers.uniform(1));
+  EXPECT_NE(numbers.uniform(0), SeededNumbers(3, SeededTensor::kMask).uniform(0));
 }
 
 }  // namespace

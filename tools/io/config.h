@@ -34,6 +34,9 @@ enum class Level { kFused, kLogits };
 /// "fused" or "logits".
 const char* name_of(Level level);
 
+/// "hidden_vocab" or "vocab_hidden".
+const char* name_of(HeadLayout layout);
+
 struct ModelConfig {
   std::string name;
   int64_t hidden_size = 0;  ///< H; 0: not given

@@ -2,20 +2,95 @@
 #include "io/config_schema.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <numeric>
-
-#include "io/config_rules.h"
+#include <optional>
+#include <utility>
 
 #include "logitless/context.h"
 
 namespace logitless::io {
 namespace {
 
+constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
+constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any real tensor; keeps products of sizes countable.
+
+const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
+const Interval kNotNegative{.low = 0, .text = "a finite number of at least 0"};
+const Interval kShare{.low = 0, .high = 1, .text = "a number from 0 to 1"};
+const Interval kFinite{.text = "a finite number"};
+const Interval kPositiveShare{.low = 0, .high = 1, .open_low = true, .text = "a number above 0 and up to 1"};
+const Interval kLogRatio{.low = 0, .high = 300, .open_low = true, .text = "a number above 0 and up to 300, or none"};
+const Interval kSoftcap{.low = 0, .text = "a finite number above 0, or 0 for none"};
+
+// Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what `members` lead
+// to.
+auto section(const std::string& prefix, auto... members) {
+  return [=](const char* key, auto member, auto read) {
+    return KeyRule{prefix + key,
+                   [=](Config& config, const ConfigValue& value) { (config.*....*members).*member = read(value); }};
+  };
+}
+
+auto integer(int64_t low, int64_t high = kAnyHigh) {
+  return [=](const ConfigValue& value) { return read_integer(value, low, high); };
+}
+
+auto number(const Interval& interval) {
+  return [=](const ConfigValue& value) { return read_number(value, interval); };
+}
+
+template <class T>
+auto choice(std::vector<std::pair<std::string, T>> choices) {
+  return [=](const ConfigValue& value) { return read_choice<T>(value, choices); };
+}
+
+// One of `values`, by their own names.
+template <class T, class Values = std::initializer_list<T>>
+auto named(const Values& values) {
+  std::vector<std::pair<std::string, T>> choices;
+  for (const T value : values) choices.emplace_back(name_of(value), value);
+  return choice<T>(std::move(choices));
+}
+
 // A name the library offers at run time, or auto.
-std::string read_offered(const ConfigValue& value, const std::vector<std::string>& offered) {
+auto offered(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, std::string>> choices = {{"auto", "auto"}};
-  for (const std::string& name : offered) choices.emplace_back(name, name);
-  return read_choice(value, choices);
+  for (const std::string& name : names) choices.emplace_back(name, name);
+  return choice<std::string>(std::move(choices));
+}
+
+template <class Read>
+auto auto_or(Read read) {
+  return [=](const ConfigValue& value) -> int64_t { return is_auto(value) ? 0 : read(value); };
+}
+
+// The bare word `none`, or a value.
+template <class Read>
+auto none_or(Read read) {
+  return [=](const ConfigValue& value) -> std::optional<decltype(read(value))> {
+    if (value.node.IsScalar() && value.node.Scalar() == "none") return std::nullopt;
+    return read(value);
+  };
+}
+
+// A value, or a list of them.
+template <class Read>
+auto list_of(const Read& read, const char* text) {
+  return [=](const ConfigValue& value) {
+    std::vector<decltype(read(value))> list;
+    if (!value.node.IsSequence()) return list = {read(value)};
+    for (const auto& node : value.node) list.push_back(read({value.key, value.place, node}));
+    if (list.empty()) value.reject(text);
+    return list;
+  };
+}
+
+std::optional<size_t> read_workspace(const ConfigValue& value) {
+  return is_auto(value) ? std::nullopt : std::optional(read_bytes(value, true));
 }
 
 TemperatureConfig read_temperature(const ConfigValue& value) {
@@ -32,109 +107,125 @@ TemperatureConfig read_temperature(const ConfigValue& value) {
   return range;
 }
 
-void add_model_rules(std::vector<KeyRule>& rules) {
-  rules.push_back(rule("model.name", path(&Config::model, &ModelConfig::name), read_text));
-  rules.push_back(rule("model.hidden_size", path(&Config::model, &ModelConfig::hidden_size), integer(1, kMaxSize)));
-  rules.push_back(rule("model.vocab_size", path(&Config::model, &ModelConfig::vocab_size), integer(1, kMaxSize)));
-  rules.push_back(rule(
-      "model.layout", path(&Config::model, &ModelConfig::layout),
-      choice<HeadLayout>({{"hidden_vocab", HeadLayout::kHiddenVocab}, {"vocab_hidden", HeadLayout::kVocabHidden}})));
-  rules.push_back(rule("model.dtype", path(&Config::model, &ModelConfig::dtype),
-                       choice<DType>({{"float32", DType::kFloat32},
-                                      {"bfloat16", DType::kBFloat16},
-                                      {"float16", DType::kFloat16},
-                                      {"float64", DType::kFloat64}})));
-  rules.push_back(rule("model.softcap", path(&Config::model, &ModelConfig::softcap),
-                       number({.low = 0, .text = "a finite number above 0, or 0 for none"})));
-  rules.push_back(rule("model.bias", path(&Config::model, &ModelConfig::bias), read_bool));
-}
-
-void add_loss_rules(std::vector<KeyRule>& rules) {
-  rules.push_back(rule("ignore_index", &Config::ignore_index, integer(kAnyLow)));
-  rules.push_back(rule("ignored_fraction", &Config::ignored_fraction, number(kShare)));
-  rules.push_back(rule("temperature", &Config::temperature, read_temperature));
-  rules.push_back(rule("temperature_meaning", &Config::temperature_meaning,
-                       choice<TemperatureMeaning>({{"scale_logits", TemperatureMeaning::kScaleLogits},
-                                                   {"scale_logp", TemperatureMeaning::kScaleLogp}})));
-  rules.push_back(rule("round_logits_to", &Config::round_logits_to,
-                       none_or(choice<DType>({{"bfloat16", DType::kBFloat16}, {"float16", DType::kFloat16}}))));
-  rules.push_back(
-      rule("reduction", &Config::reduction,
-           choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})));
-  rules.push_back(rule("label_smoothing", &Config::label_smoothing, number(kShare)));
-  rules.push_back(rule("z_loss", &Config::z_loss, number(kNotNegative)));
-  rules.push_back(rule("class_weights", &Config::class_weights, read_bool));
-  rules.push_back(rule("loss_scale", &Config::loss_scale, number(kFinite)));
-  rules.push_back(rule("normaliser", &Config::normaliser, number(kPositive)));
-  rules.push_back(rule("shift", &Config::shift, read_bool));
-  rules.push_back(rule("metrics.accuracy", &Config::accuracy, read_bool));
-  rules.push_back(rule("metrics.entropy", &Config::entropy, read_bool));
-}
-
-void add_kernel_rules(std::vector<KeyRule>& rules) {
-  rules.push_back(
-      rule("kernel.block_size", path(&Config::kernel, &KernelConfig::block_size), auto_or(integer(1, kMaxSize))));
-  rules.push_back(
-      rule("kernel.time_block", path(&Config::kernel, &KernelConfig::time_block), auto_or(integer(1, kMaxSize))));
-  rules.push_back(rule("kernel.bwd_impl", path(&Config::kernel, &KernelConfig::dense_backward),
-                       choice<bool>({{"fused", false}, {"dense", true}})));
-  rules.push_back(
-      rule("kernel.plan", path(&Config::kernel, &KernelConfig::plan),
-           choice<PlanKind>(
-               {{"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}})));
-  rules.push_back(rule("kernel.workspace", path(&Config::kernel, &KernelConfig::workspace_bytes),
-                       [](const ConfigValue& value) -> std::optional<size_t> {
-                         if (is_auto(value)) return std::nullopt;
-                         return read_bytes(value, true);
-                       }));
-  rules.push_back(rule("kernel.in_place", path(&Config::kernel, &KernelConfig::in_place), read_bool));
-  rules.push_back(rule("kernel.gemm_backend", path(&Config::kernel, &KernelConfig::gemm_backend),
-                       [](const ConfigValue& value) { return read_offered(value, gemm_backends()); }));
-  rules.push_back(rule("kernel.simd_target", path(&Config::kernel, &KernelConfig::simd_target),
-                       [](const ConfigValue& value) { return read_offered(value, simd_targets()); }));
-  rules.push_back(rule("gradients.d_hidden", path(&Config::gradients, &GradientConfig::d_hidden), read_bool));
-  rules.push_back(rule("gradients.d_weight", path(&Config::gradients, &GradientConfig::d_weight), read_bool));
-  rules.push_back(rule("gradients.d_bias", path(&Config::gradients, &GradientConfig::d_bias), read_bool));
-  rules.push_back(rule("gradients.dtype", path(&Config::gradients, &GradientConfig::float32),
-                       choice<bool>({{"same", false}, {"float32", true}})));
-}
-
-void add_tolerance_rules(std::vector<KeyRule>& rules) {
-  const std::pair<const char*, std::optional<double> ToleranceConfig::*> members[] = {
-      {"loss_atol", &ToleranceConfig::loss_atol},
-      {"losses_rel_l2", &ToleranceConfig::losses_rel_l2},
-      {"d_hidden_rel_l2", &ToleranceConfig::d_hidden_rel_l2},
-      {"d_weight_rel_l2", &ToleranceConfig::d_weight_rel_l2},
-      {"d_bias_rel_l2", &ToleranceConfig::d_bias_rel_l2},
-      {"dlogits_max_abs", &ToleranceConfig::dlogits_max_abs},
-      {"dlogits_max_rel", &ToleranceConfig::dlogits_max_rel},
-      {"dlogits_rel_l2", &ToleranceConfig::dlogits_rel_l2},
-      {"logp_max_abs", &ToleranceConfig::logp_max_abs}};
-  for (const auto& [name, member] : members) {
-    rules.push_back(rule(std::string("tolerances.") + name, path(&Config::tolerances, member), number(kNotNegative)));
-  }
-}
-
+// The table itself.
 std::vector<KeyRule> build_schema() {
-  std::vector<KeyRule> rules;
-  rules.push_back(rule(
-      "task", &Config::task,
-      choice<Task>(
-          {{"cross_entropy", Task::kCrossEntropy}, {"grpo", Task::kGrpo}, {"dpo", Task::kDpo}, {"kto", Task::kKto}})));
-  rules.push_back(rule("level", &Config::level, choice<Level>({{"fused", Level::kFused}, {"logits", Level::kLogits}})));
-  add_model_rules(rules);
-  rules.push_back(rule("batch_size", &Config::batch_size, integer(1, kMaxSize)));
-  rules.push_back(rule("seq_len", &Config::seq_len, integer(0, kMaxSize)));
-  rules.push_back(rule("seed", &Config::seed, integer(0)));
-  rules.push_back(rule("threads", &Config::threads, [](const ConfigValue& value) {
-    return is_auto(value) ? 0 : static_cast<int>(read_integer(value, 1, 4096));
-  }));
-  add_loss_rules(rules);
-  add_policy_rules(rules);
-  add_preference_rules(rules);
-  add_kernel_rules(rules);
-  add_tolerance_rules(rules);
-  return rules;
+  using C = Config;
+  using M = ModelConfig;
+  using K = KernelConfig;
+  using G = GradientConfig;
+  using P = PolicyOptions;
+  using Q = PreferenceOptions;
+  using Kto = KtoOptions;
+  using T = ToleranceConfig;
+  using enum SamplerCorrection;
+  const auto root = section(""), metrics = section("metrics.");
+  const auto model = section("model.", &C::model);
+  const auto policy = section("policy.", &C::policy, &PolicyConfig::options);
+  const auto policy_batch = section("policy.", &C::policy);
+  const auto preference = section("preference.", &C::preference);
+  const auto kto = section("kto.", &C::kto, &KtoConfig::options);
+  const auto kernel = section("kernel.", &C::kernel);
+  const auto gradients = section("gradients.", &C::gradients);
+  const auto tolerances = section("tolerances.", &C::tolerances);
+  const auto read_loss = named<PreferenceLoss>(all_preference_losses());
+  const auto read_term = [=](const ConfigValue& value) { return PreferenceTerm{read_loss(value), 1.0}; };
+  return {
+      root("task", &C::task, named<Task>({Task::kCrossEntropy, Task::kGrpo, Task::kDpo, Task::kKto})),
+      root("level", &C::level, named<Level>({Level::kFused, Level::kLogits})),
+      model("name", &M::name, read_text),
+      model("hidden_size", &M::hidden_size, integer(1, kMaxSize)),
+      model("vocab_size", &M::vocab_size, integer(1, kMaxSize)),
+      model("layout", &M::layout, named<HeadLayout>({HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden})),
+      model("dtype", &M::dtype, named<DType>({DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64})),
+      model("softcap", &M::softcap, number(kSoftcap)),
+      model("bias", &M::bias, read_bool),
+      root("batch_size", &C::batch_size, integer(1, kMaxSize)),
+      root("seq_len", &C::seq_len, integer(0, kMaxSize)),
+      root("seed", &C::seed, integer(0)),
+      root("threads", &C::threads, auto_or(integer(1, 4096))),
+      root("ignore_index", &C::ignore_index, integer(kAnyLow)),
+      root("ignored_fraction", &C::ignored_fraction, number(kShare)),
+      root("temperature", &C::temperature, read_temperature),
+      root("temperature_meaning", &C::temperature_meaning,
+           choice<TemperatureMeaning>(
+               {{"scale_logits", TemperatureMeaning::kScaleLogits}, {"scale_logp", TemperatureMeaning::kScaleLogp}})),
+      root("round_logits_to", &C::round_logits_to, none_or(named<DType>({DType::kBFloat16, DType::kFloat16}))),
+      root("reduction", &C::reduction,
+           choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})),
+      root("label_smoothing", &C::label_smoothing, number(kShare)),
+      root("z_loss", &C::z_loss, number(kNotNegative)),
+      root("class_weights", &C::class_weights, read_bool),
+      root("loss_scale", &C::loss_scale, number(kFinite)),
+      root("normaliser", &C::normaliser, number(kPositive)),
+      root("shift", &C::shift, read_bool),
+      metrics("accuracy", &C::accuracy, read_bool),
+      metrics("entropy", &C::entropy, read_bool),
+      policy("variant", &P::variant, named<PolicyVariant>(all_policy_variants())),
+      policy("importance_sampling_level", &P::importance_sampling_level,
+             named<ImportanceLevel>({ImportanceLevel::kToken, ImportanceLevel::kSequence})),
+      policy("epsilon_low", &P::epsilon_low, number(kShare)),
+      policy("epsilon_high", &P::epsilon_high, number(kNotNegative)),
+      policy("delta", &P::delta, none_or(number(kPositive))),
+      policy("log_ratio_clamp", &P::log_ratio_clamp, none_or(number(kLogRatio))),
+      policy("beta", &P::beta, number(kNotNegative)),
+      policy("kl_estimator", &P::kl_estimator,
+             named<KlEstimator>({KlEstimator::kK1, KlEstimator::kK2, KlEstimator::kK3})),
+      policy("use_bias_correction_kl", &P::use_bias_correction_kl, read_bool),
+      policy("entropy_bonus", &P::entropy_bonus, number(kFinite)),
+      policy("top_entropy_quantile", &P::top_entropy_quantile, number(kPositiveShare)),
+      policy("off_policy_mask_threshold", &P::off_policy_mask_threshold, none_or(number(kFinite))),
+      policy("sampler_correction", &P::sampler_correction,
+             named<SamplerCorrection>({kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask})),
+      policy("sampler_clip_min", &P::sampler_clip_min, none_or(number(kNotNegative))),
+      policy("sampler_clip_max", &P::sampler_clip_max, none_or(number(kPositive))),
+      policy("num_items_in_batch", &P::num_items_in_batch, none_or(number(kPositive))),
+      policy("max_completion_length", &P::max_completion_length, none_or(integer(1, kMaxSize))),
+      policy("sapo_temperature_pos", &P::sapo_temperature_pos, number(kPositive)),
+      policy("sapo_temperature_neg", &P::sapo_temperature_neg, number(kPositive)),
+      policy("vespo_k_pos", &P::vespo_k_pos, number(kFinite)),
+      policy("vespo_lambda_pos", &P::vespo_lambda_pos, number(kFinite)),
+      policy("vespo_k_neg", &P::vespo_k_neg, number(kFinite)),
+      policy("vespo_lambda_neg", &P::vespo_lambda_neg, number(kFinite)),
+      policy_batch("advantages", &PolicyConfig::advantage_per_token,
+                   choice<bool>({{"sequence", false}, {"token", true}})),
+      policy_batch("on_policy", &PolicyConfig::on_policy, read_bool),
+      policy_batch("log_ratio_deviation", &PolicyConfig::log_ratio_deviation, number(kNotNegative)),
+      preference("losses", &Q::terms, list_of(read_term, "the name of a loss, or a list of them")),
+      section("preference.")("loss_weights", &C::preference_weights,
+                             list_of(number(kFinite), "a finite number, or a list of them")),
+      preference("beta", &Q::beta, number(kPositive)),
+      preference("label_smoothing", &Q::label_smoothing, number(kShare)),
+      preference("average_log_prob", &Q::average_log_prob, read_bool),
+      preference("discopop_tau", &Q::discopop_tau, number(kPositive)),
+      preference("simpo_gamma", &Q::simpo_gamma, number(kFinite)),
+      preference("nll_weight", &Q::nll_weight, number(kNotNegative)),
+      kto("beta", &Kto::beta, number(kPositive)),
+      kto("desirable_weight", &Kto::desirable_weight, number(kNotNegative)),
+      kto("undesirable_weight", &Kto::undesirable_weight, number(kNotNegative)),
+      kto("average_log_prob", &Kto::average_log_prob, read_bool),
+      section("kto.", &C::kto)("kl_baseline", &KtoConfig::kl_baseline, read_bool),
+      kernel("block_size", &K::block_size, auto_or(integer(1, kMaxSize))),
+      kernel("time_block", &K::time_block, auto_or(integer(1, kMaxSize))),
+      kernel("bwd_impl", &K::dense_backward, choice<bool>({{"fused", false}, {"dense", true}})),
+      kernel("plan", &K::plan, named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass})),
+      kernel("workspace", &K::workspace_bytes, read_workspace),
+      kernel("in_place", &K::in_place, read_bool),
+      kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
+      kernel("simd_target", &K::simd_target, offered(simd_targets())),
+      gradients("d_hidden", &G::d_hidden, read_bool),
+      gradients("d_weight", &G::d_weight, read_bool),
+      gradients("d_bias", &G::d_bias, read_bool),
+      gradients("dtype", &G::float32, choice<bool>({{"same", false}, {"float32", true}})),
+      tolerances("loss_atol", &T::loss_atol, number(kNotNegative)),
+      tolerances("losses_rel_l2", &T::losses_rel_l2, number(kNotNegative)),
+      tolerances("d_hidden_rel_l2", &T::d_hidden_rel_l2, number(kNotNegative)),
+      tolerances("d_weight_rel_l2", &T::d_weight_rel_l2, number(kNotNegative)),
+      tolerances("d_bias_rel_l2", &T::d_bias_rel_l2, number(kNotNegative)),
+      tolerances("dlogits_max_abs", &T::dlogits_max_abs, number(kNotNegative)),
+      tolerances("dlogits_max_rel", &T::dlogits_max_rel, number(kNotNegative)),
+      tolerances("dlogits_rel_l2", &T::dlogits_rel_l2, number(kNotNegative)),
+      tolerances("logp_max_abs", &T::logp_max_abs, number(kNotNegative)),
+  };
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "io/config.h"
 #include "io/error.h"
 
 namespace logitless::io {
@@ -93,6 +94,8 @@ size_t read_bytes(const ConfigValue& value, bool or_auto) {
 }
 
 bool is_auto(const ConfigValue& value) { return is_plain(value.node) && value.node.Scalar() == "auto"; }
+
+const char* name_of(HeadLayout layout) { return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab"; }
 
 std::string join_choices(const std::vector<std::string>& names) {
   std::string text;

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "io/config.h"
 #include "io/config_value.h"
 #include "io/error.h"
 #include "io/yaml_file.h"
@@ -28,11 +29,6 @@ const std::vector<std::pair<std::string, HeadLayout>> kLayouts = {{"hidden_vocab
                                                                   {"vocab_hidden", HeadLayout::kVocabHidden}};
 const std::vector<std::pair<std::string, PlanKind>> kPlans = {
     {"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}};
-
-template <class T>
-std::string name_in(const std::vector<std::pair<std::string, T>>& names, T value) {
-  return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == value; })->first;
-}
 
 // A text, written as in a profile and read again.
 std::string rewritten(const std::string& text) {
@@ -144,7 +140,7 @@ void emit(YAML::Emitter& out, const ProfileEntry& entry) {
   out << YAML::EndMap;
   begin("shape");
   pair("dtype", name_of(entry.dtype));
-  if (entry.hidden_size.high > 0) pair("layout", name_in(kLayouts, entry.layout));
+  if (entry.hidden_size.high > 0) pair("layout", name_of(entry.layout));
   emit(out, "tokens", entry.tokens);
   if (entry.hidden_size.high > 0) emit(out, "hidden_size", entry.hidden_size);
   emit(out, "vocab_size", entry.vocab_size);
@@ -252,7 +248,7 @@ ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const Profi
     return entry->dtype != shape.dtype || (fused && entry->layout != shape.layout);
   });
   if (left.empty()) {
-    const std::string layout = fused ? " and layout " + name_in(kLayouts, shape.layout) : "";
+    const std::string layout = fused ? std::string(" and layout ") + name_of(shape.layout) : "";
     return {nullptr, std::string("it has no entry for ") + name_of(shape.dtype) + layout};
   }
   std::erase_if(left, [&](const ProfileEntry* entry) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "io/error.h"
@@ -110,6 +111,34 @@ bfloat16 to_bfloat16(float value);
 float16 to_float16(float value);
 float to_float(bfloat16 value);
 float to_float(float16 value);
+inline float to_float(float value) { return value; }
+
+template <class T>
+T from_float(float value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return to_float16(value);
+  } else {
+    return value;
+  }
+}
+
+/// Calls `use` with a value of the type's own C++ type.
+template <class Use>
+decltype(auto) with_type(DType dtype, const Use& use) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return use(double());
+    case DType::kFloat32:
+      return use(float());
+    case DType::kFloat16:
+      return use(float16());
+    case DType::kBFloat16:
+      break;
+  }
+  return use(bfloat16());
+}
 
 /// One tensor to write. `dtype` is the file's spelling.
 struct TensorToWrite {

@@ -64,20 +64,6 @@ void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorW
   }
 }
 
-// IEEE binary16 to float32, exact.
-float widen_half(float16 value) {
-  const uint32_t half = value.bits;
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // Zero and subnormals.
-    return sign ? -magnitude : magnitude;
-  }
-  const uint32_t wide = exponent == 0x1f ? 0x7f800000u : (exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | mantissa << 13);
-}
-
 // A float64 must not reach a 16-bit type through float32 rounded to nearest: two roundings can miss the nearest value.
 // Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
 float narrow_to_odd(double value) {
@@ -89,39 +75,15 @@ float narrow_to_odd(double value) {
   return std::bit_cast<float>(bits | 1u);
 }
 
-template <class Source, class Read>
-void convert(const Tensor& tensor, DType dtype, void* out, Read read) {
-  const int64_t n = tensor.elements();
-  const auto load = [&](int64_t i) {
-    Source value;
-    std::memcpy(&value, tensor.data + static_cast<size_t>(i) * sizeof(Source), sizeof(Source));
-    return read(value);
-  };
-  constexpr bool kWide = std::is_same_v<std::invoke_result_t<Read, Source>, double>;
-  if (dtype == DType::kFloat64) {
-    auto* to = static_cast<double*>(out);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(load(i));
-  } else if (dtype == DType::kFloat32) {
-    auto* to = static_cast<float*>(out);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(load(i));
+// Narrowing rounds once.
+template <class To, class From>
+To converted(From value) {
+  if constexpr (!std::is_same_v<From, double>) {
+    return from_float<To>(to_float(value));
+  } else if constexpr (sizeof(To) < sizeof(float)) {
+    return from_float<To>(narrow_to_odd(value));
   } else {
-    const auto narrow = [&](auto* to, const auto& round) {
-#pragma omp parallel for schedule(static)
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (kWide) {
-          to[i] = round(narrow_to_odd(load(i)));
-        } else {
-          to[i] = round(load(i));
-        }
-      }
-    };
-    if (dtype == DType::kFloat16) {
-      narrow(static_cast<float16*>(out), to_float16);
-    } else {
-      narrow(static_cast<bfloat16*>(out), to_bfloat16);
-    }
+    return static_cast<To>(value);
   }
 }
 
@@ -194,15 +156,17 @@ bool usable_in_place(const Tensor& tensor, DType dtype) {
 }
 
 void convert_floats(const Tensor& tensor, DType dtype, void* out) {
-  if (tensor.dtype == "F64") {
-    convert<double>(tensor, dtype, out, [](double value) { return value; });
-  } else if (tensor.dtype == "F32") {
-    convert<float>(tensor, dtype, out, [](float value) { return value; });
-  } else if (tensor.dtype == "BF16") {
-    convert<bfloat16>(tensor, dtype, out, [](bfloat16 value) { return to_float(value); });
-  } else {
-    convert<float16>(tensor, dtype, out, widen_half);
-  }
+  const int64_t n = tensor.elements();
+  with_type(natural_dtype(tensor), [&]<class From>(From) {
+    with_type(dtype, [&]<class To>(To) {
+#pragma omp parallel for schedule(static)
+      for (int64_t i = 0; i < n; ++i) {
+        From value;  // may be misaligned in the file
+        std::memcpy(&value, tensor.data + static_cast<size_t>(i) * sizeof(From), sizeof(From));
+        static_cast<To*>(out)[i] = converted<To>(value);
+      }
+    });
+  });
 }
 
 std::vector<uint8_t> read_flags(const Tensor& tensor) {
@@ -247,7 +211,20 @@ float16 to_float16(float value) {
   return {static_cast<uint16_t>(sign | half)};
 }
 
-float to_float(float16 value) { return widen_half(value); }
+// IEEE binary16 to float32, exact.
+float to_float(float16 value) {
+  const uint32_t half = value.bits;
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1fu;
+  const uint32_t mantissa = half & 0x3ffu;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // Zero and subnormals.
+    return sign ? -magnitude : magnitude;
+  }
+  const uint32_t wide = exponent == 0x1f ? 0x7f800000u : (exponent + 112) << 23;
+  return std::bit_cast<float>(sign | wide | mantissa << 13);
+}
+
 float to_float(bfloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 
 }  // namespace logitless::io

@@ -65,10 +65,6 @@ std::string time_left(double seconds) {
   return format(", about %.1f h left", seconds / 3600);
 }
 
-const char* layout_name(HeadLayout layout) {
-  return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab";
-}
-
 }  // namespace
 
 std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -203,7 +199,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   return what + (model.empty() ? "" : ", " + model) +
          format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),
                 static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
-                layout_name(job.layout));
+                io::name_of(job.layout));
 }
 
 Json shape_json(const Job& job) {
@@ -211,7 +207,7 @@ Json shape_json(const Job& job) {
           {"hidden", job.hidden_size},
           {"vocab", job.vocab_size},
           {"dtype", name_of(job.dtype)},
-          {"layout", layout_name(job.layout)}};
+          {"layout", io::name_of(job.layout)}};
 }
 
 std::string machine_text(const Environment& e) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs that a config's seed draws, for every task and level.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -13,6 +14,12 @@ namespace {
 
 using io::Config;
 using io::Error;
+using io::SeededNumbers;
+using io::SeededTensor;
+
+// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest word a probability of 0.1
+// to 0.3, as text does; near-uniform logits would hide errors of the softmax.
+constexpr double kLogitDeviation = 4;
 
 // How far the seeded log-probabilities of other policies lie from those that they are drawn around, in nats.
 constexpr double kReferenceDeviation = 0.25;
@@ -29,59 +36,72 @@ std::vector<double> own_logps(const Config& config, const Job& job) {
   return TaskCall(config, job).token_logps(Context(context_options_of(config)));
 }
 
-std::vector<double> moved(const Config& config, io::SeededPolicy which, double deviation, std::vector<double> logps) {
-  io::move_seeded_logps(config.seed, which, deviation, logps);
+// What another policy could have: N(0, deviation²) on top, at most 0.
+std::vector<double> moved(const Config& config, SeededTensor which, double deviation, std::vector<double> logps) {
+  const SeededNumbers numbers(config.seed, which);
+  for (size_t i = 0; i < logps.size(); ++i) {
+    logps[i] = std::min(logps[i] + deviation * numbers.normal(static_cast<int64_t>(i)), 0.0);
+  }
   return logps;
 }
+
+// `count` values, each made of the numbers of `tensor` by its index.
+template <class T, class Make>
+void add_drawn(const Config& config, SeededTensor tensor, TensorId id, const char* name, int64_t count,
+               const Make& make, Inputs& inputs) {
+  const SeededNumbers numbers(config.seed, tensor);
+  auto* values = reinterpret_cast<T*>(inputs.add(id, name, tensor_bytes(name, count, 1, sizeof(T))));
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(make(numbers, i));
+}
+
+double normal_of(const SeededNumbers& numbers, int64_t i) { return numbers.normal(i); }
 
 void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   const Job& job = inputs.job;
   const io::PolicyConfig& policy = config.policy;
-  const auto n = static_cast<size_t>(job.tokens);
   if (config.ignored_fraction > 0) {
-    std::vector<uint8_t> mask(n);
-    io::fill_seeded_mask(config.seed, config.ignored_fraction, mask);
-    inputs.add_values(TensorId::kMask, "mask", mask);
+    const auto counts = [&](const auto& numbers, int64_t i) { return numbers.uniform(i) >= config.ignored_fraction; };
+    add_drawn<uint8_t>(config, SeededTensor::kMask, TensorId::kMask, "mask", job.tokens, counts, inputs);
   }
-  std::vector<double> advantages(policy.advantage_per_token ? n : static_cast<size_t>(job.sequences));
-  io::fill_seeded_advantages(config.seed, advantages);
-  inputs.add_values(TensorId::kAdvantages, "advantages", advantages);
+  const int64_t advantages = policy.advantage_per_token ? job.tokens : job.sequences;
+  add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
+                    inputs);
 
   const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone;
   if (policy.on_policy && policy.options.beta == 0 && !sampled) return;
   const std::vector<double> own = own_logps(config, job);
   const std::vector<double> old =
-      policy.on_policy ? own : moved(config, io::SeededPolicy::kOld, policy.log_ratio_deviation, own);
+      policy.on_policy ? own : moved(config, SeededTensor::kOldLogps, policy.log_ratio_deviation, own);
   if (!policy.on_policy) inputs.add_values(TensorId::kOldLogps, "old_logps", old);
   if (policy.options.beta != 0) {
     inputs.add_values(TensorId::kRefLogps, "ref_logps",
-                      moved(config, io::SeededPolicy::kReference, kReferenceDeviation, own));
+                      moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own));
   }
   if (sampled) {
     inputs.add_values(TensorId::kSamplingLogps, "sampling_logps",
-                      moved(config, io::SeededPolicy::kSampler, kSamplerDeviation, old));
+                      moved(config, SeededTensor::kSamplerLogps, kSamplerDeviation, old));
   }
 }
 
 void add_seeded_reference(const Config& config, Inputs& inputs) {
   inputs.add_values(TensorId::kRefLogps, "ref_logps",
-                    moved(config, io::SeededPolicy::kReference, kReferenceDeviation, own_logps(config, inputs.job)));
+                    moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own_logps(config, inputs.job)));
 }
 
 void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
   add_seeded_reference(config, inputs);
-  const auto sequences = static_cast<size_t>(inputs.job.sequences);
-  std::vector<uint8_t> labels(sequences);
-  io::fill_seeded_labels(config.seed, labels);
-  inputs.add_values(TensorId::kLabels, "labels", labels);
+  const int64_t sequences = inputs.job.sequences;
+  // The first two differ.
+  const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
+  add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
   if (!config.kto.kl_baseline) return;
   // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the baseline is not
   // 0.
-  const std::vector<double> far(sequences, -10.0 * static_cast<double>(config.seq_len));
-  const std::vector<double> further(sequences, far[0] - 2);
-  inputs.add_values(TensorId::kKlLogps, "kl_logps", moved(config, io::SeededPolicy::kMismatched, 1, far));
+  const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
+  const std::vector<double> further(far.size(), far[0] - 2);
+  inputs.add_values(TensorId::kKlLogps, "kl_logps", moved(config, SeededTensor::kMismatchedLogps, 1, far));
   inputs.add_values(TensorId::kKlRefLogps, "kl_ref_logps",
-                    moved(config, io::SeededPolicy::kMismatchedReference, 1, further));
+                    moved(config, SeededTensor::kMismatchedReferenceLogps, 1, further));
 }
 
 bool needs_reference(const Config& config) {
@@ -99,28 +119,29 @@ void add_seeded_batch(const Config& config, Inputs& inputs) {
 // Memory is zero until it is written.
 void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
   const Job& job = inputs.job;
-  const bool random = values == SeededValues::kRandom;
-  const size_t element = size_of(job.dtype);
+  const auto bytes_of = [&](const char* name, int64_t rows, int64_t cols) {
+    return tensor_bytes(name, rows, cols, size_of(job.dtype));
+  };
+  // Vectors of normal values.
+  const auto add = [&](TensorId id, const char* name, SeededTensor tensor, double scale, int64_t vectors,
+                       int64_t length, bool transposed = false) {
+    std::byte* out = inputs.add(id, name, bytes_of(name, vectors, length));
+    if (values == SeededValues::kZeros) return;
+    SeededNumbers(config.seed, tensor).fill(job.dtype, scale, vectors, length, out, transposed);
+  };
   if (config.level == io::Level::kLogits) {
-    const uint64_t bytes = tensor_bytes("logits", job.tokens, job.vocab_size, element);
-    check_available(bytes, "the logits");
-    std::byte* logits = inputs.add(TensorId::kLogits, "logits", bytes);
-    if (random) io::fill_seeded_logits(config.seed, job.dtype, job.tokens, job.vocab_size, logits);
+    check_available(bytes_of("logits", job.tokens, job.vocab_size), "the logits");
+    add(TensorId::kLogits, "logits", SeededTensor::kLogits, kLogitDeviation, job.tokens, job.vocab_size);
     return;
   }
-  const uint64_t hidden_bytes = tensor_bytes("hidden", job.tokens, job.hidden_size, element);
-  const uint64_t head_bytes = tensor_bytes("lm_head", job.hidden_size, job.vocab_size, element);
-  check_available(hidden_bytes + head_bytes, "the inputs");
-  std::byte* hidden = inputs.add(TensorId::kHidden, "hidden", hidden_bytes);
-  std::byte* head = inputs.add(TensorId::kWeight, "lm_head", head_bytes);
-  if (random) {
-    io::fill_seeded_hidden(config.seed, job.dtype, job.tokens, job.hidden_size, hidden);
-    io::fill_seeded_head(config.seed, job.dtype, job.layout, job.hidden_size, job.vocab_size, head);
-  }
-  if (config.model.bias) {
-    std::byte* bias = inputs.add(TensorId::kBias, "bias", tensor_bytes("bias", job.vocab_size, 1, element));
-    if (random) io::fill_seeded_bias(config.seed, job.dtype, job.vocab_size, bias);
-  }
+  const uint64_t hidden_bytes = bytes_of("hidden", job.tokens, job.hidden_size);
+  check_available(hidden_bytes + bytes_of("lm_head", job.hidden_size, job.vocab_size), "the inputs");
+  add(TensorId::kHidden, "hidden", SeededTensor::kHidden, 1, job.tokens, job.hidden_size);
+  // A word has the same values in both layouts.
+  add(TensorId::kWeight, "lm_head", SeededTensor::kHead,
+      kLogitDeviation / std::sqrt(static_cast<double>(job.hidden_size)), job.vocab_size, job.hidden_size,
+      job.layout == HeadLayout::kHiddenVocab);
+  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, 0.5, job.vocab_size, 1);
 }
 
 }  // namespace
@@ -151,15 +172,17 @@ void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
 
 void Inputs::add_what_the_config_draws(const Config& config) {
   if (config.class_weights) {
-    const uint64_t bytes = tensor_bytes("class_weights", job.vocab_size, 1, sizeof(float));
-    auto* weights = reinterpret_cast<float*>(add(TensorId::kClassWeights, "class_weights", bytes));
-    io::fill_seeded_class_weights(config.seed, {weights, static_cast<size_t>(job.vocab_size)});
+    const auto weight = [](const SeededNumbers& numbers, int64_t i) { return 0.5 + numbers.uniform(i); };
+    add_drawn<float>(config, SeededTensor::kClassWeights, TensorId::kClassWeights, "class_weights", job.vocab_size,
+                     weight, *this);
   }
   if (config.temperature.per_token()) {
-    const uint64_t bytes = tensor_bytes("temperatures", job.tokens, 1, sizeof(double));
-    auto* temperatures = reinterpret_cast<double*>(add(TensorId::kTemperatures, "temperatures", bytes));
-    io::fill_seeded_temperatures(config.seed, config.temperature.low, config.temperature.high,
-                                 {temperatures, static_cast<size_t>(job.tokens)});
+    const auto& [low, high] = config.temperature;
+    const auto temperature = [&, low = low, high = high](const SeededNumbers& numbers, int64_t i) {
+      return low + (high - low) * numbers.uniform(i);
+    };
+    add_drawn<double>(config, SeededTensor::kTemperatures, TensorId::kTemperatures, "temperatures", job.tokens,
+                      temperature, *this);
   }
 }
 
@@ -199,10 +222,12 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   Job& job = inputs.job;
   job = seeded_shape(config);
   add_seeded_model(config, values, inputs);
-  std::vector<int64_t> targets(static_cast<size_t>(job.tokens));
-  const bool masked = config.task == io::Task::kGrpo;  // a mask, not ignored targets, leaves tokens out
-  io::fill_seeded_targets(config.seed, job.vocab_size, masked ? 0 : config.ignored_fraction, config.ignore_index,
-                          targets);
+  const SeededNumbers words(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
+  const double fraction = config.task == io::Task::kGrpo ? 0 : config.ignored_fraction;  // grpo has a mask
+  std::vector<int64_t> targets;
+  for (int64_t i = 0; i < job.tokens; ++i) {
+    targets.push_back(ignored.uniform(i) < fraction ? config.ignore_index : words.below(i, job.vocab_size));
+  }
   const bool wide = job.vocab_size > kMaxInt32 || config.ignore_index > kMaxInt32 || config.ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
   inputs.add_what_the_config_draws(config);

@@ -126,13 +126,15 @@ struct Difference {
   }
 };
 
+// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same size. A
+// NaN in either makes both NaN.
 template <class T>
-Json compare(const T* a, const T* b, int64_t count) {
-  const auto widen = [](T value) {
-    if constexpr (std::is_floating_point_v<T>)
-      return static_cast<double>(value);
+Json difference_of(const T* a, const T* b, int64_t count) {
+  const auto widen = [](T value) -> double {
+    if constexpr (std::is_same_v<T, double>)
+      return value;
     else
-      return static_cast<double>(io::to_float(value));
+      return io::to_float(value);
   };
   std::vector<Difference> blocks(static_cast<size_t>((count + kBlock - 1) / kBlock));
 #pragma omp parallel for schedule(dynamic)
@@ -149,20 +151,12 @@ Json compare(const T* a, const T* b, int64_t count) {
   return {{"max_abs", sum.max_abs}, {"rel_l2", rel_l2}};
 }
 
-// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same size. A
-// NaN in either makes both NaN.
-Json difference_of(const TensorBytes& a, const TensorBytes& b, DType dtype) {
-  const int64_t count = a.count(size_of(dtype));
-  if (dtype == DType::kFloat64) return compare(a.as<double>(), b.as<double>(), count);
-  if (dtype == DType::kFloat32) return compare(a.as<float>(), b.as<float>(), count);
-  if (dtype == DType::kFloat16) return compare(a.as<float16>(), b.as<float16>(), count);
-  return compare(a.as<bfloat16>(), b.as<bfloat16>(), count);
-}
-
 Json differences_of(const io::Config& config, const Runner& a, const Runner& b) {
   Json json = Json::object();
   const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype) {
-    if (left) json[name] = difference_of(left, right, dtype);
+    if (!left) return;
+    json[name] = io::with_type(
+        dtype, [&]<class T>(T) { return difference_of(left.as<T>(), right.as<T>(), left.count(sizeof(T))); });
   };
   if (config.task == io::Task::kCrossEntropy && config.reduction == Reduction::kNone) {
     const auto bytes_of = [](const std::vector<double>& values) {
