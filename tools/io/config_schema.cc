@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "io/config_schema.h"
-
+// The schema of a config: every key, its rule and where it goes.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -9,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "io/config.h"
+#include "io/config_value.h"
 #include "logitless/context.h"
 
 namespace logitless::io {

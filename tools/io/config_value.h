@@ -5,12 +5,15 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace logitless::io {
+
+struct Config;
 
 struct ConfigValue {
   std::string key;    ///< dotted: "model.dtype"
@@ -50,5 +53,19 @@ T read_choice(const ConfigValue& value, const std::vector<std::pair<std::string,
   }
   value.reject(join_choices(names));
 }
+
+/// A rule of the schema: a key and where its value goes. One table, used alike for files and --set.
+struct KeyRule {
+  std::string key;  ///< dotted
+  std::function<void(Config&, const ConfigValue&)> apply;
+};
+
+const std::vector<KeyRule>& config_schema();
+
+/// Whether `name` is a section, such as `model`.
+bool is_section(const std::string& name);
+
+/// "; did you mean model.dtype?" where a known key is close to `key`, else nothing.
+std::string suggestion_for(const std::string& key);
 
 }  // namespace logitless::io

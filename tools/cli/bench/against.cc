@@ -2,6 +2,7 @@
 #include "cli/bench/against.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "cli/common/output.h"
@@ -80,67 +81,7 @@ const Point* find(const BenchRun& run, const std::map<std::string, std::string>&
   return nullptr;
 }
 
-class Comparer {
- public:
-  Comparer(double margin, Comparison& out) : margin_(margin), out_(out) {}
-
-  void compare(const std::string& name, const Point& before, const Point& now) {
-    for (const Measurement& m : now.measurements) {
-      const Measurement* earlier = before.find(m.contender);
-      if (!earlier) {
-        out_.missing.push_back(name + ", " + m.contender + ": not in the earlier run");
-      } else if (earlier->ok() && m.ok()) {
-        compare(name, *earlier, m);
-      } else if (earlier->ok()) {
-        out_.failures.push_back(name + ", " + m.contender + ": ran before and fails now: " + m.error);
-      }
-    }
-    for (const Measurement& m : before.measurements) {
-      if (!now.find(m.contender)) out_.missing.push_back(name + ", " + m.contender + ": not in this run");
-    }
-  }
-
- private:
-  void compare(const std::string& name, const Measurement& before, const Measurement& now) {
-    const auto change = [&](double a, double b, double spread) { return Change{a, b, spread + margin_ * a}; };
-    const auto bytes = [&](int64_t a, int64_t b, int64_t spread) {
-      return change(static_cast<double>(a), static_cast<double>(b),
-                    static_cast<double>(std::max(spread, kMemorySpread)));
-    };
-    out_.changes.push_back({name + ", " + now.contender,
-                            change(before.median_s, now.median_s, before.spread_s + now.spread_s),
-                            bytes(before.extra_peak_bytes, now.extra_peak_bytes,
-                                  before.extra_peak_spread_bytes + now.extra_peak_spread_bytes),
-                            bytes(before.workspace_bytes, now.workspace_bytes, 0)});
-  }
-
-  double margin_;
-  Comparison& out_;
-};
-
-std::string verdict_of(const ChangedContender& c) {
-  std::string text;
-  const auto add = [&](const Change& change, const char* grew, const char* shrank) {
-    const char* word = change.grew() ? grew : change.shrank() ? shrank : nullptr;
-    if (word) text += (text.empty() ? "" : ", ") + std::string(word);
-  };
-  add(c.time, "SLOWER", "faster");
-  add(c.extra_peak, "LARGER peak", "smaller peak");
-  add(c.workspace, "LARGER workspace", "smaller workspace");
-  return text;
-}
-
-}  // namespace
-
-std::vector<std::string> option_differences(const BenchRun& there, const BenchRun& here) {
-  return differences(options_of(there), options_of(here));
-}
-
-std::vector<std::string> machine_differences(const BenchRun& there, const BenchRun& here) {
-  return differences({there.environment.begin(), there.environment.end()},
-                     {here.environment.begin(), here.environment.end()});
-}
-
+// The first few.
 std::string some_of(std::vector<std::string> differences) {
   constexpr size_t kMost = 4;
   const size_t more = differences.size() > kMost ? differences.size() - kMost : 0;
@@ -149,30 +90,91 @@ std::string some_of(std::vector<std::string> differences) {
   return joined(differences, "; ");
 }
 
-bool Comparison::worse() const {
-  return !failures.empty() || std::any_of(changes.begin(), changes.end(), [](const auto& c) {
-    return c.time.grew() || c.extra_peak.grew() || c.workspace.grew();
-  });
+std::vector<std::string> machine_differences(const BenchRun& there, const BenchRun& here) {
+  return differences({there.environment.begin(), there.environment.end()},
+                     {here.environment.begin(), here.environment.end()});
+}
+
+class Comparer {
+ public:
+  explicit Comparer(double margin) : margin_(margin) {}
+
+  void compare(const std::string& name, const Point& before, const Point& now) {
+    for (const Measurement& m : now.measurements) {
+      const Measurement* earlier = before.find(m.contender);
+      if (!earlier) {
+        missing(name + ", " + m.contender + ": not in the earlier run");
+      } else if (earlier->ok() && m.ok()) {
+        compare(name, *earlier, m);
+      } else if (earlier->ok()) {
+        failures_ += name + ", " + m.contender + ": ran before and fails now: " + m.error + "\n";
+      }
+    }
+    for (const Measurement& m : before.measurements) {
+      if (!now.find(m.contender)) missing(name + ", " + m.contender + ": not in this run");
+    }
+  }
+  void missing(const std::string& line) { missing_ += line + "\n"; }
+
+  Comparison result(const std::vector<std::string>& notes) const {
+    Comparison result{table_.text() + failures_ + missing_, grew_ || !failures_.empty()};
+    for (const std::string& note : notes) result.table += "other machine or build: " + note + "\n";
+    result.table += result.worse ? "something became slower or larger\n" : "nothing became slower or larger\n";
+    return result;
+  }
+
+ private:
+  void compare(const std::string& name, const Measurement& before, const Measurement& now) {
+    const auto threshold = [&](auto earlier, auto spread) {
+      return static_cast<double>(spread) + margin_ * static_cast<double>(earlier);
+    };
+    std::string verdict;
+    const auto judge = [&](auto a, auto b, double limit, const char* grew, const char* shrank) {
+      const auto change = static_cast<double>(b - a);
+      if (std::abs(change) > limit) verdict += (verdict.empty() ? "" : ", ") + std::string(change > 0 ? grew : shrank);
+      grew_ = grew_ || change > limit;
+    };
+    const double of_time = threshold(before.median_s, before.spread_s + now.spread_s);
+    judge(before.median_s, now.median_s, of_time, "SLOWER", "faster");
+    const int64_t peak_spread = before.extra_peak_spread_bytes + now.extra_peak_spread_bytes;
+    judge(before.extra_peak_bytes, now.extra_peak_bytes,
+          threshold(before.extra_peak_bytes, std::max(peak_spread, kMemorySpread)), "LARGER peak", "smaller peak");
+    judge(before.workspace_bytes, now.workspace_bytes, threshold(before.workspace_bytes, kMemorySpread),
+          "LARGER workspace", "smaller workspace");
+    table_.add({name + ", " + now.contender, report::human_seconds(before.median_s),
+                report::human_seconds(now.median_s), report::human_seconds(of_time),
+                human_bytes(before.extra_peak_bytes), human_bytes(now.extra_peak_bytes),
+                human_bytes(before.workspace_bytes), human_bytes(now.workspace_bytes), verdict});
+  }
+
+  double margin_;
+  TextTable table_{
+      {"against the earlier run", "time", "now", "threshold", "extra peak", "now", "workspace", "now", ""}};
+  bool grew_ = false;
+  std::string failures_, missing_;
+};
+
+}  // namespace
+
+std::string differences_of(const BenchRun& there, const BenchRun& here) {
+  const std::vector<std::string> options = differences(options_of(there), options_of(here));
+  return some_of(options.empty() ? machine_differences(there, here) : options);
 }
 
 Comparison compare_runs(const BenchRun& before, const BenchRun& now, double margin) {
-  Comparison out;
-  out.notes = machine_differences(before, now);
-  Comparer comparer(margin, out);
+  Comparer comparer(margin);
   for (const Point& point : now.points) {
     const Point* earlier = find(before, settings_of(now, point.at));
     if (earlier) {
       comparer.compare(name_of(now, point), *earlier, point);
     } else {
-      out.missing.push_back(name_of(now, point) + ": not in the earlier run");
+      comparer.missing(name_of(now, point) + ": not in the earlier run");
     }
   }
   for (const Point& point : before.points) {
-    if (!find(now, settings_of(before, point.at))) {
-      out.missing.push_back(name_of(before, point) + ": not in this run");
-    }
+    if (!find(now, settings_of(before, point.at))) comparer.missing(name_of(before, point) + ": not in this run");
   }
-  return out;
+  return comparer.result(machine_differences(before, now));
 }
 
 void check_comparable(const BenchRun& before, const BenchRun& now, const std::vector<std::vector<std::string>>& at) {
@@ -189,23 +191,6 @@ void check_comparable(const BenchRun& before, const BenchRun& now, const std::ve
     if (nearest.empty() || list.size() < nearest.size()) nearest = list;
   }
   throw io::Error(place + ": has none of these points: " + some_of(nearest));
-}
-
-std::string table_of(const Comparison& comparison) {
-  TextTable table({"against the earlier run", "time", "now", "threshold", "extra peak", "now", "workspace", "now", ""});
-  for (const ChangedContender& c : comparison.changes) {
-    const auto seconds = [](double value) { return report::human_seconds(value); };
-    const auto bytes = [](double value) { return report::human_bytes(static_cast<int64_t>(value)); };
-    table.add({c.name, seconds(c.time.before), seconds(c.time.now), seconds(c.time.threshold),
-               bytes(c.extra_peak.before), bytes(c.extra_peak.now), bytes(c.workspace.before), bytes(c.workspace.now),
-               verdict_of(c)});
-  }
-  std::string text = table.text();
-  for (const auto* lines : {&comparison.failures, &comparison.missing}) {
-    for (const std::string& line : *lines) text += line + "\n";
-  }
-  for (const std::string& note : comparison.notes) text += "other machine or build: " + note + "\n";
-  return text + (comparison.worse() ? "something became slower or larger\n" : "nothing became slower or larger\n");
 }
 
 }  // namespace logitless::cli

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless bench`: time and memory over a sweep of config keys, written point by point.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -94,29 +93,6 @@ void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) 
   }
 }
 
-// Tells how long the rest takes from how long the work so far took.
-class TimeLeft {
- public:
-  explicit TimeLeft(double work) : left_(work) {}
-
-  /// `share` of a point's work is done.
-  std::optional<double> at(double work, double share) const {
-    const double done = done_ + share * work;
-    if (done <= 0) return std::nullopt;
-    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    return seconds / done * (left_ - share * work);
-  }
-  void finish(double work) {
-    done_ += work;
-    left_ -= work;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_ = Clock::now();
-  double done_ = 0, left_;
-};
-
 // A line a contender: time, spread, time divided by that of dense, share of the GEMM rate, memory, plan.
 std::string table_of(const report::Point& point) {
   using report::human_bytes, report::human_seconds;
@@ -147,22 +123,20 @@ class Bench {
   }
 
   void run() {
-    double work = 0;
     size_t there = 0;
     for (const PlannedPoint& point : plan_.points) {
       const bool measured = file_.find(point.at) != nullptr;
       there += measured;
-      if (!measured) work += point.work;
+      if (!measured) work_ += point.work;
     }
     if (there > 0) {
       progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
                     " already");
     }
     if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
-    TimeLeft left(work);
     for (size_t i = 0; i < plan_.points.size(); ++i) {
       const report::Point* point = file_.find(plan_.points[i].at);
-      if (!point) point = &measure(i, left);
+      if (!point) point = &measure(i);
       if (metrics_) write_metrics(*point, static_cast<int64_t>(i) + 1, *metrics_);
     }
     progress_.erase();
@@ -176,17 +150,17 @@ class Bench {
   }
 
  private:
-  const report::Point& measure(size_t index, TimeLeft& left) {
+  const report::Point& measure(size_t index) {
     const PlannedPoint& planned = plan_.points[index];
     const std::string name = format("point %zu of %zu: ", index + 1, plan_.points.size()) + planned.name;
     progress_.log(name);
     const auto values = options_.inputs == "zeros" ? SeededValues::kZeros : SeededValues::kRandom;
     TurnsRequest request{planned.config.settings, planned.contenders, options_.warmup, options_.iters, values};
     const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
-      progress_.phase(name + ", " + step, left.at(planned.work, share));
+      progress_.phase(name + ", " + step, (done_ + share * planned.work) / work_);
     });
     const report::Point& point = file_.append(point_json(plan_, planned, measured));
-    left.finish(planned.work);
+    done_ += planned.work;
     std::string text = "\n";
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
@@ -203,6 +177,7 @@ class Bench {
   BenchFile file_;
   std::optional<MetricsFile> metrics_;
   Progress progress_;
+  double work_ = 0, done_ = 0;  // of the points that were not there, as PlannedPoint::work
 };
 
 void check_paths(const BenchOptions& options, const Profile& profile) {
@@ -214,16 +189,8 @@ void check_paths(const BenchOptions& options, const Profile& profile) {
   if (options.overwrite) check_output_files({output}, {against});  // else it is resumed: nothing is lost
 }
 
-bool every_point_has_a_result(const report::BenchRun& run) {
-  return std::all_of(run.points.begin(), run.points.end(), [](const report::Point& point) {
-    return std::any_of(point.measurements.begin(), point.measurements.end(), [](const auto& m) { return m.ok(); });
-  });
-}
-
-std::vector<std::vector<std::string>> places_of(const BenchPlan& plan) {
-  std::vector<std::vector<std::string>> places;
-  for (const PlannedPoint& point : plan.points) places.push_back(point.at);
-  return places;
+bool has_result(const report::Point& point) {
+  return std::ranges::any_of(point.measurements, [](const report::Measurement& m) { return m.ok(); });
 }
 
 // Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no contender
@@ -238,18 +205,20 @@ int run_bench(const BenchOptions& options) {
     before = report::read_run(options.against_path);
     report::BenchRun header;
     report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), header);
-    check_comparable(*before, header, places_of(plan));
+    std::vector<std::vector<std::string>> places;
+    for (const PlannedPoint& point : plan.points) places.push_back(point.at);
+    check_comparable(*before, header, places);
   }
   Bench bench(options, plan, environment);
   bench.run();
-  if (!every_point_has_a_result(bench.result())) {
+  if (!std::ranges::all_of(bench.result().points, has_result)) {
     std::fprintf(stderr, "logitless: there is a point at which no contender ran\n");
     return 3;
   }
   if (!before) return 0;
   const Comparison comparison = compare_runs(*before, bench.result(), options.margin);
-  bench.print(std::string("\n").append(table_of(comparison)));
-  return comparison.worse() ? 1 : 0;
+  bench.print("\n" + comparison.table);
+  return comparison.worse ? 1 : 0;
 }
 
 void add_flags(Command& bench, BenchOptions& options) {

@@ -85,10 +85,9 @@ bool BenchFile::resume(const std::string& text) {
     }
     begin = end + 1;
   }
-  std::vector<std::string> differences = option_differences(before, run_);
-  if (differences.empty()) differences = machine_differences(before, run_);
+  const std::string differences = differences_of(before, run_);
   if (!differences.empty()) {
-    throw io::Error("-o " + path_ + ": holds another benchmark (" + some_of(differences) + "): " + kChooseAnother);
+    throw io::Error("-o " + path_ + ": holds another benchmark (" + differences + "): " + kChooseAnother);
   }
   if (ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
     throw io::Error("-o " + path_ + ": cannot be cut: " + std::strerror(errno));

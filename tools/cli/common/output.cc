@@ -151,10 +151,12 @@ std::string TextTable::text() const {
 
 Progress::Progress(bool wanted) : wanted_(wanted), drawing_(wanted && isatty(STDERR_FILENO)) {}
 
-void Progress::phase(const std::string& name, std::optional<double> left_s) {
+void Progress::phase(const std::string& name, double share) {
   const auto now = std::chrono::steady_clock::now();
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
-  std::fprintf(stderr, "\r\033[K%s", fitted(name + (left_s ? time_left(*left_s) : "")).c_str());
+  const std::chrono::duration<double> gone = now - start_;
+  std::fprintf(stderr, "\r\033[K%s",
+               fitted(name + (share > 0 ? time_left(gone.count() / share * (1 - share)) : "")).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;

@@ -87,8 +87,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Names what runs from here on; `left_s`: seconds until all is done, where that is known.
-  void phase(const std::string& name, std::optional<double> left_s = std::nullopt);
+  /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody knows.
+  void phase(const std::string& name, double share = 0);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
   /// A line that stays on standard error in any case; none where it is empty.
@@ -101,6 +101,7 @@ class Progress {
  private:
   const bool wanted_, drawing_;
   bool drawn_ = false;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 

@@ -16,7 +16,10 @@ ConstVector vector_of(const Job& job, TensorId id) {
   return ConstVector(job[id].as<double>(), job[id].count(sizeof(double)));
 }
 
-std::span<const uint8_t> bytes_of(const Job& job, TensorId id) { return {job[id].as<uint8_t>(), job[id].bytes}; }
+template <class T>
+std::span<const T> span_of(const Job& job, TensorId id) {
+  return {job[id].as<T>(), job[id].bytes / sizeof(T)};
+}
 
 Metrics metrics_of(const CrossEntropyMetrics& m) {
   return {{"tokens", static_cast<double>(m.tokens)},
@@ -60,20 +63,14 @@ Metrics metrics_of(const KtoMetrics& m) {
           {"mean_entropy", m.mean_entropy}};
 }
 
-TaskResult result_of(CrossEntropyResult result) {
-  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps),
-          std::move(result.plan)};
+template <class Result>
+TaskResult result_of(Result result) {
+  TaskResult out{
+      result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
+  if constexpr (requires { result.per_token_loss; }) out.per_token_loss = std::move(result.per_token_loss);
+  return out;
 }
-TaskResult result_of(PreferenceResult result) {
-  return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
-}
-TaskResult result_of(KtoResult result) {
-  return {result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
-}
-TaskResult result_of(PolicyResult result) {
-  return {result.loss, metrics_of(result.metrics), std::move(result.per_token_loss), std::move(result.per_token_logps),
-          std::move(result.plan)};
-}
+
 }  // namespace
 
 double TaskResult::metric(std::string_view name) const {
@@ -87,10 +84,7 @@ TaskCall::TaskCall(const io::Config& config_, const Job& job) : config(config_) 
   if (config.level == Level::kFused) {
     hidden =
         HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
-    if (job.has(TensorId::kOffsets)) {
-      hidden.offsets = {job[TensorId::kOffsets].as<int64_t>(),
-                        static_cast<size_t>(job[TensorId::kOffsets].count(sizeof(int64_t)))};
-    }
+    hidden.offsets = span_of<int64_t>(job, TensorId::kOffsets);
     const bool tall = job.layout == HeadLayout::kVocabHidden;
     head = LmHead(ConstMatrix(job[TensorId::kWeight].data, job.dtype, tall ? job.vocab_size : job.hidden_size,
                               tall ? job.hidden_size : job.vocab_size),
@@ -118,17 +112,13 @@ void TaskCall::set_options(const Job& job) {
   token.ignore_index = config.ignore_index;
   token.shift = config.shift;
   token.temperature = config.temperature.low;
-  if (job.has(TensorId::kTemperatures)) {
-    token.temperatures = {job[TensorId::kTemperatures].as<double>(), static_cast<size_t>(job.tokens)};
-  }
+  token.temperatures = span_of<double>(job, TensorId::kTemperatures);
   token.temperature_meaning = config.temperature_meaning;
   token.round_logits_to = config.round_logits_to;
   cross_entropy.reduction = config.reduction;
   cross_entropy.label_smoothing = config.label_smoothing;
   cross_entropy.z_loss = config.z_loss;
-  if (job.has(TensorId::kClassWeights)) {
-    cross_entropy.class_weights = {job[TensorId::kClassWeights].as<float>(), static_cast<size_t>(job.vocab_size)};
-  }
+  cross_entropy.class_weights = span_of<float>(job, TensorId::kClassWeights);
   cross_entropy.normaliser = config.normaliser;
   cross_entropy.want_accuracy = config.accuracy;
 
@@ -150,10 +140,10 @@ void TaskCall::set_batches(const Job& job) {
   policy_batch.old_logps = vector_of(job, TensorId::kOldLogps);
   policy_batch.ref_logps = vector_of(job, TensorId::kRefLogps);
   policy_batch.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
-  if (job.has(TensorId::kMask)) policy_batch.mask = bytes_of(job, TensorId::kMask);
+  policy_batch.mask = span_of<uint8_t>(job, TensorId::kMask);
   reference.logps = vector_of(job, TensorId::kRefLogps);
   kto_batch.targets = targets;
-  kto_batch.labels = bytes_of(job, TensorId::kLabels);
+  kto_batch.labels = span_of<uint8_t>(job, TensorId::kLabels);
   kto_batch.reference = reference;
   kto_batch.kl_logps = vector_of(job, TensorId::kKlLogps);
   kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);

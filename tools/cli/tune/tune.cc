@@ -48,10 +48,6 @@ constexpr int kPlanTurns = 3;
 constexpr double kSlowPlan = 1.1;  // times the default's time: tiles will not make up for more
 const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.time_block", "kernel.block_size"};
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 struct Trial : report::Measurement {
   TuneCandidate candidate;
 };
@@ -114,12 +110,10 @@ class Tuner {
     TurnsRequest request{.settings = config_.settings, .warmup = 0, .iters = turns, .gemm_rate = false};
     for (const TuneCandidate& candidate : candidates) request.contenders.push_back(candidate.contender());
     progress_.log(format("%s: %zu to compare, %d turns", round.c_str(), candidates.size(), turns));
-    const auto start = std::chrono::steady_clock::now();
-    const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
-      const double here_s = seconds_since(start);
-      const auto left = share > 0 ? std::optional(here_s / share - here_s) : std::nullopt;
-      progress_.phase(round + ": " + step, left);
-    });
+    Progress progress(!options_.quiet);
+    const Json measured = measure_turns(
+        std::move(request), [&](const std::string& step, double share) { progress.phase(round + ": " + step, share); });
+    progress.erase();
     std::vector<Trial> trials;
     for (size_t i = 0; i < candidates.size(); ++i) {
       trials.push_back({report::measurement_of(measured["contenders"][i], round), candidates[i]});
@@ -153,7 +147,8 @@ class Tuner {
 
   // From what the plans took: a call, and what a process takes beside its calls.
   TuneRounds rounds_for(const std::vector<Trial>& plans, int candidates) const {
-    const double call_s = plans.front().median_s, gone_s = seconds_since(start_);
+    const double call_s = plans.front().median_s,
+                 gone_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     double calls_s = 0;
     for (const Trial& trial : plans) calls_s += kPlanTurns * trial.median_s;
     const double apart_s = 2 * std::max(0.0, gone_s - calls_s);
