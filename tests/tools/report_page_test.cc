@@ -8,7 +8,6 @@
 #include <regex>
 #include <string_view>
 
-#include "report/chapters.h"
 #include "report_fixture.h"
 
 namespace logitless::testing {

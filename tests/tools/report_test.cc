@@ -8,7 +8,7 @@
 #include <map>
 #include <regex>
 
-#include "report/headline.h"
+#include "report/page.h"
 #include "report/units.h"
 #include "report_fixture.h"
 

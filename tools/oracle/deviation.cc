@@ -48,11 +48,10 @@ void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
     }
   }
   for (const Deviation& row : rows) {
-    max_abs_ = sticky_max(max_abs_, row.max_abs_);
-    max_rel_ = sticky_max(max_rel_, row.max_rel_);
-    rounded_max_abs_ = sticky_max(rounded_max_abs_, row.rounded_max_abs_);
-    rounded_max_rel_ = sticky_max(rounded_max_rel_, row.rounded_max_rel_);
-    largest_ = sticky_max(largest_, row.largest_);
+    for (double Deviation::*most : {&Deviation::max_abs_, &Deviation::max_rel_, &Deviation::rounded_max_abs_,
+                                    &Deviation::rounded_max_rel_, &Deviation::largest_}) {
+      this->*most = sticky_max(this->*most, row.*most);
+    }
     difference_squares_ += row.difference_squares_;
     squares_ += row.squares_;
   }

@@ -56,10 +56,8 @@ struct Point {
 
   /// Null where the contender did not take part.
   const Measurement* find(const std::string& contender) const {
-    for (const Measurement& measurement : measurements) {
-      if (measurement.contender == contender) return &measurement;
-    }
-    return nullptr;
+    const auto it = std::ranges::find(measurements, contender, &Measurement::contender);
+    return it == measurements.end() ? nullptr : &*it;
   }
   /// Null where the contender did not take part or failed.
   const Measurement* find_ok(const std::string& contender) const {
@@ -67,10 +65,7 @@ struct Point {
     return measurement && measurement->ok() ? measurement : nullptr;
   }
   /// Whether dense ran here, and another contender that can be divided by it.
-  bool has_quotients() const {
-    const auto is_other = [](const Measurement& m) { return m.ok() && m.contender != kDense; };
-    return find_ok(kDense) && std::any_of(measurements.begin(), measurements.end(), is_other);
-  }
+  bool has_quotients() const { return find_ok(kDense) && std::ranges::count_if(measurements, &Measurement::ok) > 1; }
 };
 
 struct SweptKey {
@@ -96,10 +91,8 @@ struct BenchRun {
 
   /// A fact of the environment, empty where it is not there.
   std::string fact(const std::string& key) const {
-    for (const auto& [name, value] : environment) {
-      if (name == key) return value;
-    }
-    return "";
+    const auto it = std::ranges::find(environment, key, &std::pair<std::string, std::string>::first);
+    return it == environment.end() ? "" : it->second;
   }
 };
 

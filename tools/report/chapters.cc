@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "report/chapters.h"
-
+// Which charts a run gets.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "report/page.h"
 #include "report/units.h"
 
 namespace logitless::report {

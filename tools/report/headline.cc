@@ -1,10 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "report/headline.h"
-
+// The main figures of a run, in words.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/page.h"
 #include "report/units.h"
 
 namespace logitless::report {
@@ -93,8 +93,7 @@ void add_dense_failures(const BenchRun& run, Json& remarks) {
 void add_counts(const BenchRun& run, Json& remarks) {
   size_t failures = 0, expected = 1;
   for (const Point& point : run.points) {
-    failures += static_cast<size_t>(std::count_if(point.measurements.begin(), point.measurements.end(),
-                                                  [](const Measurement& m) { return !m.ok(); }));
+    for (const Measurement& m : point.measurements) failures += !m.ok();
   }
   for (const SweptKey& swept : run.sweep) expected *= swept.values.size();
   if (failures > 0) {

@@ -5,8 +5,6 @@
 #include <kainjow/mustache.hpp>
 #include <nlohmann/json.hpp>
 
-#include "report/chapters.h"
-#include "report/headline.h"
 #include "report/units.h"
 
 namespace logitless::report {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Draws the page's charts with Chart.js: object n of the JSON in #charts (chapters.h describes it) on canvas n.
+// Draws the page's charts with Chart.js: object n of the JSON in #charts (report/page.h describes it) on canvas n.
 "use strict";
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
