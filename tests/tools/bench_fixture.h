@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli_fixture.h"
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::testing {
 

@@ -7,7 +7,8 @@
 #include "io/tolerances.h"
 #include "logitless/logits.h"
 #include "oracle/deviation.h"
-#include "oracle/loss_truth.h"
+#include "oracle/policy_oracle.h"
+#include "oracle/preference_oracle.h"
 #include "oracle/reference.h"
 
 namespace logitless::testing {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::testing {
 

@@ -119,17 +119,14 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   return out;
 }
 
-void emit(YAML::Emitter& out, const char* key, const SizeRange& range) {
-  out << YAML::Key << key << YAML::Value << YAML::Flow << std::vector<int64_t>{range.low, range.high};
-}
-
-void emit_tile(YAML::Emitter& out, const char* key, int64_t tile) {
-  out << YAML::Key << key << YAML::Value << (tile > 0 ? std::to_string(tile) : "auto");
-}
-
 void emit(YAML::Emitter& out, const ProfileEntry& entry) {
   const auto begin = [&](const char* key) { out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginMap; };
   const auto pair = [&](const char* key, const auto& value) { out << YAML::Key << key << YAML::Value << value; };
+  const auto range = [&](const char* key, const SizeRange& sizes) {
+    out << YAML::Key << key << YAML::Value << YAML::Flow << std::vector<int64_t>{sizes.low, sizes.high};
+  };
+  const auto tile = [&](const char* key, int64_t edge) { pair(key, edge > 0 ? std::to_string(edge) : "auto"); };
+  const bool fused = entry.hidden_size.high > 0;
   out << YAML::BeginMap;
   begin("machine");
   pair("cpu", entry.machine.cpu);
@@ -140,16 +137,16 @@ void emit(YAML::Emitter& out, const ProfileEntry& entry) {
   out << YAML::EndMap;
   begin("shape");
   pair("dtype", name_of(entry.dtype));
-  if (entry.hidden_size.high > 0) pair("layout", name_of(entry.layout));
-  emit(out, "tokens", entry.tokens);
-  if (entry.hidden_size.high > 0) emit(out, "hidden_size", entry.hidden_size);
-  emit(out, "vocab_size", entry.vocab_size);
+  if (fused) pair("layout", name_of(entry.layout));
+  range("tokens", entry.tokens);
+  if (fused) range("hidden_size", entry.hidden_size);
+  range("vocab_size", entry.vocab_size);
   out << YAML::EndMap;
   pair("workspace", entry.workspace_bytes);
   begin("kernel");
   pair("plan", name_of(entry.plan));
-  emit_tile(out, "time_block", entry.row_tile);
-  emit_tile(out, "block_size", entry.vocab_tile);
+  tile("time_block", entry.row_tile);
+  tile("block_size", entry.vocab_tile);
   out << YAML::EndMap;
   begin("measured");
   if (!entry.task.empty()) pair("task", entry.task);
@@ -171,16 +168,15 @@ double distance(const ProfileEntry& entry, const ProfileShape& shape) {
 }
 
 std::string difference(const ProfileMachine& there, const ProfileMachine& here) {
-  const auto differ = [](const char* what, const std::string& a, const std::string& b) {
-    return std::string(what) + " " + a + " there and " + b + " here";
-  };
-  if (there.cpu != here.cpu) return differ("CPU", there.cpu, here.cpu);
-  if (there.threads != here.threads) {
-    return differ("threads", std::to_string(there.threads), std::to_string(here.threads));
+  using Compared = std::tuple<const char*, std::string, std::string>;
+  for (const auto& [what, a, b] : {Compared{"CPU", there.cpu, here.cpu},
+                                   {"threads", std::to_string(there.threads), std::to_string(here.threads)},
+                                   {"simd_target", there.simd_target, here.simd_target},
+                                   {"gemm_backend", there.gemm_backend, here.gemm_backend},
+                                   {"BLAS core", there.blas_core, here.blas_core}}) {
+    if (a != b) return std::string(what) + " " + a + " there and " + b + " here";
   }
-  if (there.simd_target != here.simd_target) return differ("simd_target", there.simd_target, here.simd_target);
-  if (there.gemm_backend != here.gemm_backend) return differ("gemm_backend", there.gemm_backend, here.gemm_backend);
-  return differ("BLAS core", there.blas_core, here.blas_core);
+  return "";
 }
 
 }  // namespace

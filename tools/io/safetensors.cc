@@ -15,8 +15,7 @@
 #include <utility>
 
 #include "io/error.h"
-#include "io/replaced_file.h"
-#include "io/text_file.h"
+#include "io/files.h"
 
 namespace logitless::io {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/error.h"
-#include "io/text_file.h"
+#include "io/files.h"
 
 namespace logitless::io {
 namespace {

@@ -318,4 +318,9 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   return result;
 }
 
+LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options) {
+  Loss loss = compute_cross_entropy(tokens, stats, options);
+  return {loss.loss, std::move(loss.per_token_loss), std::move(loss.grads)};
+}
+
 }  // namespace logitless::oracle

@@ -175,4 +175,13 @@ struct LossWeights {
 };
 LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options);
 
+/// The oracle of any loss in one shape: statistics in, loss and gradients of the statistics out.
+struct LossTruth {
+  double loss = 0;
+  std::vector<double> per_token_loss;  ///< [N], as the library reports them; empty where the loss has none
+  TokenGradients grads;
+};
+
+LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options);
+
 }  // namespace logitless::oracle

@@ -304,6 +304,8 @@ class Evaluation {
   std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
 };
 
+std::vector<double> to_vector(const VectorXd& values) { return {values.begin(), values.end()}; }
+
 }  // namespace
 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
@@ -342,6 +344,19 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
 PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at,
                                const PolicyPoint& held) {
   return Evaluation(tokens, options, at, held).run();
+}
+
+LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
+                       const PolicyOptions& options) {
+  const PolicyTokens tokens = read_policy_batch(batch, {offsets.begin(), offsets.end()});
+  const PolicyLoss loss = compute_policy_loss(tokens, options, {to_vector(stats.logp), to_vector(stats.entropy)});
+  LossTruth truth{loss.loss.value, {}, TokenGradients(tokens.tokens())};
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    truth.per_token_loss.push_back(loss.per_token_loss[i].value);
+    truth.grads.logp[i] = loss.d_logp(i);
+    truth.grads.entropy[i] = loss.d_entropy(i);
+  }
+  return truth;
 }
 
 }  // namespace logitless::oracle

@@ -60,4 +60,8 @@ inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOp
   return compute_policy_loss(tokens, options, at, at);
 }
 
+/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same call.
+LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
+                       const PolicyOptions& options);
+
 }  // namespace logitless::oracle

@@ -67,4 +67,12 @@ struct KtoTruth {
 
 KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options);
 
+/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same call.
+/// `reference`: as Reference::logps; empty where the loss takes none.
+LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                           const ConstVector& reference, const PreferenceOptions& options);
+/// The reference of `batch` is log-probabilities.
+LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                    const KtoBatch& batch, const KtoOptions& options);
+
 }  // namespace logitless::oracle

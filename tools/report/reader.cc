@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/error.h"
-#include "io/text_file.h"
+#include "io/files.h"
 #include "report/units.h"
 
 namespace logitless::report {

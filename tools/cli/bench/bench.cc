@@ -10,7 +10,7 @@
 #include "cli/bench/plan.h"
 #include "cli/common/task_call.h"
 #include "logitless/context.h"
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {
@@ -93,24 +93,6 @@ void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) 
   }
 }
 
-// A line a contender: time, spread, time divided by that of dense, share of the GEMM rate, memory, plan.
-std::string table_of(const report::Point& point) {
-  using report::human_bytes, report::human_seconds;
-  TextTable table({"", "time", "spread", "first", "/ dense", "/ GEMM rate", "extra peak", "workspace", "plan"});
-  const report::Measurement* dense = point.find_ok(report::kDense);
-  for (const report::Measurement& m : point.measurements) {
-    if (!m.ok()) {
-      table.add({m.contender, "failed: " + m.error});
-      continue;
-    }
-    table.add({m.contender, human_seconds(m.median_s), human_seconds(m.spread_s), human_seconds(m.first_s),
-               dense ? report::time_ratio(m.median_s / dense->median_s) : "-",
-               m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-", human_bytes(m.extra_peak_bytes),
-               human_bytes(m.workspace_bytes), m.plan});
-  }
-  return table.text();
-}
-
 class Bench {
  public:
   Bench(const BenchOptions& options, const BenchPlan& plan, const Environment& environment)
@@ -167,7 +149,7 @@ class Bench {
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
     text += "\n";
     if (!planned.profile.empty()) text.append(planned.profile).append("\n");
-    print(text + table_of(point));
+    print(text + measurements_text("", point.measurements, point.find_ok(report::kDense), true));
     return point;
   }
 

@@ -13,7 +13,7 @@
 
 #include "cli/bench/against.h"
 #include "io/error.h"
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {

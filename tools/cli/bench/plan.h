@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/common/command_line.h"
-#include "cli/common/profile.h"
+#include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
 #include "report/bench_run.h"
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,11 @@ class Progress {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
+
+/// A line for each of `measurements`, times divided by that of `reference` where there is one. `all`: with the first
+/// call and the share of the GEMM rate.
+std::string measurements_text(const std::string& title, std::span<const report::Measurement> measurements,
+                              const report::Measurement* reference, bool all);
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);

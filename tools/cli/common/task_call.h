@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/common/job.h"
+#include "cli/common/inputs.h"
 #include "io/config.h"
+#include "io/profile_file.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/logits.h"
 #include "logitless/policy.h"
@@ -69,5 +70,30 @@ struct TaskCall {
 
 /// The context that a config describes.
 ContextOptions context_options_of(const io::Config& config);
+
+/// The profile that a command uses: the file of --profile, or else of the environment variable LOGITLESS_PROFILE.
+class Profile {
+ public:
+  /// `path` as --profile gives it, or empty. Throws io::Error where the file is no profile.
+  explicit Profile(const std::string& path);
+
+  /// Empty where none is asked for.
+  const std::string& path() const { return path_; }
+
+  /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where `config` leaves
+  /// them to the library. Returns what came of it, for the user; empty where no profile is asked for.
+  std::string apply(const Job& shape, io::Config& config) const;
+
+ private:
+  std::string path_;
+  std::vector<io::ProfileEntry> entries_;
+};
+
+/// What a profile looks up.
+ProfileShape profile_shape(const io::Config& config, const Job& job);
+
+/// What a command reads, for check_output_files(). Of `configs` any may be empty.
+std::vector<InputFile> input_files(const TensorPaths& tensors, const Profile& profile,
+                                   const std::vector<std::string>& configs);
 
 }  // namespace logitless::cli

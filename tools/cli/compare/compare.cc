@@ -7,11 +7,10 @@
 #include "cli/common/command_line.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
-#include "cli/common/profile.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
 #include "logitless/context.h"
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {

@@ -14,7 +14,7 @@ namespace logitless::cli {
 // The macros know nlohmann::json alone, whose members stand in alphabetical order.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorPaths, hidden, lm_head, logits, targets, lengths, bias, mask, advantages,
                                    old_logps, ref_logps, sampling_logps, labels, kl_logps, kl_ref_logps)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contender, name, assignments, dense, forward_only)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contender, name, assignments, dense, forward_only, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TurnsRequest, settings, contenders, warmup, iters, values, gemm_rate, compare,
                                    places, tensors, profile_path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, tokens, hidden_size, vocab_size, sequences, dtype, layout, gradient_dtype)
@@ -56,19 +56,6 @@ class Answer {
   throw ChildFailure(who + " process " + (answer.result() ? "failed: " : "") + why);
 }
 
-// Contenders are in the order of the request, whatever became of them.
-Json in_order(const std::vector<Contender>& contenders, const Json& measured, const Json& failed) {
-  Json list = Json::array();
-  for (const Contender& contender : contenders) {
-    for (const Json* some : {&measured, &failed}) {
-      for (const Json& one : *some) {
-        if (one["name"] == contender.name) list.push_back(one);
-      }
-    }
-  }
-  return list;
-}
-
 // Of this process, where it is the one that measures: what a signal's handler needs to know.
 ChildEnds own_ends;
 
@@ -89,28 +76,26 @@ Json failed_contender(const std::string& name, const std::string& message) {
 }
 
 Json measure_turns(TurnsRequest request, const OnStep& on_step) {
-  const std::vector<Contender> all = request.contenders;
-  Json failed = Json::array(), result = {{"contenders", Json::array()}};
-  while (!request.contenders.empty()) {
+  const auto has_failed = [](const Contender& contender) { return !contender.error.empty(); };
+  while (!std::ranges::all_of(request.contenders, has_failed)) {
     Answer answer(on_step);
     const int status = run_child(kTurnsCommand, line_of(nlohmann::json(request)),
                                  [&](std::string_view bytes) { answer.receive(bytes); });
-    if (answer.result() && answer.result()->contains("contenders")) {
-      result = *answer.result();
-      break;
-    }
+    if (answer.result() && answer.result()->contains("contenders")) return *answer.result();
     const std::string why = answer.result()   ? answer.result()->at("message").get<std::string>()
                             : request.compare ? how_it_died(status)
                                               : "its process " + how_it_died(status);
     if (request.compare) throw_failure(answer, why);
     // Without a contender whose turn it was, nothing can be measured.
-    std::erase_if(request.contenders, [&](const Contender& c) {
-      const bool fails = answer.contender().empty() || c.name == answer.contender();
-      if (fails) failed.push_back(failed_contender(c.name, why));
-      return fails;
-    });
+    for (Contender& contender : request.contenders) {
+      const bool fails = answer.contender().empty() || contender.name == answer.contender();
+      if (fails && !has_failed(contender)) contender.error = why;
+    }
   }
-  result["contenders"] = in_order(all, result["contenders"], failed);
+  Json result = {{"contenders", Json::array()}};
+  for (const Contender& contender : request.contenders) {
+    result["contenders"].push_back(failed_contender(contender.name, contender.error));
+  }
   return result;
 }
 

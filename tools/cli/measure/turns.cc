@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/common/profile.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/one_call.h"
 #include "io/safetensors.h"
@@ -28,7 +27,8 @@ ContextOptions options_of(const io::Config& config, const Contender& contender) 
 class Runner {
  public:
   Runner(const std::vector<std::string>& settings, const Contender& contender, const Job& job)
-      : contender_(contender),
+      : error_(contender.error),
+        contender_(contender),
         job_(job),
         config_(contender_config(settings, contender)),
         context_(options_of(config_, contender)),
@@ -73,6 +73,8 @@ class Runner {
   }
 
  private:
+  std::string error_;  // empty: it has not failed
+
   // Of the products that the call itself makes: the logits, again in two pass, and a product for each gradient. Dense
   // computes every row, the other plans those that take part.
   double flops() const {
@@ -95,7 +97,6 @@ class Runner {
   std::optional<double> first_s_;
   std::vector<double> times_s_, extra_peaks_;
   PeakMethod peak_method_ = PeakMethod::kReset;
-  std::string error_;
 };
 
 // What a contender throws is its result, unless it is held against another one.
@@ -218,7 +219,9 @@ Json take_turns(
   std::optional<LargeGemm> gemm;
   if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
   std::vector<double> gemm_times_s;
-  for (const auto& runner : runners) warm_up(runner->context(), job.dtype);
+  for (const auto& runner : runners) {
+    if (!runner->failed()) warm_up(runner->context(), job.dtype);
+  }
 
   const int turns = request.warmup + request.iters;
   for (int turn = 0; turn < turns; ++turn) {

@@ -20,6 +20,7 @@ struct Contender {
   std::vector<std::string> assignments = {};  ///< on top of the config's settings
   bool dense = false;                         ///< plan dense instead of the config's
   bool forward_only = false;
+  std::string error = {};  ///< of an earlier process, which ended by it: this one is not run again
 };
 
 /// The config that it runs with. Throws io::Error.

@@ -4,8 +4,8 @@
 
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
+#include "report/bench_run.h"
 #include "report/page.h"
-#include "report/reader.h"
 
 namespace logitless::cli {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
-#include "cli/common/profile.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/one_call.h"
 #include "logitless/token_stats.h"
@@ -78,19 +77,6 @@ struct SequenceScores {
   std::vector<double> logp;     // of all its targets together, in nats; 0 without a token, NaN with a NaN token
   std::vector<int64_t> tokens;  // that take part
   std::vector<uint8_t> greedy;  // 1 where every target is the argmax of its row
-};
-
-struct ScoreReport {
-  io::Config config;
-  Job job;  // shape and types
-  Environment environment;
-  bool rank = false;     // asked for
-  bool entropy = false;  // asked for
-  ScoreSummary summary;
-  std::string written;  // the tensors of the file
-  double time_s = 0;
-  Plan plan;
-  std::string output_path;
 };
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -243,94 +229,98 @@ std::string write_scores(const std::string& path, const TokenStats& stats, const
          std::to_string(count[0]) + "]";
 }
 
-std::string table_of(const ScoreReport& report) {
-  const ScoreSummary& s = report.summary;
-  std::string text = shape_text("score", report.config.model.name, report.job) + "\n" +
-                     machine_text(report.environment) + "\n" + warnings_text(report.environment) + "\n";
-  const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
-  line("tokens", format("%lld of %lld", static_cast<long long>(s.tokens), static_cast<long long>(report.job.tokens)));
-  if (s.nan_tokens > 0) line("NaN tokens", std::to_string(s.nan_tokens));
-  line("cross-entropy", format("%.9g nats", s.cross_entropy));
-  line("perplexity", format("%.9g", s.perplexity));
-  line("bits per token", format("%.9g", s.bits_per_token));
-  line("accuracy", format("%.6f", s.accuracy));
-  if (report.rank) line("top-5 accuracy", format("%.6f", s.top5_accuracy));
-  if (report.entropy) line("mean entropy", format("%.9g nats", s.mean_entropy));
-  line("sequences",
-       format("%lld, of which %lld greedy", static_cast<long long>(s.sequences), static_cast<long long>(s.greedy)));
-  line("time", format("%.3f s", report.time_s));
-  line("workspace", human_bytes(static_cast<int64_t>(report.plan.workspace_bytes)));
-  line("plan", report.plan.describe());
-  line("written", report.output_path + ": " + report.written);
-  std::string unused;
-  for (const std::string& key : keys_not_applied(report.config)) unused += (unused.empty() ? "" : ", ") + key;
-  if (!unused.empty()) line("keys not used", unused);
-  return text;
+Json json_of(const ScoreOptions& options, const io::Config& config, const Job& job, const ScoreSummary& s,
+             const Plan& plan, double time_s, const Environment& environment) {
+  Json json = {{"shape", shape_json(job)},   {"tokens", s.tokens},
+               {"nan_tokens", s.nan_tokens}, {"cross_entropy", s.cross_entropy},
+               {"perplexity", s.perplexity}, {"bits_per_token", s.bits_per_token},
+               {"accuracy", s.accuracy}};
+  if (options.rank) json["top5_accuracy"] = s.top5_accuracy;
+  if (options.entropy) json["mean_entropy"] = s.mean_entropy;
+  json.update({{"sequences", s.sequences},
+               {"greedy_sequences", s.greedy},
+               {"time_s", time_s},
+               {"workspace_bytes", plan.workspace_bytes},
+               {"plan", name_of(plan.kind)},
+               {"output", options.output_path},
+               {"keys_not_applied", keys_not_applied(config)},
+               {"details", {{"plan", plan.describe()}}},
+               {"environment", environment_json(environment)}});
+  return json;
 }
 
-Json json_of(const ScoreReport& report) {
-  const ScoreSummary& s = report.summary;
-  Json json = {{"shape", shape_json(report.job)}, {"tokens", s.tokens},
-               {"nan_tokens", s.nan_tokens},      {"cross_entropy", s.cross_entropy},
-               {"perplexity", s.perplexity},      {"bits_per_token", s.bits_per_token},
-               {"accuracy", s.accuracy}};
-  if (report.rank) json["top5_accuracy"] = s.top5_accuracy;
-  if (report.entropy) json["mean_entropy"] = s.mean_entropy;
-  json["sequences"] = s.sequences;
-  json["greedy_sequences"] = s.greedy;
-  json["time_s"] = report.time_s;
-  json["workspace_bytes"] = report.plan.workspace_bytes;
-  json["plan"] = name_of(report.plan.kind);
-  json["output"] = report.output_path;
-  json["keys_not_applied"] = keys_not_applied(report.config);
-  json["details"] = {{"plan", report.plan.describe()}};
-  json["environment"] = environment_json(report.environment);
-  return json;
+// The same figures for people, with what has been written.
+std::string table_of(const Json& json, const std::string& head, const std::string& written) {
+  std::string text = head;
+  const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
+  const auto figure = [&](const char* name, const char* key, const char* pattern) {
+    if (!json.contains(key)) return;
+    char value[64];
+    std::snprintf(value, sizeof(value), pattern, number_of(json[key]));
+    line(name, value);
+  };
+  line("tokens", json["tokens"].dump() + " of " + json["shape"]["tokens"].dump());
+  if (json["nan_tokens"] != 0) line("NaN tokens", json["nan_tokens"].dump());
+  figure("cross-entropy", "cross_entropy", "%.9g nats");
+  figure("perplexity", "perplexity", "%.9g");
+  figure("bits per token", "bits_per_token", "%.9g");
+  figure("accuracy", "accuracy", "%.6f");
+  figure("top-5 accuracy", "top5_accuracy", "%.6f");
+  figure("mean entropy", "mean_entropy", "%.9g nats");
+  line("sequences", json["sequences"].dump() + ", of which " + json["greedy_sequences"].dump() + " greedy");
+  figure("time", "time_s", "%.3f s");
+  line("workspace", human_bytes(json["workspace_bytes"]));
+  line("plan", json["details"]["plan"]);
+  line("written", written);
+  const std::vector<std::string> unused = json["keys_not_applied"];
+  if (!unused.empty()) line("keys not used", joined(unused));
+  return text;
 }
 
 // Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
 int run_score(const ScoreOptions& options) {
-  ScoreReport report;
-  report.config = options.config.load();
-  check_config(report.config);
+  io::Config config = options.config.load();
+  check_config(config);
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   const Profile profile(options.profile_path);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
                      input_files(options.tensors, profile, {options.config.path().value_or("")}));
-  report.output_path = options.output_path;
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
-  const Inputs inputs = read_inputs(report.config, options.tensors);
-  report.job = inputs.job;
-  progress.note(profile.apply(report.job, report.config));
-  ContextOptions context_options = context_options_of(report.config);
+  const Inputs inputs = read_inputs(config, options.tensors);
+  const Job& job = inputs.job;
+  progress.note(profile.apply(job, config));
+  ContextOptions context_options = context_options_of(config);
   context_options.plan = PlanKind::kAuto;
   const Context context(context_options);
-  report.environment = describe_environment(context);
-  const TaskCall call(report.config, report.job);
-  report.job.touch();
+  const Environment environment = describe_environment(context);
+  const TaskCall call(config, job);
+  job.touch();
 
   progress.phase("scoring");
   const TokenOptions token_options = call.token_options();
   const StatsRequest request = {.entropy = options.entropy, .argmax = true, .rank = options.rank};
   TokenStats stats;
-  report.time_s = measure([&] {
-                    stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request,
-                                                &report.plan);
-                  }).time_s;
+  Plan plan;
+  const double time_s =
+      measure([&] {
+        stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request, &plan);
+      }).time_s;
   inputs.check_files();
-  const std::vector<bool> greedy = is_greedy(stats, call.targets, report.config.shift);
+  const std::vector<bool> greedy = is_greedy(stats, call.targets, config.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
-  report.rank = options.rank;
-  report.entropy = options.entropy;
-  report.summary = summarise(stats, greedy, sequences);
+  const ScoreSummary summary = summarise(stats, greedy, sequences);
   mark_rows_without_part(stats);
-  report.written = write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
+  const std::string written =
+      write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.erase();
 
-  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(report)));
-  if (!options.quiet && options.json_path != "-") print(table_of(report));
+  const Json json = json_of(options, config, job, summary, plan, time_s, environment);
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json));
+  const std::string head = shape_text("score", config.model.name, job) + "\n" + machine_text(environment) + "\n" +
+                           warnings_text(environment) + "\n";
+  if (!options.quiet && options.json_path != "-") print(table_of(json, head, options.output_path + ": " + written));
   return 0;
 }
 

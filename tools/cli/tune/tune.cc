@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common/command_line.h"
-#include "cli/common/profile.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
 #include "cli/tune/rounds.h"
 #include "io/profile_file.h"
 #include "logitless/context.h"
-#include "report/reader.h"
+#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {
@@ -51,21 +50,6 @@ const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.time_block",
 struct Trial : report::Measurement {
   TuneCandidate candidate;
 };
-
-// The first trial is the default.
-std::string table_of(const std::string& title, const std::vector<Trial>& trials) {
-  TextTable table({title, "time", "spread", "/ default", "extra peak", "workspace", "plan"});
-  for (const Trial& trial : trials) {
-    if (!trial.ok()) {
-      table.add({trial.candidate.name(), "failed: " + trial.error});
-      continue;
-    }
-    table.add({trial.candidate.name(), report::human_seconds(trial.median_s), report::human_seconds(trial.spread_s),
-               report::time_ratio(trial.median_s / trials.front().median_s), human_bytes(trial.extra_peak_bytes),
-               human_bytes(trial.workspace_bytes), trial.plan});
-  }
-  return table.text() + "\n";
-}
 
 // Those that ran, fastest first.
 std::vector<Trial> ranked(std::vector<Trial> trials) {
@@ -121,7 +105,8 @@ class Tuner {
     if (!trials.front().ok()) {
       throw io::Error("the config does not run with its kernel keys left out: " + trials.front().error);
     }
-    print(table_of(round, trials));
+    const std::vector<report::Measurement> measured_trials(trials.begin(), trials.end());
+    print(measurements_text(round, measured_trials, &measured_trials.front(), false) + "\n");
     return trials;
   }
 
