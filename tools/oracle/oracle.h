@@ -26,6 +26,9 @@ double read_element(const void* data, DType dtype, int64_t at);
 /// The nearest value of a type, ties to even.
 double round_to(double value, DType dtype);
 std::vector<double> read_vector(const ConstVector& vector);
+inline VectorXd to_eigen(const std::vector<double>& values) {
+  return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
+}
 /// Words [first_word, first_word + words) of a head: [words, H].
 MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words);
 /// [V]; 0 for a head without one.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -11,14 +10,11 @@
 #include "cli/common/command_line.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
-#include "cli/common/task_call.h"
+#include "cli/gradcheck/truth.h"
 #include "cli/measure/one_call.h"
 #include "cli/measure/turns.h"
 #include "logitless/error.h"
 #include "oracle/deviation.h"
-#include "oracle/policy_oracle.h"
-#include "oracle/preference_oracle.h"
-#include "oracle/reference.h"
 
 namespace logitless::cli {
 namespace {
@@ -92,10 +88,6 @@ Deviation deviation_of(const VectorXd& want, const std::vector<double>& got) {
   return deviation;
 }
 
-VectorXd to_eigen(const std::vector<double>& values) {
-  return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
-}
-
 oracle::StoredMatrix from(const void* data, DType dtype, int64_t first, int64_t row_stride, int64_t col_stride) {
   return {static_cast<const std::byte*>(data) + first * static_cast<int64_t>(size_of(dtype)), dtype, row_stride,
           col_stride};
@@ -106,79 +98,6 @@ oracle::StoredMatrix words_of(const Matrix& d_weight, HeadLayout layout, int64_t
   return layout == HeadLayout::kVocabHidden
              ? from(d_weight.data, d_weight.dtype, first * d_weight.stride, d_weight.stride, 1)
              : from(d_weight.data, d_weight.dtype, first, 1, d_weight.stride);
-}
-
-// Loss and statistics of a call, and the means to go on to its gradients.
-struct Truth {
-  std::unique_ptr<oracle::LogitsReference> of_logits;  // level logits
-  std::unique_ptr<oracle::FusedReference> fused;       // level fused
-  oracle::TokenStatistics stats;
-  oracle::LossTruth loss;
-};
-
-// Tiles of 100 rows or a few thousand words at the largest shapes: large enough for a matrix product's blocks, and
-// small beside the tensors themselves.
-constexpr size_t kScratchBytes = size_t{256} << 20;
-
-std::vector<int64_t> offsets_of(const TaskCall& call) {
-  if (call.config.level == io::Level::kFused) return oracle::sequence_offsets(call.hidden);
-  std::vector<int64_t> offsets;
-  for (int64_t b = 0; b <= call.logits.batch; ++b) offsets.push_back(b * call.logits.time);
-  return offsets;
-}
-
-oracle::Tokens tokens_of(const TaskCall& call, const std::vector<int64_t>& offsets) {
-  const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
-  switch (call.config.task) {
-    case io::Task::kGrpo:
-      return oracle::read_tokens(offsets, vocab, call.policy_batch, call.policy);
-    case io::Task::kDpo: {
-      oracle::Tokens tokens = oracle::read_tokens(offsets, vocab, call.targets, call.preference.token);
-      oracle::drop_half_pairs(offsets, tokens);
-      return tokens;
-    }
-    case io::Task::kKto:
-      return oracle::read_tokens(offsets, vocab, call.targets, call.kto.token);
-    case io::Task::kCrossEntropy:
-      break;
-  }
-  return oracle::read_tokens(offsets, vocab, call.targets, call.cross_entropy);
-}
-
-oracle::LossTruth loss_of(const TaskCall& call, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
-                          const oracle::TokenStatistics& stats) {
-  switch (call.config.task) {
-    case io::Task::kGrpo:
-      return oracle::policy_truth(offsets, stats, call.policy_batch, call.policy);
-    case io::Task::kDpo:
-      return oracle::preference_truth(offsets, tokens, stats, call.reference.logps, call.preference);
-    case io::Task::kKto:
-      return oracle::kto_truth(offsets, tokens, stats, call.kto_batch, call.kto);
-    case io::Task::kCrossEntropy:
-      break;
-  }
-  return oracle::cross_entropy_truth(tokens, stats, call.cross_entropy);
-}
-
-// The call has run, so that its inputs have been checked. `held_logits`: where the logits stand, unless a run in place
-// has overwritten them there.
-Truth find_truth(const TaskCall& call, const void* held_logits) {
-  const std::vector<int64_t> offsets = offsets_of(call);
-  Truth truth;
-  const oracle::Reference* reference = nullptr;
-  if (call.config.level == io::Level::kLogits) {
-    Logits logits = call.logits;
-    logits.data = held_logits;
-    truth.of_logits = std::make_unique<oracle::LogitsReference>(logits, tokens_of(call, offsets), kScratchBytes);
-    reference = truth.of_logits.get();
-  } else {
-    truth.fused =
-        std::make_unique<oracle::FusedReference>(call.hidden, call.head, tokens_of(call, offsets), kScratchBytes);
-    reference = truth.fused.get();
-  }
-  truth.stats = reference->compute_statistics();
-  truth.loss = loss_of(call, offsets, reference->tokens(), truth.stats);
-  return truth;
 }
 
 // Compares one call with the oracle and writes down what comes of it.
@@ -206,7 +125,7 @@ class Check {
       }
     }
     if (!result_.per_token_loss.empty()) {
-      const Deviation losses = deviation_of(to_eigen(truth_.loss.per_token_loss), result_.per_token_loss);
+      const Deviation losses = deviation_of(oracle::to_eigen(truth_.loss.per_token_loss), result_.per_token_loss);
       add("per_token_loss_max_abs", losses.max_abs());
       add("per_token_loss_rel_l2", losses.rel_l2());
       const double limit = exact(losses, DType::kFloat64).rel_l2;
