@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 
 #include "oracle/number.h"
 #include "oracle/preference_oracle.h"

@@ -21,8 +21,21 @@ constexpr const char* kFooter = R"(Examples:
   logitless info
 `logitless COMMAND --help` says more.)";
 
-CLI::Option* add_tensor(CLI::App& command, const char* name, std::string& path, const char* help) {
-  return command.add_option(name, path, help)->type_name("FILE[:TENSOR]");
+void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone) {
+  const auto option = [&](const char* name) { return command.get_option(name); };
+  for (const TensorFlag& f : tensor_flags()) {
+    if (of_head_alone && !f.of_head()) continue;
+    command.add_option(f.flag, paths[f.id], f.help)->type_name("FILE[:TENSOR]");
+    if (!f.of_head()) option(f.flag)->needs(option("--targets"));
+  }
+  CLI::Option* hidden = option("--hidden");
+  hidden->needs(option("--lm-head"))->needs(option("--targets"));
+  for (const char* name : {"--lm-head", "--lengths", "--bias"}) option(name)->needs(hidden);
+  if (of_head_alone) {
+    option("--targets")->needs(hidden);
+  } else {
+    hidden->excludes(option("--logits"));
+  }
 }
 
 // Of files: an unset variable of a script is not a wish for no file.
@@ -75,28 +88,8 @@ Flag Command::flag(const std::string& names, bool& to, const char* help) {
   return Flag(app_->add_flag(names, to, help));
 }
 
-void Command::head_flags(TensorPaths& paths) {
-  auto* hidden = add_tensor(*app_, "--hidden", paths.hidden, "hidden states [N, H] or [B, T, H], safetensors");
-  auto* head = add_tensor(*app_, "--lm-head", paths.lm_head, "LM head [V, H] or [H, V]");
-  auto* targets = add_tensor(*app_, "--targets", paths.targets, "word ids [N] or [B, T], int32 or int64");
-  hidden->needs(head)->needs(targets);
-  head->needs(hidden);
-  targets->needs(hidden);
-  add_tensor(*app_, "--lengths", paths.lengths, "lengths of packed sequences, summing to N")->needs(hidden);
-  add_tensor(*app_, "--bias", paths.bias, "bias of the head [V]")->needs(hidden);
-}
-
-void Command::tensor_flags(TensorPaths& paths) {
-  head_flags(paths);
-  auto *hidden = app_->get_option("--hidden"), *targets = app_->get_option("--targets");
-  const auto tensor = [&](const char* name, std::string& path, const char* help) {
-    add_tensor(*app_, name, path, help)->needs(targets);
-  };
-  tensor("--logits", paths.logits, "finished logits [N, V] or [B, T, V], at level logits");
-  hidden->excludes(app_->get_option("--logits"));
-  targets->remove_needs(hidden);  // they may belong to logits
-  for (const BatchFlag& flag : batch_flags()) tensor(flag.flag, paths.*flag.path, flag.help);
-}
+void Command::head_flags(TensorPaths& paths) { add_tensors(*app_, paths, true); }
+void Command::tensor_flags(TensorPaths& paths) { add_tensors(*app_, paths, false); }
 
 void Command::profile_flag(std::string& path) {
   value("--profile", path, "FILE",

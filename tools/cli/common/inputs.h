@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,33 +15,33 @@
 
 namespace logitless::cli {
 
-/// Each is FILE or FILE:tensor, or empty. Hidden states, head and targets come together; at level logits it is logits
-/// and targets.
+/// Where each tensor comes from: FILE or FILE:tensor, or empty. Hidden states, head and targets come together; at level
+/// logits it is logits and targets. kOffsets stands for sequence lengths that sum to N.
 struct TensorPaths {
-  std::string hidden, lm_head, logits, targets;
-  std::string lengths;  ///< sequence lengths that sum to N
-  std::string bias;
-  std::string mask, advantages, old_logps, ref_logps, sampling_logps;
-  std::string labels, kl_logps, kl_ref_logps;
+  std::array<std::string, kTensorCount> specs;
 
-  bool given() const { return !targets.empty(); }
+  const std::string& operator[](TensorId id) const { return specs[static_cast<size_t>(id)]; }
+  std::string& operator[](TensorId id) { return specs[static_cast<size_t>(id)]; }
+  bool has(TensorId id) const { return !(*this)[id].empty(); }
+  bool given() const { return has(TensorId::kTargets); }
   /// Without the names of tensors.
   std::vector<InputFile> files() const;
 };
 
-/// A flag that names a tensor of a task's batch, beside the model's own.
-struct BatchFlag {
+/// A flag that names a tensor.
+struct TensorFlag {
   const char* flag;
   const char* help;
-  std::string TensorPaths::*path;
   TensorId id;
-  std::vector<io::Task> tasks;  ///< those that have a use for it
-  bool per_token = true;        ///< [N] or [B, T]
+  std::vector<io::Task> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
+  bool per_token = true;             ///< [N] or [B, T]
 
+  /// Whether it goes with hidden states and a head.
+  bool of_head() const { return tasks.empty() && id != TensorId::kLogits; }
   /// "old_logps" of "--old-logps".
   std::string conventional_name() const;
 };
-const std::vector<BatchFlag>& batch_flags();
+const std::vector<TensorFlag>& tensor_flags();
 
 /// The input part of a Job, and what holds its bytes.
 struct Inputs {

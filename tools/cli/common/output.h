@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/task_call.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 

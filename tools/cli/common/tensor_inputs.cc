@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
-#include <utility>
 
 #include "cli/common/inputs.h"
 
@@ -85,8 +84,8 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
 
 void add_sequences(const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
-  if (paths.lengths.empty()) return;
-  const io::TensorHandle handle = inputs.open(paths.lengths, {"lengths", io::TensorClass::kInteger, 1});
+  if (!paths.has(TensorId::kOffsets)) return;
+  const io::TensorHandle handle = inputs.open(paths[TensorId::kOffsets], {"lengths", io::TensorClass::kInteger, 1});
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : io::read_integers(*handle.tensor)) {
     if (length < 0 || length > job.tokens - offsets.back()) {
@@ -104,7 +103,7 @@ void add_sequences(const TensorPaths& paths, Inputs& inputs) {
 }
 
 void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
-  if (paths.bias.empty()) {
+  if (!paths.has(TensorId::kBias)) {
     if (config.model.bias)
       throw Error(config.place_of("model.bias") + " is true: real tensors need --bias FILE for it");
     return;
@@ -112,7 +111,7 @@ void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   if (config.is_set("model.bias") && !config.model.bias) {
     throw Error(config.place_of("model.bias") + " is false, but --bias was given");
   }
-  const io::TensorHandle handle = inputs.open(paths.bias, {"bias", io::TensorClass::kFloat, 1});
+  const io::TensorHandle handle = inputs.open(paths[TensorId::kBias], {"bias", io::TensorClass::kFloat, 1});
   if (handle.tensor->elements() != inputs.job.vocab_size) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " + std::to_string(inputs.job.vocab_size) +
                 " words of the head");
@@ -122,9 +121,9 @@ void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
 
 // Their sizes are the library's to check.
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
-  for (const BatchFlag& f : batch_flags()) {
-    const std::string& path = paths.*f.path;
-    if (path.empty()) continue;
+  for (const TensorFlag& f : tensor_flags()) {
+    const std::string& path = paths[f.id];
+    if (f.tasks.empty() || path.empty()) continue;
     if (std::find(f.tasks.begin(), f.tasks.end(), config.task) == f.tasks.end()) {
       throw Error(std::string(f.flag) + " was given, but task " + io::name_of(config.task) + " has no use for it");
     }
@@ -143,7 +142,8 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
 void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
   Job& job = inputs.job;
   if (config.level == io::Level::kLogits) {
-    const io::TensorHandle logits = inputs.open(paths.logits, {"logits", io::TensorClass::kFloat, 2, kBatched});
+    const io::TensorHandle logits =
+        inputs.open(paths[TensorId::kLogits], {"logits", io::TensorClass::kFloat, 2, kBatched});
     check_targets(targets, logits, "logits");
     job.tokens = logits.tensor->rows();
     job.vocab_size = logits.tensor->shape.back();
@@ -153,9 +153,10 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     add_floats(logits, job.dtype, TensorId::kLogits, inputs);
     return;
   }
-  const bool packed = !paths.lengths.empty();
-  const io::TensorHandle hidden = inputs.open(paths.hidden, {"hidden", io::TensorClass::kFloat, 2, !packed});
-  const io::TensorHandle weight = inputs.open(paths.lm_head, {"lm_head", io::TensorClass::kFloat, 2});
+  const bool packed = paths.has(TensorId::kOffsets);
+  const io::TensorHandle hidden =
+      inputs.open(paths[TensorId::kHidden], {"hidden", io::TensorClass::kFloat, 2, !packed});
+  const io::TensorHandle weight = inputs.open(paths[TensorId::kWeight], {"lm_head", io::TensorClass::kFloat, 2});
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
@@ -170,36 +171,41 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
 }
 
 void check_level(const Config& config, const TensorPaths& paths) {
-  if (paths.hidden.empty() && paths.logits.empty())
+  if (!paths.has(TensorId::kHidden) && !paths.has(TensorId::kLogits))
     throw Error("--targets requires --hidden and --lm-head, or --logits");
   if (config.level == io::Level::kLogits) {
-    if (paths.logits.empty()) throw Error("--hidden was given, but level logits takes --logits");
-    if (!paths.lengths.empty()) throw Error("--lengths was given, but logits are [B, T, V]: set batch_size");
-  } else if (paths.hidden.empty()) {
+    if (!paths.has(TensorId::kLogits)) throw Error("--hidden was given, but level logits takes --logits");
+    if (paths.has(TensorId::kOffsets)) throw Error("--lengths was given, but logits are [B, T, V]: set batch_size");
+  } else if (!paths.has(TensorId::kHidden)) {
     throw Error("--logits was given, but level fused takes --hidden and --lm-head: set level=logits");
   }
 }
 
 }  // namespace
 
-const std::vector<BatchFlag>& batch_flags() {
+const std::vector<TensorFlag>& tensor_flags() {
   using io::Task;
-  using P = TensorPaths;
+  using Id = TensorId;
   const std::vector<Task> grpo = {Task::kGrpo}, kto = {Task::kKto}, all = {Task::kGrpo, Task::kDpo, Task::kKto};
-  static const std::vector<BatchFlag> flags = {
-      {"--mask", "grpo: which tokens count [N], bool or uint8", &P::mask, TensorId::kMask, grpo},
-      {"--advantages", "grpo: one a sequence [B] or a token [N]", &P::advantages, TensorId::kAdvantages, grpo},
-      {"--old-logps", "grpo: log-probabilities under the old policy [N]", &P::old_logps, TensorId::kOldLogps, grpo},
-      {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", &P::ref_logps, TensorId::kRefLogps, all},
-      {"--sampling-logps", "grpo: the same under the sampler [N]", &P::sampling_logps, TensorId::kSamplingLogps, grpo},
-      {"--labels", "kto: which sequences are desirable [B], bool or uint8", &P::labels, TensorId::kLabels, kto, false},
-      {"--kl-logps", "kto: sums of mismatched completions under the policy", &P::kl_logps, TensorId::kKlLogps, kto,
-       false},
-      {"--kl-ref-logps", "kto: and under the reference", &P::kl_ref_logps, TensorId::kKlRefLogps, kto, false}};
+  static const std::vector<TensorFlag> flags = {
+      {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
+      {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
+      {"--targets", "word ids [N] or [B, T], int32 or int64", Id::kTargets},
+      {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
+      {"--bias", "bias of the head [V]", Id::kBias},
+      {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
+      {"--mask", "grpo: which tokens count [N], bool or uint8", Id::kMask, grpo},
+      {"--advantages", "grpo: one a sequence [B] or a token [N]", Id::kAdvantages, grpo},
+      {"--old-logps", "grpo: log-probabilities under the old policy [N]", Id::kOldLogps, grpo},
+      {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", Id::kRefLogps, all},
+      {"--sampling-logps", "grpo: the same under the sampler [N]", Id::kSamplingLogps, grpo},
+      {"--labels", "kto: which sequences are desirable [B], bool or uint8", Id::kLabels, kto, false},
+      {"--kl-logps", "kto: sums of mismatched completions under the policy", Id::kKlLogps, kto, false},
+      {"--kl-ref-logps", "kto: and under the reference", Id::kKlRefLogps, kto, false}};
   return flags;
 }
 
-std::string BatchFlag::conventional_name() const {
+std::string TensorFlag::conventional_name() const {
   std::string name = flag + 2;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -207,16 +213,10 @@ std::string BatchFlag::conventional_name() const {
 
 std::vector<InputFile> TensorPaths::files() const {
   std::vector<InputFile> files;
-  const auto add = [&](const std::string& flag, const std::string& spec) {
-    if (!spec.empty()) files.push_back({"the file that " + flag + " names", io::split_spec(spec).path});
-  };
-  add("--hidden", hidden);
-  add("--lm-head", lm_head);
-  add("--logits", logits);
-  add("--targets", targets);
-  add("--lengths", lengths);
-  add("--bias", bias);
-  for (const BatchFlag& flag : batch_flags()) add(flag.flag, this->*flag.path);
+  for (const TensorFlag& f : tensor_flags()) {
+    const std::string& spec = (*this)[f.id];
+    if (!spec.empty()) files.push_back({std::string("the file that ") + f.flag + " names", io::split_spec(spec).path});
+  }
   return files;
 }
 
@@ -227,7 +227,8 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   }
   check_level(config, paths);
   Inputs inputs;
-  const io::TensorHandle targets = inputs.open(paths.targets, {"targets", io::TensorClass::kInteger, 1, kBatched});
+  const io::TensorHandle targets =
+      inputs.open(paths[TensorId::kTargets], {"targets", io::TensorClass::kInteger, 1, kBatched});
   read_model(config, paths, targets, inputs);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(paths, inputs);

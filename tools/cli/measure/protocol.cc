@@ -12,8 +12,7 @@
 namespace logitless::cli {
 
 // The macros know nlohmann::json alone, whose members stand in alphabetical order.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorPaths, hidden, lm_head, logits, targets, lengths, bias, mask, advantages,
-                                   old_logps, ref_logps, sampling_logps, labels, kl_logps, kl_ref_logps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorPaths, specs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contender, name, assignments, dense, forward_only, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TurnsRequest, settings, contenders, warmup, iters, values, gemm_rate, compare,
                                    places, tensors, profile_path)
