@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a fuzz target promises of any bytes: they are read, or refused by an io::Error of one line. Anything else, such
-// as another exception, a sanitizer's complaint or a run without end, is a finding.
+// What a fuzz target promises of any bytes: they are read, or refused by an io::Error of one line. Anything
+// else, such as another exception, a sanitizer's complaint or a run without end, is a finding.
 #pragma once
 
 #include <sys/mman.h>

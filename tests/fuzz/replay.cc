@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Hands every file of the folders on the command line to a fuzz target: the corpus as a test, with any compiler.
+// Hands every file of the folders on the command line to a fuzz target: the corpus as a test, with any
+// compiler.
 #include <filesystem>
 #include <fstream>
 #include <sstream>

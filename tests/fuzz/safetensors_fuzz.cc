@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A safetensors file: its header, every tensor found by name and by kind, and every conversion of its elements.
+// A safetensors file: its header, every tensor found by name and by kind, and every conversion of its
+// elements.
 #include "io/safetensors.h"
 
 #include "fuzz_target.h"

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end, files
-// that shrink while they are read.
+// The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end,
+// files that shrink while they are read.
 #include <future>
 
 #include "cli_fixture.h"
@@ -11,8 +11,8 @@ namespace {
 
 class BadFilesTest : public CliTest {
  protected:
-  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124. Lines that run at
-  // the same time need names.
+  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124. Lines that
+  // run at the same time need names.
   Finished shell(const std::string& line, const std::string& name = "") const {
     const std::string script = "cd '" + folder_.string() + "' && L='timeout 120 " LOGITLESS_CLI_PATH "' && { " + line +
                                "; } >out" + name + " 2>err" + name;
@@ -39,8 +39,8 @@ class BadFilesTest : public CliTest {
     io::write_safetensors(path("words"), std::vector<TensorToWrite>{{"targets", "I64", {tokens}, targets.data()}});
     return path("all");
   }
-  // Cuts the file as soon as the command, or the process that it measures in, has mapped it and the targets, which it
-  // opens last.
+  // Cuts the file as soon as the command, or the process that it measures in, has mapped it and the targets,
+  // which it opens last.
   Finished run_and_cut(const std::string& command, const std::string& file) const {
     const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", path("words")});
     const auto is_mapped = [&] {

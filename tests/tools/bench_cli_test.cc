@@ -84,7 +84,8 @@ TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
     EXPECT_GT(c["workspace_bytes"].get<int64_t>(), 0);
     EXPECT_TRUE(c["extra_peak_bytes"].is_number_integer());
   }
-  // Efficiencies of equal times are in the ratio of the products that the plans make: 3 and 4, and 1 without gradients.
+  // Efficiencies of equal times are in the ratio of the products that the plans make: 3 and 4, and 1 without
+  // gradients.
   const auto products = [&](size_t i) {
     const json& c = point["contenders"][i];
     return c["gemm_efficiency"].get<double>() * c["median_s"].get<double>();
@@ -120,7 +121,8 @@ TEST_F(BenchTest, LogitsAreMeasuredApartAndInPlace) {
     for (const json& c : point["contenders"]) {
       EXPECT_EQ(c["status"], "ok");
       EXPECT_FALSE(c.contains("gemm_efficiency"));
-      // In place the first turn replaces the logits: without a copy the second one would start from its gradient.
+      // In place the first turn replaces the logits: without a copy the second one would start from its
+      // gradient.
       EXPECT_NEAR(c["loss"].get<double>(), point["contenders"][0]["loss"].get<double>(), 1e-6);
     }
   }

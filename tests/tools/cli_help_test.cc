@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What every command owes its user: an example, errors that name the flag, a man page that names every option.
+// What every command owes its user: an example, errors that name the flag, a man page that names every
+// option.
 #include "cli_help.h"
 
 #include <regex>

@@ -287,7 +287,8 @@ TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
     return json::parse(run(base + more).out)["details"]["fused_metrics"]["tokens"].get<int>();
   };
   EXPECT_NE(loss({"--bias", path("states")})["loss"], loss({})["loss"]);
-  // Of the targets 0 1 6 -100 3 2 a shift drops the first of each sequence, and the fourth is ignored in any case.
+  // Of the targets 0 1 6 -100 3 2 a shift drops the first of each sequence, and the fourth is ignored in any
+  // case.
   EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2

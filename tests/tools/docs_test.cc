@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings, messages.
+// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings,
+// messages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -176,8 +177,8 @@ std::string output_of(const std::string& command_line) {
   return text;
 }
 
-// Whether two texts have the same words, and numbers within an eighth of each other: tiles have as many rows as the
-// BLAS's kernels take at a time, 4 to 48.
+// Whether two texts have the same words, and numbers within an eighth of each other: tiles have as many rows
+// as the BLAS's kernels take at a time, 4 to 48.
 bool same_but_for_padding(std::string a, std::string b) {
   const std::regex number(R"(\d+(\.\d+)?)");
   const std::vector<std::string> in_a = matches(a, "(\\d+(?:\\.\\d+)?)"), in_b = matches(b, "(\\d+(?:\\.\\d+)?)");
@@ -212,7 +213,8 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
 }
 #endif
 
-// The formula of docs/memory.md, for float32 rows that follow one another and for bfloat16 rows that are gathered.
+// The formula of docs/memory.md, for float32 rows that follow one another and for bfloat16 rows that are
+// gathered.
 class MemoryFormula {
  public:
   MemoryFormula(const Plan& plan, bool narrow) : p_(plan), narrow_(narrow) {}
@@ -286,7 +288,8 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
           continue;
         }
         SCOPED_TRACE(plan.describe());
-        // Each part is rounded up to 64 bytes, and so is the whole; a thread has at most 5 parts and a tile 2.
+        // Each part is rounded up to 64 bytes, and so is the whole; a thread has at most 5 parts and a tile
+        // 2.
         const int64_t parts = 8 + 5 * plan.threads + 2 * plan.tiles_alive;
         const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
         const int64_t formula = MemoryFormula(plan, narrow).bytes();
@@ -377,7 +380,8 @@ TEST(Docs, TroubleshootingQuotesTheLibrary) {
   };
   const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
   for (const std::string& message : messages) {
-    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels want.
+    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels
+    // want.
     const size_t plan = message.find("is too small: plan ");
     const std::string quoted = plan == std::string::npos ? message + "`" : message.substr(0, plan);
     EXPECT_NE(page.find("`" + quoted), std::string::npos) << message;

@@ -425,7 +425,8 @@ TEST(SeededInputs, DependOnTheSeedAndRoundToTheirType) {
 }
 
 TEST(SeededInputs, HaveTheMomentsTheyPromise) {
-  // Of n independent draws the mean has deviation 1/sqrt(n), the variance sqrt(2/n): five of each are allowed.
+  // Of n independent draws the mean has deviation 1/sqrt(n), the variance sqrt(2/n): five of each are
+  // allowed.
   constexpr int64_t kTokens = 500, kSize = 1000;
   std::vector<float> hidden(kTokens * kSize);
   SeededNumbers(0, SeededTensor::kHidden).fill(DType::kFloat32, 1, kTokens, kSize, hidden.data());

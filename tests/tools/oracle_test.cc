@@ -149,7 +149,8 @@ TEST(Oracle, ShiftStaysWithinSequences) {
   EXPECT_EQ(labels_of(), (std::vector<int64_t>{-1, -1, 3, 4, -1, -1}));
 }
 
-// Central differences of `loss` in every element of `parameter`: h² curvature / 6 + 2^-53 |loss| / h is about 1e-10.
+// Central differences of `loss` in every element of `parameter`: h² curvature / 6 + 2^-53 |loss| / h is about
+// 1e-10.
 void expect_derivative(const char* what, oracle::MatrixXd& parameter, const oracle::MatrixXd& gradient,
                        const std::function<double()>& loss) {
   const double h = 1e-5;

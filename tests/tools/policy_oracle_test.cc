@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of the policy losses against numbers worked out by hand and against finite differences of itself.
+// The oracle of the policy losses against numbers worked out by hand and against finite differences of
+// itself.
 #include "oracle/policy_oracle.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of the preference losses against numbers worked out by hand and against finite differences of itself.
+// The oracle of the preference losses against numbers worked out by hand and against finite differences of
+// itself.
 #include "oracle/preference_oracle.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +20,9 @@ using oracle::SequenceBatch;
 
 constexpr double kStep = 1e-5;
 
-// Central differences of `loss` by every token against `d_logp`. Their error: h² / 6 times the third derivative, here
-// below 1e-6 of the largest slope (of discopop with tau 0.05, by far the most curved), and rounding, u |loss| / h.
+// Central differences of `loss` by every token against `d_logp`. Their error: h² / 6 times the third
+// derivative, here below 1e-6 of the largest slope (of discopop with tau 0.05, by far the most curved), and
+// rounding, u |loss| / h.
 void expect_derivatives(SequenceBatch batch, const std::vector<double>& d_logp,
                         const std::function<double(const SequenceBatch&)>& loss) {
   double largest = 1e-3;
@@ -132,7 +134,8 @@ TEST(PreferenceOracle, OrpoIsFiniteAtCertainty) {
     EXPECT_NEAR(truth_at(c).loss, edge.loss, 2 * 0x1p-24);
     EXPECT_NEAR(truth_at(c).d_logp[0], edge.d_logp[0], std::abs(edge.d_logp[0]) * 1e-6);
   }
-  // d lambda / dc = 1 / (1 - e^c) = 2^24, and sigma(-lambda) = 1 / (1 + e^lambda) with e^lambda = about 2^24 (e - 1).
+  // d lambda / dc = 1 / (1 - e^c) = 2^24, and sigma(-lambda) = 1 / (1 + e^lambda) with e^lambda = about 2^24
+  // (e - 1).
   EXPECT_NEAR(edge.d_logp[0], -1 - 0.1 / (std::exp(1) - 1), 1e-6);
 }
 
@@ -148,7 +151,8 @@ TEST(PreferenceOracle, DiscopopWithoutOverflow) {
 }
 
 TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
-  // c - r: 1, 3, 1; c⁰ - r⁰: 0, 2, -1. Sorted: 1 (pair 0), 1 (pair 2), 3 (pair 1) against -1, 0, 2: D = 2, 1, 1.
+  // c - r: 1, 3, 1; c⁰ - r⁰: 0, 2, -1. Sorted: 1 (pair 0), 1 (pair 2), 3 (pair 1) against -1, 0, 2: D = 2, 1,
+  // 1.
   const SequenceBatch batch = one_token_batch({-1, -1, -3, -2, -4, -4}, {-2, -1, -3, -2, -3, -2});
   PreferenceOptions options = options_of(PreferenceLoss::kAot);
   options.beta = 1;

@@ -49,8 +49,8 @@ inline bool has_ended(pid_t child) {
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
 }
 
-// Whether it runs one of the commands that nobody types, such as run-turns. The leak sanitizer has a child as well,
-// which must not be killed.
+// Whether it runs one of the commands that nobody types, such as run-turns. The leak sanitizer has a child as
+// well, which must not be killed.
 inline bool runs_hidden_command(pid_t process) {
   std::ostringstream words;
   words << std::ifstream("/proc/" + std::to_string(process) + "/cmdline").rdbuf();
@@ -68,8 +68,8 @@ inline pid_t wait_for_child(pid_t command) {
   return 0;
 }
 
-// Waits until a child of the command holds more than its code and its libraries do, or is gone: it knows its parent by
-// then, and is in the middle of its work.
+// Waits until a child of the command holds more than its code and its libraries do, or is gone: it knows its
+// parent by then, and is in the middle of its work.
 inline void wait_for_work(pid_t child) {
   constexpr int64_t kPages = 60 << 8;  // 60 MiB
   const auto is_at_work = [&] {

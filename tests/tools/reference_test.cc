@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle in tiles against the oracle with all logits in memory: the same formulas, so only roundings of float64 may
-// differ, from products that Eigen cuts in another way.
+// The oracle in tiles against the oracle with all logits in memory: the same formulas, so only roundings of
+// float64 may differ, from products that Eigen cuts in another way.
 #include "oracle/reference.h"
 
 #include <gtest/gtest.h>

@@ -26,8 +26,8 @@ size_t count(const std::string& text, const std::string& part) {
   return ::testing::AssertionFailure() << "\"" << part << "\" is missing";
 }
 
-// Takes the length of what `pattern` matches at the start of `text` off it. std::regex recurses: only short texts go
-// there.
+// Takes the length of what `pattern` matches at the start of `text` off it. std::regex recurses: only short
+// texts go there.
 std::string take(std::string_view& text, const char* pattern) {
   std::cmatch match;
   const std::regex regex(pattern);
@@ -53,8 +53,8 @@ std::string take_tag(std::string_view& text, bool& closes, bool& is_empty) {
   return is_empty || !take(text, ">").empty() ? name : "";
 }
 
-// As XML, apart from a doctype and from what stands in script and style elements: tags nest, attributes are quoted, &
-// begins an entity.
+// As XML, apart from a doctype and from what stands in script and style elements: tags nest, attributes are
+// quoted, & begins an entity.
 ::testing::AssertionResult is_well_formed(std::string_view text) {
   std::vector<std::string> open;
   take(text, "<!DOCTYPE html>");

@@ -196,7 +196,8 @@ TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
   }
 }
 
-// The argmax's log-probability, under a temperature that divides logits and under one that divides log-probabilities.
+// The argmax's log-probability, under a temperature that divides logits and under one that divides
+// log-probabilities.
 TEST_F(ScoreTest, TheArgmaxHasTheLogpOfATargetThatIsIt) {
   for (const char* meaning : {"temperature_meaning=scale_logits", "temperature_meaning=scale_logp"}) {
     for (const char* temperature : {"temperature=0.5", "temperature=[0.5, 2]"}) {

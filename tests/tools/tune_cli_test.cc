@@ -7,8 +7,8 @@
 namespace logitless::testing {
 namespace {
 
-// Far more than the turns of these shapes take, whatever else the machine does: the rounds are whole, and no test
-// depends on its load.
+// Far more than the turns of these shapes take, whatever else the machine does: the rounds are whole, and no
+// test depends on its load.
 const std::string kAmple = "1000";
 
 class TuneTest : public CliTest {

@@ -36,8 +36,9 @@ int run(int argc, char** argv) {
   return line.run(argc, argv, kBadInput);
 }
 
-// A file that is opened while a standard stream is closed would get its number, and what is meant for the stream would
-// be written into the file. Writing to what stands there now fails, as it does to a closed stream.
+// A file that is opened while a standard stream is closed would get its number, and what is meant for the
+// stream would be written into the file. Writing to what stands there now fails, as it does to a closed
+// stream.
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a config file or a `--set key=value` can say. Every command reads the same schema; configs/tiny.yaml shows all
-// of it. A key that stands in the schema either acts or is an error where it cannot act: none is read and forgotten.
+// What a config file or a `--set key=value` can say. Every command reads the same schema; configs/tiny.yaml
+// shows all of it. A key that stands in the schema either acts or is an error where it cannot act: none is
+// read and forgotten.
 #pragma once
 
 #include <cstddef>
@@ -131,13 +132,13 @@ struct Config {
   DType gradient_dtype(DType dtype) const { return gradients.float32 ? DType::kFloat32 : dtype; }
 };
 
-/// Reads a config file (none: the defaults), then applies `assignments` of --set ("model.dtype=bfloat16") and those of
-/// --sweep in order. Throws Error that names file and line, or the flag, and the key, with the rule.
+/// Reads a config file (none: the defaults), then applies `assignments` of --set ("model.dtype=bfloat16") and
+/// those of --sweep in order. Throws Error that names file and line, or the flag, and the key, with the rule.
 Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
                    std::span<const std::string> swept = {});
 
-/// Sets one more key ("kernel.plan=two_pass") of a config that has been read; `source` serves the messages. Throws
-/// Error.
+/// Sets one more key ("kernel.plan=two_pass") of a config that has been read; `source` serves the messages.
+/// Throws Error.
 void set_key(Config& config, const std::string& source, const std::string& assignment);
 
 }  // namespace logitless::io

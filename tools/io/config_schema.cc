@@ -27,8 +27,8 @@ const Interval kPositiveShare{.low = 0, .high = 1, .open_low = true, .text = "a 
 const Interval kLogRatio{.low = 0, .high = 300, .open_low = true, .text = "a number above 0 and up to 300, or none"};
 const Interval kSoftcap{.low = 0, .text = "a finite number above 0, or 0 for none"};
 
-// Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what `members` lead
-// to.
+// Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what
+// `members` lead to.
 auto section(const std::string& prefix, auto... members) {
   return [=](const char* key, auto member, auto read) {
     return KeyRule{prefix + key,

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One key's value as the YAML holds it, and strict readers for it. Each throws Error that names place, key and rule.
+// One key's value as the YAML holds it, and strict readers for it. Each throws Error that names place, key
+// and rule.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

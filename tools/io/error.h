@@ -7,13 +7,15 @@
 
 namespace logitless::io {
 
-/// A file, a config or a tensor in a file breaks a rule. what() is one line that names the place and the rule.
+/// A file, a config or a tensor in a file breaks a rule. what() is one line that names the place and the
+/// rule.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Text that came from a file, fit for a message of one line: without control characters, and cut where it is long.
+/// Text that came from a file, fit for a message of one line: without control characters, and cut where it is
+/// long.
 inline std::string one_line(std::string text, size_t most = 200) {
   if (text.size() > most) text = text.substr(0, most - 3) + "...";
   std::replace_if(

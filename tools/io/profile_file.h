@@ -59,7 +59,8 @@ struct ProfileEntry {
 /// The entry of a shape that was measured: it serves sizes from half to twice of it.
 ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape, size_t workspace_bytes);
 
-/// `path`, or where that is empty what the environment variable LOGITLESS_PROFILE names; empty where neither does.
+/// `path`, or where that is empty what the environment variable LOGITLESS_PROFILE names; empty where neither
+/// does.
 std::string profile_path(const std::string& path);
 
 /// Throws Error that names file, line and key, after `source`: the option that asked for the file.
@@ -72,8 +73,8 @@ struct ProfileChoice {
 };
 
 /// Of the entries of this machine, dtype and layout whose ranges hold the shape and whose workspace is within
-/// `workspace_bytes`: the nearest one, by the sum of |log2(size / middle of the range)| over the three sizes, the
-/// middle being geometric. Of equally near ones it is the one with the largest workspace, then the first.
+/// `workspace_bytes`: the nearest one, by the sum of |log2(size / middle of the range)| over the three sizes,
+/// the middle being geometric. Of equally near ones it is the one with the largest workspace, then the first.
 ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const ProfileMachine& machine,
                            const ProfileShape& shape, size_t workspace_bytes);
 

@@ -95,8 +95,8 @@ Tensor read_entry(const std::string& path, const std::string& name, const json& 
   return tensor;
 }
 
-// The format wants the data section indexed whole: an overlap or a gap means that header and data do not belong
-// together.
+// The format wants the data section indexed whole: an overlap or a gap means that header and data do not
+// belong together.
 void check_coverage(const std::string& path, std::vector<Tensor>& tensors, size_t data_start, size_t file_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     return std::pair(a.file_offset, a.bytes) < std::pair(b.file_offset, b.bytes);
@@ -182,7 +182,8 @@ void SafetensorsFile::read_header() {
   if (json_depth(text) > kMostJsonDepth) {
     fail(path(), "the header is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
   }
-  // Each member of the header is taken as soon as it is complete, and then dropped: a checkpoint has tens of thousands.
+  // Each member of the header is taken as soon as it is complete, and then dropped: a checkpoint has tens of
+  // thousands.
   std::unordered_set<std::string> names;
   std::string name;
   const auto take = [&](int depth, json::parse_event_t event, json& value) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// safetensors files: an 8-byte little-endian header length, a JSON header, then the tensors' bytes without gaps
-// (https://github.com/huggingface/safetensors, "Format").
+// safetensors files: an 8-byte little-endian header length, a JSON header, then the tensors' bytes without
+// gaps (https://github.com/huggingface/safetensors, "Format").
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace logitless::io {
 
-/// A regular file, mapped read-only as long as the object lives. Where somebody cuts it short meanwhile, a read beyond
-/// its new end raises SIGBUS. Moving keeps the address.
+/// A regular file, mapped read-only as long as the object lives. Where somebody cuts it short meanwhile, a
+/// read beyond its new end raises SIGBUS. Moving keeps the address.
 class MappedFile {
  public:
   /// Throws Error that names the path: absent, unreadable, a directory, or not mappable.
@@ -31,7 +31,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// Throws Error where the file has been cut short since it was mapped: what was read of it is not to be trusted.
+  /// Throws Error where the file has been cut short since it was mapped: what was read of it is not to be
+  /// trusted.
   void check_size() const;
 
  private:
@@ -60,8 +61,9 @@ struct Tensor {
   std::string shape_text() const;
 };
 
-/// A safetensors file whose header has been checked whole: every tensor lies inside the file, and tensors neither
-/// overlap nor leave gaps. Tensors of types this library does not read may be there; asking for one is the error.
+/// A safetensors file whose header has been checked whole: every tensor lies inside the file, and tensors
+/// neither overlap nor leave gaps. Tensors of types this library does not read may be there; asking for one
+/// is the error.
 class SafetensorsFile {
  public:
   /// Throws Error that names the file and, where there is one, the tensor.
@@ -108,8 +110,8 @@ struct TensorSpec {
 TensorSpec split_spec(const std::string& spec);
 
 /// Finds the tensor that `spec` means: `FILE:tensor`, or `FILE` with the conventional name, that name and
-/// ".weight" (as PyTorch names a module's), or exactly one tensor of the wished class and rank. Throws Error that names
-/// file and tensor.
+/// ".weight" (as PyTorch names a module's), or exactly one tensor of the wished class and rank. Throws Error
+/// that names file and tensor.
 TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
 
 /// The element type of a float tensor.
@@ -118,8 +120,8 @@ DType natural_dtype(const Tensor& tensor);
 /// Whether the file's own bytes can serve as `dtype` in place: same type, aligned.
 bool usable_in_place(const Tensor& tensor, DType dtype);
 
-/// Writes the elements of a float tensor as `dtype` to `out` (elements() · size_of(dtype) bytes). Narrowing rounds to
-/// nearest even, once.
+/// Writes the elements of a float tensor as `dtype` to `out` (elements() · size_of(dtype) bytes). Narrowing
+/// rounds to nearest even, once.
 void convert_floats(const Tensor& tensor, DType dtype, void* out);
 
 /// The elements of an I32 or I64 tensor.
@@ -170,8 +172,8 @@ struct TensorToWrite {
   const void* data = nullptr;
 };
 
-/// Writes `path` anew, whole or not at all: a regular file keeps what it had until the new one is complete. Throws
-/// Error: unknown dtype, two tensors of one name, or the file system's complaint.
+/// Writes `path` anew, whole or not at all: a regular file keeps what it had until the new one is complete.
+/// Throws Error: unknown dtype, two tensors of one name, or the file system's complaint.
 void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words that passes BigCrush as a
-// counter generator.
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words that passes BigCrush
+// as a counter generator.
 uint64_t mix(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -24,15 +24,16 @@ struct NormalPair {
   float second;
 };
 
-// Box and Muller (1958) from the two halves of one word. The radius stays finite because the upper half counts from 1.
+// Box and Muller (1958) from the two halves of one word. The radius stays finite because the upper half
+// counts from 1.
 NormalPair normal_pair(uint64_t word) {
   const float radius = std::sqrt(-2.0f * std::log(static_cast<float>((word >> 32) + 1) * 0x1p-32f));
   const float angle = static_cast<float>(word & 0xffffffffu) * (0x1p-32f * 2 * std::numbers::pi_v<float>);
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Element k of vector r comes from pair k/2 of that vector. Transposed, a row holds one element of all vectors, and the
-// rows of a pair are filled together.
+// Element k of vector r comes from pair k/2 of that vector. Transposed, a row holds one element of all
+// vectors, and the rows of a pair are filled together.
 template <class T>
 void fill_normal(const SeededNumbers& numbers, float scale, int64_t vectors, int64_t length, T* out, bool transposed) {
   const int64_t pairs = (length + 1) / 2, outer = transposed ? pairs : vectors, inner = transposed ? vectors : pairs;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Inputs drawn from a seed: each value is a function of (seed, tensor, index) alone, so that no number of threads,
-// layout or order of filling changes it.
+// Inputs drawn from a seed: each value is a function of (seed, tensor, index) alone, so that no number of
+// threads, layout or order of filling changes it.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class SeededNumbers {
   int64_t below(int64_t i, int64_t bound) const;  ///< uniform in [0, bound)
   double normal(int64_t i) const;                 ///< N(0, 1)
 
-  /// Vectors of `length` values ~ N(0, scale²), rounded to `dtype`, as [vectors, length] or, where `transposed`, the
-  /// same values as [length, vectors].
+  /// Vectors of `length` values ~ N(0, scale²), rounded to `dtype`, as [vectors, length] or, where
+  /// `transposed`, the same values as [length, vectors].
   void fill(DType dtype, double scale, int64_t vectors, int64_t length, void* out, bool transposed = false) const;
 
  private:

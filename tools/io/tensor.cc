@@ -64,8 +64,8 @@ void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorW
   }
 }
 
-// A float64 must not reach a 16-bit type through float32 rounded to nearest: two roundings can miss the nearest value.
-// Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
+// A float64 must not reach a 16-bit type through float32 rounded to nearest: two roundings can miss the
+// nearest value. Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
 float narrow_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;

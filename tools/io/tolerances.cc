@@ -35,12 +35,13 @@ double spacing(DType dtype) {
 
 bool is_narrower(DType stored, DType dtype) { return size_of(stored) < (dtype == DType::kFloat64 ? 8u : 4u); }
 
-// Two numbers that differ by d before they are rounded to a grid of spacing s end on different grid points with
-// probability d / s (d < s) and then differ by s: the mean square is d · s, and d · s + d² for every d. With s <= e ·
+// Two numbers that differ by d before they are rounded to a grid of spacing s end on different grid points
+// with probability d / s (d < s) and then differ by s: the mean square is d · s, and d · s + d² for every d.
+// With s <= e ·
 // |x| summed over the tensor and Cauchy-Schwarz: relative L2² <= e · delta + delta², where delta is the relative L2
-// distance before rounding. For bfloat16 (e = 2^-7) and delta = 1e-5 that is 2.8e-4, far below the 2^-8 that two
-// independent roundings of distant numbers could reach. A type as wide as the sums adds nothing that delta does not
-// hold already.
+// distance before rounding. For bfloat16 (e = 2^-7) and delta = 1e-5 that is 2.8e-4, far below the 2^-8 that
+// two independent roundings of distant numbers could reach. A type as wide as the sums adds nothing that
+// delta does not hold already.
 double stored_rel_l2(DType dtype, DType stored) {
   const double delta = summed_rel_l2(dtype);
   return is_narrower(stored, dtype) ? std::sqrt(spacing(stored) * delta + delta * delta) : delta;
@@ -60,11 +61,12 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
   return out;
 }
 
-// One rounding to nearest moves x by at most half of the spacing there: spacing(stored) · |x| / 2, or half of the
-// spacing of subnormal numbers. An element and its sum's error, both relative to the largest or to the norm, add up.
-// Relative to itself an element errs by what its weight does, a sum again, and its exponential: the exponent a - m, of
-// at most 87 in float32 and 708 in float64, is rounded in each of its few steps (the maximum, the temperature, the
-// logarithm of the sum), 8 roundings with room, and an error of the exponent is a relative error of the exponential.
+// One rounding to nearest moves x by at most half of the spacing there: spacing(stored) · |x| / 2, or half of
+// the spacing of subnormal numbers. An element and its sum's error, both relative to the largest or to the
+// norm, add up. Relative to itself an element errs by what its weight does, a sum again, and its exponential:
+// the exponent a - m, of at most 87 in float32 and 708 in float64, is rounded in each of its few steps (the
+// maximum, the temperature, the logarithm of the sum), 8 roundings with room, and an error of the exponent is
+// a relative error of the exponential.
 ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth) {
   const bool wide = dtype == DType::kFloat64, narrower = is_narrower(stored, dtype);
   const double half = narrower ? spacing(stored) / 2 : 0;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How far two computations of the same loss and gradients, or one of them and the exact numbers, may lie apart.
+// How far two computations of the same loss and gradients, or one of them and the exact numbers, may lie
+// apart.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace logitless::io {
 
-/// What a config says; an empty entry takes its default from the types and, in a check against exact numbers, from
-/// their size.
+/// What a config says; an empty entry takes its default from the types and, in a check against exact numbers,
+/// from their size.
 struct ToleranceConfig {
   std::optional<double> loss_atol;
   std::optional<double> losses_rel_l2;
@@ -45,8 +46,8 @@ struct TensorSize {
   int64_t count = 0;   ///< elements
 };
 
-/// How far a tensor that is computed from inputs of `dtype` and stored as `stored` may lie from the exact one. `growth`
-/// multiplies the errors of the sums, where a formula amplifies them.
+/// How far a tensor that is computed from inputs of `dtype` and stored as `stored` may lie from the exact
+/// one. `growth` multiplies the errors of the sums, where a formula amplifies them.
 struct ExactTolerances {
   double max_abs;
   double max_rel;  ///< of one element without cancellation: a product of exponentials

@@ -9,7 +9,8 @@
 
 namespace logitless::io {
 
-/// A text is not one YAML document, or one that no config or profile could be. what() goes on after "config.yaml:7: ".
+/// A text is not one YAML document, or one that no config or profile could be. what() goes on after
+/// "config.yaml:7: ".
 class YamlProblem : public std::runtime_error {
  public:
   YamlProblem(const YAML::Mark& mark, const std::string& reason)
@@ -21,8 +22,8 @@ class YamlProblem : public std::runtime_error {
 /// The one document of a text; a null node where there is none. Throws YamlProblem.
 YAML::Node parse_yaml(const std::string& text);
 
-/// The one document of a YAML file or pipe, which must be a map. `what` the file is ("config") serves the messages.
-/// Throws Error that names file and line.
+/// The one document of a YAML file or pipe, which must be a map. `what` the file is ("config") serves the
+/// messages. Throws Error that names file and line.
 YAML::Node read_yaml_file(const std::string& path, const std::string& what);
 
 /// "qwen.yaml:7"

@@ -18,20 +18,20 @@ struct StoredMatrix {
   int64_t col_stride = 1;
 };
 
-/// A NaN on either side makes every difference NaN. Tiles in the same order give the same bits for any number of
-/// threads.
+/// A NaN on either side makes every difference NaN. Tiles in the same order give the same bits for any number
+/// of threads.
 class Deviation {
  public:
   /// `stored` has the rows and columns of `want`.
   void add(const MatrixXd& want, const StoredMatrix& stored);
 
   double max_abs() const { return max_abs_; }  ///< max |stored - want|
-  /// max |stored - want| / |want| over the elements with |want| at least the smallest normal number of the stored type:
-  /// below it the type itself loses digits.
+  /// max |stored - want| / |want| over the elements with |want| at least the smallest normal number of the
+  /// stored type: below it the type itself loses digits.
   double max_rel() const { return max_rel_; }
   double rel_l2() const;  ///< ‖stored - want‖ / ‖want‖; 0 where both norms are 0, infinite where only ‖want‖ is
-  /// max |stored - rounded|, where `rounded` is `want` in the stored type: 0, or one place where `want` lies next to
-  /// the middle of two of its numbers. What two kernels that both store that type differ by.
+  /// max |stored - rounded|, where `rounded` is `want` in the stored type: 0, or one place where `want` lies
+  /// next to the middle of two of its numbers. What two kernels that both store that type differ by.
   double rounded_max_abs() const { return rounded_max_abs_; }
   double rounded_max_rel() const { return rounded_max_rel_; }  ///< the same by |rounded|, as max_rel()
   double largest() const { return largest_; }                  ///< max |want|

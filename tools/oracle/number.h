@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A number that knows how it depends on the inputs (reverse differentiation), so that a formula on paper and its
-// gradient are one text: sg, clamp and min are the functions of docs/losses.md, conventions for ties included.
+// A number that knows how it depends on the inputs (reverse differentiation), so that a formula on paper and
+// its gradient are one text: sg, clamp and min are the functions of docs/losses.md, conventions for ties
+// included.
 #pragma once
 
 #include <Eigen/Core>
@@ -34,7 +35,8 @@ class Tape {
   /// ∂step/∂input of every input that the step depends on. `through_sg`: as if there were no sg().
   std::map<int64_t, double> derivatives(int64_t step, bool through_sg) const {
     std::map<int64_t, double> of_inputs;
-    // What is still to be passed on, the latest step first: all that stands on a step has been there before it.
+    // What is still to be passed on, the latest step first: all that stands on a step has been there before
+    // it.
     std::map<int64_t, double, std::greater<>> pending = {{step, 1.0}};
     while (!pending.empty()) {
       const auto [at, derivative] = *pending.begin();
@@ -55,8 +57,8 @@ class Tape {
 
 struct Number {
   double value = 0;
-  /// The value where every input is at the point at which sg() holds it. The same as `value`, unless one takes finite
-  /// differences.
+  /// The value where every input is at the point at which sg() holds it. The same as `value`, unless one
+  /// takes finite differences.
   double held = 0;
   Tape* tape = nullptr;  ///< nullptr: a constant
   int64_t step = -1;

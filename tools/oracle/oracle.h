@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle: every number the library promises, by the direct formula, with all logits in memory. Written to be
-// read; it shares nothing with the engine but the public view and option structs.
+// The fp64 oracle: every number the library promises, by the direct formula, with all logits in memory.
+// Written to be read; it shares nothing with the engine but the public view and option structs.
 #pragma once
 
 #include <Eigen/Core>
@@ -86,8 +86,8 @@ Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targe
   return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
 }
 
-/// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that are
-/// undefined.
+/// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that
+/// are undefined.
 struct TokenStatistics {
   explicit TokenStatistics(int64_t tokens = 0);
   VectorXd max;      ///< m, of the final logits a

@@ -121,8 +121,8 @@ class Evaluation {
       const double tau = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
       return -a * (4 / tau) * sigmoid(tau * (ratio(i) - 1.0));
     }
-    // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may round a
-    // difference away.
+    // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may
+    // round a difference away.
     const Number capped = capped_ratio(i);
     const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;

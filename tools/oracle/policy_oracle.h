@@ -31,8 +31,8 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Policy
                    const PolicyOptions& options);
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
 
-/// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be empty where
-/// nothing needs it.
+/// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be
+/// empty where nothing needs it.
 struct PolicyPoint {
   std::vector<double> logp;     ///< [N]
   std::vector<double> entropy;  ///< [N]
@@ -60,7 +60,8 @@ inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOp
   return compute_policy_loss(tokens, options, at, at);
 }
 
-/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same call.
+/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
+/// call.
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
                        const PolicyOptions& options);
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle of preference losses and KTO: docs/losses.md, section 2, word for word. Token log-probabilities in,
-// loss, metrics and ∂loss/∂logp out.
+// The fp64 oracle of preference losses and KTO: docs/losses.md, section 2, word for word. Token
+// log-probabilities in, loss, metrics and ∂loss/∂logp out.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ struct PreferenceTruth {
 
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options);
 
-/// How far any sequence log-probability (or average, where a term takes averages) may move before something jumps: the
-/// accuracy, the slope of a hinge, the order of sorted values, the end of orpo's range.
+/// How far any sequence log-probability (or average, where a term takes averages) may move before something
+/// jumps: the accuracy, the slope of a hinge, the order of sorted values, the end of orpo's range.
 double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& options);
 
 struct KtoInput {
@@ -67,8 +67,8 @@ struct KtoTruth {
 
 KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options);
 
-/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same call.
-/// `reference`: as Reference::logps; empty where the loss takes none.
+/// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
+/// call. `reference`: as Reference::logps; empty where the loss takes none.
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                            const ConstVector& reference, const PreferenceOptions& options);
 /// The reference of `batch` is log-probabilities.

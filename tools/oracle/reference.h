@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle at full size: the same formulas on tiles of the logits, which are read or computed twice instead of held.
+// The oracle at full size: the same formulas on tiles of the logits, which are read or computed twice instead
+// of held.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +13,9 @@
 
 namespace logitless::oracle {
 
-/// Statistics and gradients of a call whose N × V logits do not fit in float64. Everything with an entry a token or a
-/// hidden state is held in float64; `scratch_bytes` bounds the tiles (but for one row of V logits, and one word of each
-/// row, which always fit).
+/// Statistics and gradients of a call whose N × V logits do not fit in float64. Everything with an entry a
+/// token or a hidden state is held in float64; `scratch_bytes` bounds the tiles (but for one row of V logits,
+/// and one word of each row, which always fit).
 class Reference {
  public:
   explicit Reference(Tokens tokens, size_t scratch_bytes);
@@ -23,15 +24,16 @@ class Reference {
   const Tokens& tokens() const { return tokens_; }
   TokenStatistics compute_statistics() const;
 
-  /// dL/dlogits of all tokens and the words [first_word, first_word + tile.cols()); 0 where a token takes no part.
+  /// dL/dlogits of all tokens and the words [first_word, first_word + tile.cols()); 0 where a token takes no
+  /// part.
   using ReceiveLogits = std::function<void(int64_t first_word, const MatrixXd& tile)>;
   /// Calls `receive` with one tile after the other, in vocabulary order.
   void compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                const ReceiveLogits& receive) const;
 
  protected:
-  /// Raw logits, before any rounding, of rows and words from the given ones on. What stands in rows that take no part
-  /// does not matter.
+  /// Raw logits, before any rounding, of rows and words from the given ones on. What stands in rows that take
+  /// no part does not matter.
   virtual void read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const = 0;
   bool has_gradient(const TokenGradients& grads, int64_t row) const {
     return tokens_.takes_part(row) && !grads.all_zero(row);

@@ -98,9 +98,9 @@ struct BenchRun {
   }
 };
 
-/// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by an
-/// interruption: it is left out, with a note. Throws io::Error, one line that names file and line, for anything else
-/// that breaks the schema.
+/// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by
+/// an interruption: it is left out, with a note. Throws io::Error, one line that names file and line, for
+/// anything else that breaks the schema.
 BenchRun read_run(const std::string& path);
 
 /// The same for a text at hand; `path` serves messages and the run's name.

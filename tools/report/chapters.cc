@@ -34,8 +34,8 @@ size_t place_of(const SweptKey& swept, const std::string& value) {
   return static_cast<size_t>(std::find(swept.values.begin(), swept.values.end(), value) - swept.values.begin());
 }
 
-// Where points lie along a swept key: at the size of the shape that the key changes, at its values where all of them
-// are numbers, else one place after the other. Without a key all lie in one place.
+// Where points lie along a swept key: at the size of the shape that the key changes, at its values where all
+// of them are numbers, else one place after the other. Without a key all lie in one place.
 class Axis {
  public:
   Axis(const BenchRun& run, std::optional<size_t> key) : key_(key) {

@@ -92,8 +92,8 @@ Json setup_of(const BenchRun& run) {
   return facts(list);
 }
 
-// "logitless 0.1.0, AMD EPYC 9R14, 2 threads, AVX3_ZEN4, openblas SkylakeX, 2026-11-21": what the environment tells of
-// it.
+// "logitless 0.1.0, AMD EPYC 9R14, 2 threads, AVX3_ZEN4, openblas SkylakeX, 2026-11-21": what the environment
+// tells of it.
 std::string machine_line(const BenchRun& run) {
   std::string line = "logitless " + run.version;
   const auto add = [&](const std::string& text) {
@@ -146,8 +146,8 @@ std::string charts_of(const Json& sections) {
   return text;
 }
 
-// As text or as an attribute's value: nothing that comes in can turn into markup. Control characters that HTML forbids
-// become U+FFFD.
+// As text or as an attribute's value: nothing that comes in can turn into markup. Control characters that
+// HTML forbids become U+FFFD.
 std::string escape(const std::string& text) {
   std::string out;
   for (const char c : text) {

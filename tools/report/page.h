@@ -9,12 +9,14 @@
 
 namespace logitless::report {
 
-/// One HTML page about the runs, a section each: page.html filled in, with page.css, page.js and Chart.js. It needs
-/// nothing but itself: it loads nothing, and runs no script but these two. The same runs give the same bytes.
+/// One HTML page about the runs, a section each: page.html filled in, with page.css, page.js and Chart.js. It
+/// needs nothing but itself: it loads nothing, and runs no script but these two. The same runs give the same
+/// bytes.
 std::string page(const std::vector<BenchRun>& runs);
 
-/// What each contender saves and costs against dense, at the largest shape (tokens · hidden · vocabulary) at which
-/// dense and another contender ran. Where several points have it, each quotient is the range over these points.
+/// What each contender saves and costs against dense, at the largest shape (tokens · hidden · vocabulary) at
+/// which dense and another contender ran. Where several points have it, each quotient is the range over these
+/// points.
 ///
 ///     {lead,     // where the claims were measured, or why there are none
 ///      claims:   [{contender, remark, figures: [{figure, words, detail}]}],  // memory where it is not 0 ÷ 0, and
@@ -23,9 +25,9 @@ std::string page(const std::vector<BenchRun>& runs);
 ///      remarks}  // failures, what is missing
 nlohmann::ordered_json headline(const BenchRun& run);
 
-/// A chapter against each swept key of numbers; where there is none, against each key of names, and one chapter where
-/// nothing is swept. It has a row for each combination of the other keys' values; the rows have a chart of memory, one
-/// of time, and where dense ran beside another contender one of quotients of time:
+/// A chapter against each swept key of numbers; where there is none, against each key of names, and one
+/// chapter where nothing is swept. It has a row for each combination of the other keys' values; the rows have
+/// a chart of memory, one of time, and where dense ran beside another contender one of quotients of time:
 ///
 ///     [{heading, caption, rows: [{charts: [CHART]}]}]
 ///

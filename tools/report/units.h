@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What is said of a measurement, and figures as people read them. All are plain ASCII but for "µ×∞", the same in every
-// locale.
+// What is said of a measurement, and figures as people read them. All are plain ASCII but for "µ×∞", the same
+// in every locale.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct Magnitude {
 };
 Magnitude magnitude(double value, Unit unit);
 
-/// What the page says of a contender at a point: its extra peak memory, its time, dense's memory ÷ its own, or its time
-/// ÷ dense's. NaN where the contender failed, or where dense, which it is divided by, did.
+/// What the page says of a contender at a point: its extra peak memory, its time, dense's memory ÷ its own,
+/// or its time ÷ dense's. NaN where the contender failed, or where dense, which it is divided by, did.
 double value_of(const Point& point, const Measurement& measurement, Unit unit);
 
 /// The same in words; "–" where there is nothing to say.

@@ -14,17 +14,20 @@ struct Comparison {
   bool worse = false;  ///< something has grown, or a contender that ran fails now
 };
 
-/// Points belong together where all of their settings agree, whether swept or not. A figure has changed where it
-/// differs by more than both runs' spreads (half the distances between the quartiles) together, plus `margin` times the
-/// earlier figure. A spread of memory counts as 256 KiB at least: pages and the allocator differ by that much.
+/// Points belong together where all of their settings agree, whether swept or not. A figure has changed where
+/// it differs by more than both runs' spreads (half the distances between the quartiles) together, plus
+/// `margin` times the earlier figure. A spread of memory counts as 256 KiB at least: pages and the allocator
+/// differ by that much.
 Comparison compare_runs(const report::BenchRun& before, const report::BenchRun& now, double margin);
 
-/// Throws io::Error where the runs have no point in common, or other inputs: `at` are the points that will be measured.
+/// Throws io::Error where the runs have no point in common, or other inputs: `at` are the points that will be
+/// measured.
 void check_comparable(const report::BenchRun& before, const report::BenchRun& now,
                       const std::vector<std::vector<std::string>>& at);
 
-/// What two runs differ in, of settings and options, or else of machine, BLAS and version: "seq_len is 256 there and
-/// 512 here; threads is not set there and 2 here", cut short where there is much. Empty where they agree.
+/// What two runs differ in, of settings and options, or else of machine, BLAS and version: "seq_len is 256
+/// there and 512 here; threads is not set there and 2 here", cut short where there is much. Empty where they
+/// agree.
 std::string differences_of(const report::BenchRun& there, const report::BenchRun& here);
 
 }  // namespace logitless::cli

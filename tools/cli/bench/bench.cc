@@ -175,8 +175,8 @@ bool has_result(const report::Point& point) {
   return std::ranges::any_of(point.measurements, [](const report::Measurement& m) { return m.ok(); });
 }
 
-// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no contender
-// ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
+// contender ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_bench(const BenchOptions& options) {
   const Profile profile(options.profile_path);
   check_paths(options, profile);

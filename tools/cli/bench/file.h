@@ -14,9 +14,9 @@ namespace logitless::cli {
 
 class BenchFile {
  public:
-  /// Starts a file, or goes on with one that has the same header; a torn last line is cut off then. `path` empty: the
-  /// run is in memory alone; "-": standard output. Throws io::Error, with nothing written, where the file holds
-  /// something else (unless `overwrite`), another process writes it, or it cannot be written.
+  /// Starts a file, or goes on with one that has the same header; a torn last line is cut off then. `path`
+  /// empty: the run is in memory alone; "-": standard output. Throws io::Error, with nothing written, where
+  /// the file holds something else (unless `overwrite`), another process writes it, or it cannot be written.
   BenchFile(const std::string& path, const Json& header, bool overwrite);
   ~BenchFile();
   BenchFile(const BenchFile&) = delete;

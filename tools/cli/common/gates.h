@@ -13,11 +13,12 @@
 
 namespace logitless::cli {
 
-/// loss_atol, in nats a token, times the tokens whose errors the loss adds up. `tokens`: those that take part.
+/// loss_atol, in nats a token, times the tokens whose errors the loss adds up. `tokens`: those that take
+/// part.
 double loss_limit(const io::Config& config, const Job& job, double tokens, double loss_atol);
 
-/// What the relative error of a weight in front of a token's gradient grows by: the ratio of a whole sequence (rloo,
-/// vespo) is the exponential of a sum over its n tokens, whose independent errors make sqrt(n) of one.
+/// What the relative error of a weight in front of a token's gradient grows by: the ratio of a whole sequence
+/// (rloo, vespo) is the exponential of a sum over its n tokens, whose independent errors make sqrt(n) of one.
 double error_growth(const io::Config& config, const Job& job, double tokens);
 
 bool all_pass(std::span<const io::Gate> gates);

@@ -15,8 +15,8 @@
 
 namespace logitless::cli {
 
-/// Where each tensor comes from: FILE or FILE:tensor, or empty. Hidden states, head and targets come together; at level
-/// logits it is logits and targets. kOffsets stands for sequence lengths that sum to N.
+/// Where each tensor comes from: FILE or FILE:tensor, or empty. Hidden states, head and targets come
+/// together; at level logits it is logits and targets. kOffsets stands for sequence lengths that sum to N.
 struct TensorPaths {
   std::array<std::string, kTensorCount> specs;
 
@@ -51,7 +51,8 @@ struct Inputs {
 
   /// A tensor of a file that stays open. Throws io::Error.
   io::TensorHandle open(const std::string& spec, const io::TensorWish& wish);
-  /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means nothing.
+  /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means
+  /// nothing.
   void check_files() const;
   /// New memory under an id of the job.
   std::byte* add(TensorId id, const std::string& name, uint64_t bytes);
@@ -70,7 +71,8 @@ enum class SeededValues {
   kZeros,  ///< hidden states, head, bias and logits are 0; everything else is drawn
 };
 
-/// Throws io::Error where the config leaves out what seeded inputs need, or names sizes that no machine holds.
+/// Throws io::Error where the config leaves out what seeded inputs need, or names sizes that no machine
+/// holds.
 void check_seeded(const io::Config& config);
 
 /// A job of the shape that a config says, without tensors.
@@ -79,8 +81,8 @@ Job seeded_shape(const io::Config& config);
 /// Throws as check_seeded() does, and io::Error where this machine cannot give the memory.
 Inputs make_seeded_inputs(const io::Config& config, SeededValues values = SeededValues::kRandom);
 
-/// From files where there are any: the shape comes from the tensors, and what the config says about it must agree. Else
-/// seeded. Throws io::Error.
+/// From files where there are any: the shape comes from the tensors, and what the config says about it must
+/// agree. Else seeded. Throws io::Error.
 Inputs read_inputs(const io::Config& config, const TensorPaths& paths, SeededValues values = SeededValues::kRandom);
 
 }  // namespace logitless::cli

@@ -40,8 +40,8 @@ enum class TensorId {
 inline constexpr size_t kTensorCount = static_cast<size_t>(TensorId::kDLogits) + 1;
 inline constexpr bool is_output(TensorId id) { return id >= TensorId::kDHidden; }
 
-/// The bytes of a tensor; null where it does not exist. An empty one has an address too: the library tells an absent
-/// tensor from an empty one by its pointer.
+/// The bytes of a tensor; null where it does not exist. An empty one has an address too: the library tells an
+/// absent tensor from an empty one by its pointer.
 struct TensorBytes {
   const std::byte* data = nullptr;
   size_t bytes = 0;
@@ -91,17 +91,19 @@ class Memory {
   size_t bytes_ = 0;
 };
 
-/// The outputs that a config asks for, in memory of their own; adds them to `job`. Throws as check_outputs() does, and
-/// where the machine cannot hold `copies` of them.
+/// The outputs that a config asks for, in memory of their own; adds them to `job`. Throws as check_outputs()
+/// does, and where the machine cannot hold `copies` of them.
 std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies = 1);
 
-/// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws io::Error.
+/// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws
+/// io::Error.
 void check_outputs(const io::Config& config, bool has_bias);
 
 /// rows · cols · element_bytes; throws io::Error that names `what` where that is more than any machine holds.
 uint64_t tensor_bytes(const std::string& what, int64_t rows, int64_t cols, size_t element_bytes);
 
-/// Throws io::Error where the machine cannot hold so much: it would be driven out of memory before any message.
+/// Throws io::Error where the machine cannot hold so much: it would be driven out of memory before any
+/// message.
 void check_available(uint64_t bytes, const std::string& what);
 
 }  // namespace logitless::cli

@@ -61,8 +61,7 @@ std::string fitted(std::string line) {
 
 std::string time_left(double seconds) {
   if (seconds < 90) return format(", about %.0f s left", seconds);
-  if (seconds < 90 * 60) return format(", about %.0f min left", seconds / 60);
-  return format(", about %.1f h left", seconds / 3600);
+  return format(", about %.0f min left", seconds / 60);
 }
 
 }  // namespace
@@ -128,11 +127,10 @@ void MetricsFile::check() const {
 }
 
 std::string TextTable::text() const {
-  const size_t columns = rows_.front().size();
-  std::vector<size_t> widths(columns);
+  std::vector<size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
     // The last cell of a short row may be long.
-    const size_t count = row.size() < columns ? row.size() - 1 : columns;
+    const size_t count = row.size() < widths.size() ? row.size() - 1 : widths.size();
     for (size_t c = 0; c < count; ++c) widths[c] = std::max(widths[c], width(row[c]));
   }
   std::string text;

@@ -16,12 +16,12 @@
 
 namespace logitless::cli {
 
-/// Its members keep their order. Files that make or read it include <nlohmann/json.hpp>, which takes seconds to
-/// compile.
+/// Its members keep their order. Files that make or read it include <nlohmann/json.hpp>, which takes seconds
+/// to compile.
 using Json = nlohmann::ordered_json;
 
-/// Without line breaks. Texts from the machine or a config need not be UTF-8: a replaced letter is better than no
-/// report. A number that is not finite becomes null.
+/// Without line breaks. Texts from the machine or a config need not be UTF-8: a replaced letter is better
+/// than no report. A number that is not finite becomes null.
 std::string line_of(const Json& json);
 /// The same, indented, with a newline at the end.
 std::string page_of(const Json& json);
@@ -38,18 +38,20 @@ struct InputFile {
   std::string path;  ///< empty: none
 };
 
-/// Throws io::Error, with option and path, at once where write_output() would only find out after the work, and where
-/// an output would replace an input or two outputs share a file.
+/// Throws io::Error, with option and path, at once where write_output() would only find out after the work,
+/// and where an output would replace an input or two outputs share a file.
 void check_output_files(const std::vector<OutputFile>& outputs, const std::vector<InputFile>& inputs);
 
-/// Writes `text` to standard output, at once. Throws io::Error where that fails, now or at an earlier attempt.
+/// Writes `text` to standard output, at once. Throws io::Error where that fails, now or at an earlier
+/// attempt.
 void print(const std::string& text);
 
-/// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was then.
+/// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was
+/// then.
 void write_output(const std::string& option, const std::string& path, const std::string& text);
 
-/// Figures for experiment trackers, one JSON object a line: {"step":3,"name":"dense.median_s","value":0.25}. Each line
-/// is flushed whole, so that a tracker can follow a run.
+/// Figures for experiment trackers, one JSON object a line: {"step":3,"name":"dense.median_s","value":0.25}.
+/// Each line is flushed whole, so that a tracker can follow a run.
 class MetricsFile {
  public:
   /// What stood in the file is gone; "-": standard output. Throws io::Error where it cannot be written.
@@ -66,8 +68,8 @@ class MetricsFile {
   std::ostream& out_;
 };
 
-/// Columns as wide as their cells. The first and the last one begin at the left, the others end at the right. A row
-/// with fewer cells than the head has runs on past its last column.
+/// Columns as wide as their cells. The first and the last one begin at the left, the others end at the right.
+/// A row with fewer cells than the head has runs on past its last column.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> head) : rows_{std::move(head)} {}
@@ -87,7 +89,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody knows.
+  /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody
+  /// knows.
   void phase(const std::string& name, double share = 0);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
@@ -105,8 +108,8 @@ class Progress {
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 
-/// A line for each of `measurements`, times divided by that of `reference` where there is one. `all`: with the first
-/// call and the share of the GEMM rate.
+/// A line for each of `measurements`, times divided by that of `reference` where there is one. `all`: with
+/// the first call and the share of the GEMM rate.
 std::string measurements_text(const std::string& title, std::span<const report::Measurement> measurements,
                               const report::Measurement* reference, bool all);
 

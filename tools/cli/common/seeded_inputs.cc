@@ -17,8 +17,8 @@ using io::Error;
 using io::SeededNumbers;
 using io::SeededTensor;
 
-// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest word a probability of 0.1
-// to 0.3, as text does; near-uniform logits would hide errors of the softmax.
+// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest word a
+// probability of 0.1 to 0.3, as text does; near-uniform logits would hide errors of the softmax.
 constexpr double kLogitDeviation = 4;
 
 // How far the seeded log-probabilities of other policies lie from those that they are drawn around, in nats.
@@ -95,8 +95,8 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
   add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
   if (!config.kto.kl_baseline) return;
-  // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the baseline is not
-  // 0.
+  // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
+  // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
   const std::vector<double> further(far.size(), far[0] - 2);
   inputs.add_values(TensorId::kKlLogps, "kl_logps", moved(config, SeededTensor::kMismatchedLogps, 1, far));

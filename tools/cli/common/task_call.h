@@ -30,8 +30,8 @@ struct TaskResult {
   double metric(std::string_view name) const;
 };
 
-/// Views of a job's tensors and the options of a config, for the calls of one task. What the task has no use for is
-/// empty. The config and the job's bytes must outlive it.
+/// Views of a job's tensors and the options of a config, for the calls of one task. What the task has no use
+/// for is empty. The config and the job's bytes must outlive it.
 struct TaskCall {
   TaskCall(const io::Config& config, const Job& job);
 
@@ -71,7 +71,8 @@ struct TaskCall {
 /// The context that a config describes.
 ContextOptions context_options_of(const io::Config& config);
 
-/// The profile that a command uses: the file of --profile, or else of the environment variable LOGITLESS_PROFILE.
+/// The profile that a command uses: the file of --profile, or else of the environment variable
+/// LOGITLESS_PROFILE.
 class Profile {
  public:
   /// `path` as --profile gives it, or empty. Throws io::Error where the file is no profile.
@@ -80,8 +81,9 @@ class Profile {
   /// Empty where none is asked for.
   const std::string& path() const { return path_; }
 
-  /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where `config` leaves
-  /// them to the library. Returns what came of it, for the user; empty where no profile is asked for.
+  /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where
+  /// `config` leaves them to the library. Returns what came of it, for the user; empty where no profile is
+  /// asked for.
   std::string apply(const Job& shape, io::Config& config) const;
 
  private:

@@ -191,7 +191,8 @@ int run_compare(const CompareOptions& options) {
   const Environment environment = describe_environment(Context(context_options_of(config)));
 
   Progress progress(!options.quiet);
-  // Fused goes first: where the system permits no reset of the peak, only one that is above all earlier ones is exact.
+  // Fused goes first: where the system permits no reset of the peak, only one that is above all earlier ones
+  // is exact.
   const Json answer = measure_turns({.settings = config.settings,
                                      .contenders = {{.name = "fused"}, {.name = "dense", .dense = true}},
                                      .warmup = 0,

@@ -118,7 +118,8 @@ class Check {
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
-      // A computed logit that is rounded, the target's too, may land one place away: no limit follows for one token.
+      // A computed logit that is rounded, the target's too, may land one place away: no limit follows for one
+      // token.
       if (tolerances.logp_max_abs || growth_by_rounding() == 1) {
         const double limit = exact(logps, DType::kFloat64).max_abs;
         gate("logp_max_abs", logps.max_abs(), tolerances.logp_max_abs.value_or(limit));
@@ -187,8 +188,8 @@ class Check {
     report_.gates.push_back(io::make_gate(name, value, limit));
   }
   double tokens() const { return result_.metric("tokens"); }
-  // Whether a gradient can be the small difference of large terms, so that no element has an error relative to itself:
-  // those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
+  // Whether a gradient can be the small difference of large terms, so that no element has an error relative
+  // to itself: those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
   bool may_cancel() const {
     const oracle::TokenGradients& grads = truth_.loss.grads;
     return grads.entropy.any() || grads.prior.any() || call_.policy.beta != 0;
@@ -318,9 +319,9 @@ void write_metrics(std::span<const GradcheckReport> reports, MetricsFile& file) 
   }
 }
 
-// Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are bad (the
-// others run all the same; nothing is written where none does). Throws io::Error for a config that cannot be read,
-// before any check runs.
+// Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are
+// bad (the others run all the same; nothing is written where none does). Throws io::Error for a config that
+// cannot be read, before any check runs.
 int run_gradcheck(const GradcheckOptions& options) {
   std::vector<GradcheckReport> reports = load_configs(options);
   const Profile profile(options.profile_path);

@@ -17,8 +17,8 @@ struct Truth {
   oracle::LossTruth loss;
 };
 
-/// The call has run, so that its inputs have been checked. `held_logits`: where the logits stand, unless a run in place
-/// has overwritten them there.
+/// The call has run, so that its inputs have been checked. `held_logits`: where the logits stand, unless a
+/// run in place has overwritten them there.
 Truth find_truth(const TaskCall& call, const void* held_logits);
 
 }  // namespace logitless::cli

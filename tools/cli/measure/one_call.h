@@ -23,7 +23,8 @@ struct Measured {
   PeakMethod peak_method = PeakMethod::kReset;
 };
 
-/// What the allocator holds goes back to the system first, or the call would reuse resident pages that nobody counted.
+/// What the allocator holds goes back to the system first, or the call would reuse resident pages that nobody
+/// counted.
 Measured measure(const std::function<void()>& call);
 
 /// What the system can still hand out without swapping (MemAvailable), or 0 where unknown.

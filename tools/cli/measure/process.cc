@@ -31,7 +31,8 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 volatile sig_atomic_t caught_signal = 0;
 
-// While it lives, the signals that would end this process are noted instead, so that the child can be ended first.
+// While it lives, the signals that would end this process are noted instead, so that the child can be ended
+// first.
 class SignalNote {
  public:
   SignalNote() {
@@ -86,7 +87,8 @@ class Child {
   pid_t process_;
 };
 
-// `descriptors` keep their numbers: a dup2 onto itself clears close-on-exec (POSIX.1-2024, and glibc since 2.29).
+// `descriptors` keep their numbers: a dup2 onto itself clears close-on-exec (POSIX.1-2024, and glibc since
+// 2.29).
 pid_t spawn(std::vector<std::string> arguments, std::initializer_list<int> descriptors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -142,8 +144,8 @@ std::string file_mapped_at(uintptr_t address) {
   return "";
 }
 
-// The access that failed is a plain read of a tensor's bytes. This thread holds no lock then, neither the allocator's
-// nor a stream's, so the handler may use both.
+// The access that failed is a plain read of a tensor's bytes. This thread holds no lock then, neither the
+// allocator's nor a stream's, so the handler may use both.
 void explain(int signal, siginfo_t* info, void*) {
   if (info->si_code != BUS_ADRERR) {  // broken memory, for example
     ::signal(signal, SIG_DFL);

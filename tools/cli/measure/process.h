@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Child processes: this executable with a hidden command, which gets a request and writes an answer, both plain bytes.
+// Child processes: this executable with a hidden command, which gets a request and writes an answer, both
+// plain bytes.
 #pragma once
 
 #include <functional>
@@ -27,23 +28,24 @@ struct ChildEnds {
   int answer = -1;   ///< descriptor of a pipe
 };
 
-/// Runs the hidden `command` in a new process and hands each piece of its answer to `receive` until it ends. Returns
-/// what waitpid() says. Throws Interrupted, or ChildFailure where it cannot be started.
+/// Runs the hidden `command` in a new process and hands each piece of its answer to `receive` until it ends.
+/// Returns what waitpid() says. Throws Interrupted, or ChildFailure where it cannot be started.
 int run_child(const std::string& command, const std::string& request,
               const std::function<void(std::string_view)>& receive);
 
 /// "was killed by signal 9 (Killed); ..."
 std::string how_it_died(int status);
 
-/// In a child, first of all: from here on it ends with its parent. Returns the request. Throws ChildFailure where the
-/// parent is gone already.
+/// In a child, first of all: from here on it ends with its parent. Returns the request. Throws ChildFailure
+/// where the parent is gone already.
 std::string begin_child(const ChildEnds& ends);
 
 /// In a child: sends a part of the answer. Throws ChildFailure where nobody reads it.
 void send_answer(const ChildEnds& ends, std::string_view bytes);
 
-/// From here on a read beyond the end of a mapped file calls `tell` with a line that names the file, and ends this
-/// process with status 2, where the system would kill it without a word: somebody has cut the file short meanwhile.
+/// From here on a read beyond the end of a mapped file calls `tell` with a line that names the file, and ends
+/// this process with status 2, where the system would kill it without a word: somebody has cut the file short
+/// meanwhile.
 void explain_bus_errors(void (*tell)(const std::string& line));
 
 }  // namespace logitless::cli

@@ -74,8 +74,8 @@ class Runner {
  private:
   std::string error_;  // empty: it has not failed
 
-  // Of the products that the call itself makes: the logits, again in two pass, and a product for each gradient. Dense
-  // computes every row, the other plans those that take part.
+  // Of the products that the call itself makes: the logits, again in two pass, and a product for each
+  // gradient. Dense computes every row, the other plans those that take part.
   double flops() const {
     int products = 1;
     if (!contender_.forward_only) {
@@ -111,11 +111,12 @@ void run_turn(Runner& runner, bool timed, bool compare) {
   }
 }
 
-// Elements of one partial sum. Blocks are added in order, whichever thread summed them: the same bits for any number.
+// Elements of one partial sum. Blocks are added in order, whichever thread summed them: the same bits for any
+// number.
 constexpr int64_t kBlock = int64_t{1} << 18;
 
-// Over elements of two tensors. Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of its
-// arguments.
+// Over elements of two tensors. Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of
+// its arguments.
 struct Difference {
   double max_abs = 0, squares = 0, reference_squares = 0;
 
@@ -126,8 +127,8 @@ struct Difference {
   }
 };
 
-// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same size. A
-// NaN in either makes both NaN.
+// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same
+// size. A NaN in either makes both NaN.
 template <class T>
 Json difference_of(const T* a, const T* b, int64_t count) {
   const auto widen = [](T value) -> double {

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one way in which bench, compare and tune measure: in a process of its own contenders take turns, A B C A B C and
-// so on, so that whatever slows the machine down slows all of them down. The request is a JSON object and the answer
-// lines of JSON.
+// The one way in which bench, compare and tune measure: in a process of its own contenders take turns, A B C
+// A B C and so on, so that whatever slows the machine down slows all of them down. The request is a JSON
+// object and the answer lines of JSON.
 #pragma once
 
 #include <functional>
@@ -41,22 +41,24 @@ struct TurnsRequest {
   std::string profile_path = {};                   ///< with `compare`: of --profile
 };
 
-/// What the process does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is over.
+/// What the process does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is
+/// over.
 using OnStep = std::function<void(const std::string& what, double share)>;
 
-/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a benchmark's
-/// file holds them; each call's memory is counted above what was resident before it. A contender that fails, or that
-/// its process dies of, has the status "error", and the others are then measured without it. With `compare` there are
-/// "job", "has_bias", "differences" and "note" as well, and a failure is thrown: as io::Error where the input is to
-/// blame, else as ChildFailure. Throws Interrupted.
+/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a
+/// benchmark's file holds them; each call's memory is counted above what was resident before it. A contender
+/// that fails, or that its process dies of, has the status "error", and the others are then measured without
+/// it. With `compare` there are "job", "has_bias", "differences" and "note" as well, and a failure is thrown:
+/// as io::Error where the input is to blame, else as ChildFailure. Throws Interrupted.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 
 /// The hidden command of the process, and its whole life. Returns its exit status.
 inline constexpr const char* kTurnsCommand = "run-turns";
 int run_turns(const ChildEnds& ends);
 
-/// What the process does; `on_turn` is called before each step with whose turn it is (empty: nobody's), what is done,
-/// and which share of all turns is over. Throws what `compare` is to throw, and io::Error where there are no inputs.
+/// What the process does; `on_turn` is called before each step with whose turn it is (empty: nobody's), what
+/// is done, and which share of all turns is over. Throws what `compare` is to throw, and io::Error where
+/// there are no inputs.
 Json take_turns(
     const TurnsRequest& request,
     const std::function<void(const std::string& contender, const std::string& step, double share)>& on_turn);
@@ -65,7 +67,8 @@ Json take_turns(
 Json failed_contender(const std::string& name, const std::string& message);
 inline constexpr const char* kOutOfMemory = "out of memory (an allocation failed)";
 
-/// Runs a small call that brings up what every call needs once: the OpenMP team, the BLAS, the dispatch tables.
+/// Runs a small call that brings up what every call needs once: the OpenMP team, the BLAS, the dispatch
+/// tables.
 void warm_up(const Context& context, DType dtype);
 
 /// A job's shape and types as they travel in an answer.

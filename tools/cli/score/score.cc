@@ -57,8 +57,8 @@ struct ScoreOptions {
   bool quiet = false;
 };
 
-// Means over the tokens that take part; NaN when none does, and where the statistic was not asked for. A token whose
-// statistics are NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
+// Means over the tokens that take part; NaN when none does, and where the statistic was not asked for. A
+// token whose statistics are NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
 struct ScoreSummary {
   int64_t tokens = 0;         // that take part
   int64_t nan_tokens = 0;     // of these, how many have NaN statistics

@@ -26,12 +26,12 @@ struct TuneCandidate {
   Contender contender() const;
 };
 
-/// Tile sizes for a plan, likeliest first, without those that the library chooses itself: rows no more than `tokens`
-/// and columns no more than `vocab_size`, so many together as suit a core's caches.
+/// Tile sizes for a plan, likeliest first, without those that the library chooses itself: rows no more than
+/// `tokens` and columns no more than `vocab_size`, so many together as suit a core's caches.
 std::vector<TuneCandidate> tile_candidates(io::Level level, PlanKind plan, int64_t tokens, int64_t vocab_size);
 
-/// After the plans were tried: a trial of the candidates, then a final of the fastest ones. The default takes part in
-/// both.
+/// After the plans were tried: a trial of the candidates, then a final of the fastest ones. The default takes
+/// part in both.
 struct TuneRounds {
   int candidates = 0;  ///< of the trial, beside the default
   int trial_turns = 0;

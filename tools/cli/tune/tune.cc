@@ -174,8 +174,8 @@ std::vector<io::ProfileEntry> entries_in(const std::string& path) {
   return io::read_profile(path, "-o");
 }
 
-// Looks for the kernel keys that run a config's shape fastest on this machine. Returns the exit status. Throws
-// io::Error, InvalidInput or Interrupted; then no file has changed.
+// Looks for the kernel keys that run a config's shape fastest on this machine. Returns the exit status.
+// Throws io::Error, InvalidInput or Interrupted; then no file has changed.
 int run_tune(const TuneOptions& options) {
   const io::Config config = read_config(options);
   if (options.quiet && options.output_path.empty()) throw io::Error("--quiet needs -o FILE: nothing would be told");
