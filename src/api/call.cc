@@ -76,7 +76,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
   core::check_finite("upstream", upstream);
   stats::Columns columns;
   TokenGrads& scaled = columns.grads;
-  for (const auto term : {&TokenGrads::logp, &TokenGrads::lse, &TokenGrads::entropy, &TokenGrads::prior}) {
+  for (const auto& [name, term] : stats::kTerms) {
     scaled.*term = stats::take_column((grads.*term).size(), 0.0);
     std::transform((grads.*term).begin(), (grads.*term).end(), (scaled.*term).begin(),
                    [upstream](double value) { return value * upstream; });

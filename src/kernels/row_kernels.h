@@ -146,10 +146,14 @@ struct RowKernels {
 
   /// to[i] = from[i], exact, from a type that is stored in 16 bits (core::is_half).
   void widen(const void* from, DType dtype, int64_t count, float* to) const {
-    if (dtype == DType::kFloat16) {
-      widen_f16(static_cast<const float16*>(from), count, to);
-    } else {
-      widen_bf16(static_cast<const bfloat16*>(from), count, to);
+    switch (dtype) {
+      case DType::kFloat16:
+        return widen_f16(static_cast<const float16*>(from), count, to);
+      case DType::kBFloat16:
+        return widen_bf16(static_cast<const bfloat16*>(from), count, to);
+      case DType::kFloat32:
+      case DType::kFloat64:
+        break;  // They are read as they are.
     }
   }
   /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64
@@ -158,10 +162,14 @@ struct RowKernels {
   void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
              [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {
     if constexpr (sizeof(T) == 4) {
-      if (dtype == DType::kFloat16) {
-        round_f16(from, count, accumulate, static_cast<float16*>(to));
-      } else {
-        round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
+      switch (dtype) {
+        case DType::kFloat16:
+          return round_f16(from, count, accumulate, static_cast<float16*>(to));
+        case DType::kBFloat16:
+          return round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
+        case DType::kFloat32:
+        case DType::kFloat64:
+          break;  // Sums are written to them as they are.
       }
     }
   }

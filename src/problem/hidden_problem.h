@@ -15,7 +15,7 @@
 namespace logitless::problem {
 
 struct HiddenProblem : TokenProblem {
-  ConstMatrix hidden;                     // rows [0, hidden.rows); hidden_rows.h tells where a row stands
+  ConstMatrix hidden;                     // rows [0, hidden.rows); hidden_places tell where a row stands
   ConstMatrix hidden_second;              // the rows after them, if any
   int64_t sequences = 0;                  // of equal length in each matrix; 0: they are packed
   core::Array<int64_t> sequence_offsets;  // [B + 1] of all sequences

@@ -18,6 +18,16 @@ std::vector<T> take_column(size_t count, T value) {
   return store ? store->take_column(count, value) : std::vector<T>(count, value);
 }
 
+/// The token gradients, for all that goes through them one by one.
+struct Term {
+  const char* name;
+  std::vector<double> TokenGrads::*column;
+};
+inline constexpr Term kTerms[] = {{"grads.logp", &TokenGrads::logp},
+                                  {"grads.lse", &TokenGrads::lse},
+                                  {"grads.entropy", &TokenGrads::entropy},
+                                  {"grads.prior", &TokenGrads::prior}};
+
 /// Statistics and gradients of a call. What is not moved out of them goes back to the store that was current
 /// when they were made.
 struct Columns {
@@ -29,10 +39,10 @@ struct Columns {
   Columns& operator=(Columns&&) = default;
   ~Columns() {
     if (!store_) return;
-    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.prior, &stats.max_logit, &stats.log_sum,
-                         &grads.logp, &grads.lse, &grads.entropy, &grads.prior}) {
+    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.prior, &stats.max_logit, &stats.log_sum}) {
       store_->give_back(*column);
     }
+    for (const Term& term : kTerms) store_->give_back(grads.*term.column);
     for (auto* column : {&stats.argmax, &stats.rank}) store_->give_back(*column);
   }
 

@@ -158,10 +158,8 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   check("stats.max_logit", stats.max_logit);
   check("stats.log_sum", stats.log_sum);
   if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
-  for (const auto& [name, values] :
-       {std::pair{"grads.logp", &grads.logp}, std::pair{"grads.lse", &grads.lse},
-        std::pair{"grads.entropy", &grads.entropy}, std::pair{"grads.prior", &grads.prior}}) {
-    if (!values->empty()) check(name, *values);
+  for (const auto& [name, column] : stats::kTerms) {
+    if (!(grads.*column).empty()) check(name, grads.*column);
   }
 }
 

@@ -22,8 +22,8 @@ using gemm::RowRule;
 template <class T>
 class Family {
  public:
-  Family(DType dtype, int64_t n, int64_t k, bool b_transposed, int64_t most_rows)
-      : backend_(*gemm::find_backend("auto")),
+  Family(const gemm::Backend& backend, DType dtype, int64_t n, int64_t k, bool b_transposed, int64_t most_rows)
+      : backend_(backend),
         kernels_(*kernels::find_kernels("auto")),
         family_{n, k, dtype, dtype, b_transposed},
         rule_(backend_.row_rule(family_, most_rows)),
@@ -97,10 +97,11 @@ std::vector<int64_t> random_order(const RowRule& rule, int64_t most, int64_t cou
 }
 
 template <class T>
-void keeps_its_rule(DType dtype, int64_t n, int64_t k, bool b_transposed, int64_t most_rows) {
-  SCOPED_TRACE(::testing::Message() << name_of(dtype) << " n=" << n << " k=" << k << " most_rows=" << most_rows
-                                    << (b_transposed ? ", B transposed" : ""));
-  Family<T> family(dtype, n, k, b_transposed, most_rows);
+void keeps_its_rule_with(const gemm::Backend& backend, DType dtype, int64_t n, int64_t k, bool b_transposed,
+                         int64_t most_rows) {
+  SCOPED_TRACE(::testing::Message() << backend.name() << " " << name_of(dtype) << " n=" << n << " k=" << k
+                                    << " most_rows=" << most_rows << (b_transposed ? ", B transposed" : ""));
+  Family<T> family(backend, dtype, n, k, b_transposed, most_rows);
   const RowRule& rule = family.rule();
   ASSERT_EQ(rule.least_rows % rule.row_step, 0);
   ASSERT_LE(rule.least_rows, family.most_rows());
@@ -129,6 +130,13 @@ void keeps_its_rule(DType dtype, int64_t n, int64_t k, bool b_transposed, int64_
                                whole.data() + static_cast<size_t>(order[r]) * static_cast<size_t>(n), row_bytes) != 0;
     }
     EXPECT_EQ(different, 0) << "of " << count << " rows have other bits than among " << family.most_rows();
+  }
+}
+
+template <class T>
+void keeps_its_rule(DType dtype, int64_t n, int64_t k, bool b_transposed, int64_t most_rows) {
+  for (const std::string_view name : gemm::backend_names()) {
+    keeps_its_rule_with<T>(*gemm::find_backend(std::string(name)), dtype, n, k, b_transposed, most_rows);
   }
 }
 
@@ -171,12 +179,14 @@ TEST(RowRules, OfOneWord) {
 }
 
 TEST(RowRules, DoNotDependOnTheTilesWhereTheySaySo) {
-  const gemm::Backend& backend = *gemm::find_backend("auto");
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-    const RowRule one = backend.row_rule({1, 1, dtype, dtype, false}, 1);
-    const RowRule other = backend.row_rule({1024, 576, dtype, dtype, true}, 512);
-    EXPECT_EQ(one.row_step, other.row_step);
-    EXPECT_EQ(one.class_rows, other.class_rows);
+  for (const std::string_view name : gemm::backend_names()) {
+    const gemm::Backend& backend = *gemm::find_backend(std::string(name));
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      const RowRule one = backend.row_rule({1, 1, dtype, dtype, false}, 1);
+      const RowRule other = backend.row_rule({1024, 576, dtype, dtype, true}, 512);
+      EXPECT_EQ(one.row_step, other.row_step) << name;
+      EXPECT_EQ(one.class_rows, other.class_rows) << name;
+    }
   }
 }
 
