@@ -15,7 +15,7 @@ bool all_have_gradients(const TokenGrads& grads, std::span<const int64_t> rows) 
   return std::all_of(rows.begin(), rows.end(), [&](int64_t row) { return stats::has_gradient(grads, row); });
 }
 
-// One pass: the rows that are left, in the tiles where their logits stand.
+// For one pass this keeps the rows that are left in the tiles where their logits stand.
 void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
   for (size_t b = begin; b < end; ++b) {
@@ -36,8 +36,8 @@ void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& 
   }
 }
 
-// Two pass: the rows that are left, in as few tiles as they fill. Where the backend knows classes of rows, a
-// block that loses nothing stays as it is and the others' rows are pooled.
+// For two pass this puts the rows that are left into as few tiles as they fill. Where the backend knows
+// classes of rows, a block that loses nothing stays as it is and the others' rows are pooled.
 void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Which rows the backward pass works on, once the token gradients are known.
+// This chooses the rows that the backward pass works on, once the token gradients are known.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace logitless::stream {
 
-/// The rows of one chunk that have a gradient.
+/// These are the rows of one chunk that have a gradient.
 struct ActiveBlocks {
   RowBlocks blocks;
-  /// One pass: block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks`
+  /// In one pass, block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks`
   /// names.
   core::Array<RowBlock> tile_block;
   int64_t chunk_begin = 0;  // tile rows of the run before the chunk
@@ -24,8 +24,8 @@ struct ActiveBlocks {
 };
 
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
-/// its tile. In two pass, which computes the logits again, the rows that are left move into new tiles at
-/// places where their logits have the same bits: those that the statistics came from.
+/// its tile. In two pass, which computes the logits again, the rows that are left move into new tiles, at
+/// places where their logits have the same bits as those that the statistics came from.
 ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
 
 }  // namespace logitless::stream

@@ -152,7 +152,7 @@ core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, con
 
 namespace {
 
-// Calls `measure(types)` on an arena that measures.
+// Calls `measure(arena, types)` with an arena that only measures, and returns its peak.
 template <class Measure>
 size_t measured(const TokenProblem& problem, const Measure& measure) {
   core::Arena arena;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a schedule takes from its workspace. Each struct is built twice: by the planner on an arena that
-// measures, and by the run on the real one.
+// These structs are what a schedule takes from its workspace. Each is built twice: by the planner on an arena
+// that measures, and by the run on the real one.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@
 
 namespace logitless::stream {
 
-/// True when an output has a narrower type than its sums, so that these need a place of their own until the
-/// one rounding.
+/// Returns true when an output has a narrower type than its sums, so that these need a place of their own
+/// until the one rounding.
 template <class Sum>
 bool is_narrow(const void* data, DType dtype) {
   return data && dtype != DTypeOf<Sum>::value;
 }
 
-/// True when d_weight is summed in a tile of its own and handed on once all rows are in it.
+/// Returns true when d_weight is summed in a tile of its own and handed on once all rows are in it.
 template <class Sum>
 bool needs_weight_tiles(const Gradients& outputs) {
   return outputs.weight_sink || is_narrow<Sum>(outputs.d_weight.data, outputs.d_weight.dtype);
 }
 
-/// Weight tiles that are summed at the same time: while one is finished, the next one fills.
+/// This many weight tiles are summed at the same time: while one is finished, the next one fills.
 inline constexpr int64_t kWeightTiles = 2;
 
-/// Of a pass that folds tiles.
+/// These are the buffers of a pass that folds tiles.
 template <class Types>
 struct ForwardBuffers {
   using Logit = typename Types::Logit;
@@ -50,7 +50,7 @@ struct ForwardBuffers {
   ForwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, const RunPlan& run);
 };
 
-/// Of a pass that turns tiles into gradients and hands these to the sinks.
+/// These are the buffers of a pass that turns tiles into gradients and hands these to the sinks.
 template <class Types>
 struct BackwardBuffers {
   using Sum = typename Types::Sum;
@@ -68,7 +68,7 @@ struct BackwardBuffers {
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
   core::Array<PerThread> threads;
-  // Tiles that are alive, where the logits are computed again
+  // These are the tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
   std::byte* gathered = nullptr;                     // where they stay: [chunk_rows, H]
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
@@ -79,27 +79,27 @@ struct BackwardBuffers {
                   const Gradients& outputs);
 };
 
-/// The bias in the type of the logits; null without one. `kernels` widens it, and is null where nothing is
-/// written.
+/// Returns the bias in the type of the logits, or null without one. `kernels` widens it, and is null where
+/// the arena only measures.
 template <class Logit>
 const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
 
-/// [V] sums of a narrow d_bias, which live until the last chunk is done; null when d_bias is wide or not
-/// wanted.
+/// Takes [V] sums for a narrow d_bias, which live until the last chunk is done; returns null when d_bias is
+/// wide or not wanted.
 template <class Sum>
 Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs);
 
-/// The logits of one chunk where they stay: [chunk_tile_rows, V], tile by tile.
+/// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile.
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const RunPlan& run);
 
-/// Of plan dense.
+/// These are the buffers of plan dense.
 template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
   void* gemm = nullptr;
   core::Array<typename RowWalk<Types>::Scratch> scratch;  // one a thread
-  // Of outputs that are summed apart, one after another
+  // Outputs that are summed apart use these sums one after another.
   typename Types::Sum* sums = nullptr;
   // [N, H] of hidden's type, where hidden is no matrix
   std::byte* gathered = nullptr;
@@ -107,18 +107,19 @@ struct DenseBuffers {
   DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
                const Gradients& outputs);
 };
-/// Words of d_weight that plan dense sums apart when d_weight is narrower than its sums.
+/// Plan dense sums d_weight this many words at a time, apart from the output, when d_weight is narrower than
+/// its sums.
 inline constexpr int64_t kNarrowWords = 4096;
-/// Whether hidden, and whether d_hidden, is one matrix that a single product can take.
+/// These return whether hidden, or d_hidden, is one matrix that a single product can take.
 bool hidden_is_matrix(const HiddenProblem& problem);
 bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs);
 
-/// Of a sweep over finished logits: one a thread.
+/// Takes the scratch of a sweep over finished logits, one for each thread.
 template <class Types>
 core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
                                                          const SweepPlan& run);
 
-/// Bytes of a whole run, with its passes sharing what they can.
+/// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
                    const Gradients& outputs);
 size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, int threads, const Gradients& outputs);

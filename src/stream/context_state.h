@@ -9,7 +9,7 @@
 
 namespace logitless::detail {
 
-/// What a Context has chosen. It is immutable and shared by the Context's copies.
+/// This is what a Context has chosen. It is immutable and shared by the Context's copies.
 struct ContextState {
   ContextOptions options;
   const kernels::RowKernels* kernels = nullptr;
@@ -18,7 +18,7 @@ struct ContextState {
   std::string gemm_backend;
 };
 
-/// What `context` has chosen.
+/// Returns what `context` has chosen.
 const ContextState& state_of(const Context& context);
 
 }  // namespace logitless::detail

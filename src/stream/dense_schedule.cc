@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The dense path: all logits in memory, every product as large and as parallel as the BLAS likes it.
+// This is the dense path: all logits are in memory, and every product is as large and as parallel as the BLAS
+// likes it.
 #include <omp.h>
 
 #include <algorithm>
@@ -138,7 +139,7 @@ class DenseSchedule final : public Schedule {
     }
   }
 
-  // The product into `out` from element `offset` on.
+  // Writes the product to `out` from element `offset` on, or adds it, as `mode` says.
   void write(gemm::Product<Sum> product, const Matrix& out, int64_t offset, WriteMode mode) const {
     if (!is_narrow(out.dtype)) {
       product.c = static_cast<Sum*>(out.data) + offset;
@@ -167,7 +168,7 @@ class DenseSchedule final : public Schedule {
     store(buffers_.sums, v_, outputs_.d_bias_mode, out.data, out.dtype);
   }
 
-  // `count` sums to where they belong, in the type of the output.
+  // Stores `count` sums where they belong, in the type of the output.
   void store(const Sum* sums, int64_t count, WriteMode mode, void* to, DType dtype) const {
     store_sums(*context_.kernels, tiles_.table(), sums, count, mode, to, dtype);
   }

@@ -12,8 +12,8 @@
 namespace logitless::stream {
 namespace {
 
-// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share nothing
-// but counts, so the order in which threads take them does not matter to any bit.
+// This is one task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share
+// nothing but counts, so the order in which threads take them does not matter to any bit.
 template <class Types>
 class SegmentTask {
  public:
@@ -44,7 +44,7 @@ class SegmentTask {
     }
   }
 
-  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole`:
+  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole` is
   // what all segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to
   // the bit.
   void count_above(const kernels::RowStats* whole, std::span<int64_t> ranks) {
@@ -68,7 +68,7 @@ class SegmentTask {
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
   }
-  // The rows of the block, without those that pad its tiles.
+  // Returns the rows of the block, without those that pad its tiles.
   stats::LogitsTile<Logit> own_rows(int64_t j) const { return pass_.tile(data(j) + first_row_, block_.count, j); }
 
   const Pass<Types>& pass_;

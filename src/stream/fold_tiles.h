@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Source and fold of tiles that are products: row blocks of hidden times tiles of the head.
+// This is the source and the fold of tiles that are products: row blocks of hidden times tiles of the head.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace logitless::stream {
 
-/// What the passes of one call share.
+/// This is what the passes of one call share.
 template <class Types>
 struct Pass {
   using Logit = typename Types::Logit;
@@ -25,26 +25,27 @@ struct Pass {
   typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
   Logit* chunk = nullptr;                    // where the logits of a chunk stay
 
-  /// Where the logits stay: tile (block, vocabulary tile) of the chunk whose first block has `chunk_begin`
-  /// tile rows before it.
+  /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
+  /// has `chunk_begin` tile rows before it.
   Logit* chunk_tile(const RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
     const TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
     return chunk + (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }
-  /// `rows` rows of vocabulary tile j, from `data` on.
+  /// Describes `rows` rows of vocabulary tile j, which stand from `data` on.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t rows, int64_t j) const {
     return {data, rows, run.grid.first_word(j), run.grid.words(j), run.grid.tile_stride};
   }
 };
 
-/// logits [block.tile_rows, words] = hidden · head, raw, into `tile`. Overwrites. `hidden`: tile_operand().
+/// Overwrites `tile` with the raw logits [block.tile_rows, words] = hidden · head. `hidden` is a
+/// tile_operand().
 template <class Types>
 void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
                     void* gemm_scratch, typename Types::Logit* tile);
 
 /// Folds the tiles of blocks [begin, end), whose rows are `rows`, and hands their partial statistics to
-/// `finish`. Where the logits stay, they are in pass.chunk then.
+/// `finish`. Where the logits stay, they are in pass.chunk afterwards.
 template <class Types>
 void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t begin, size_t end,
                 std::span<const int64_t> rows, const stats::Finisher& finish);

@@ -15,14 +15,14 @@
 namespace logitless::stream {
 namespace {
 
-// Tiles a thread whose tasks are submitted before they are done. OpenMP keeps a record of each task that
-// waits: this many keep the team busy while the submitting thread works on a task itself, and bound the
-// records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that wait for
-// others.)
+// For each thread, the tasks of this many tiles are submitted before they are done. OpenMP keeps a record of
+// each task that waits: this many keep the team busy while the submitting thread works on a task itself, and
+// bound the records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that
+// wait for others.)
 constexpr int64_t kTilesAhead = 16;
 
-/// The tasks of one backward pass. What one task does stands in its function; who waits for whom stands in
-/// run().
+/// These are the tasks of one backward pass. What one task does stands in its function; who waits for whom
+/// stands in run().
 template <class Types>
 class GradientTasks {
  public:
@@ -62,7 +62,7 @@ class GradientTasks {
   }
 
  private:
-  /// Places that stand for what tasks wait for; only their addresses matter.
+  /// These are places that stand for what tasks wait for; only their addresses matter.
   struct Tokens {
     int64_t slots;             // tiles that are alive: two pass: those of the plan; one pass: all
     core::Array<char> tile;    // [slots]: a tile is made, used, and free again
@@ -85,9 +85,9 @@ class GradientTasks {
     }
   };
 
-  // Tiles go by vocabulary first, rows second: a part of the head stays near while all row blocks use it, and
-  // its part of d_weight is complete when the next one begins. Sums into one place form a chain in that
-  // order, whatever the threads. Each task has its own copy of what it names.
+  // Tiles go by vocabulary first and by rows second: a part of the head stays near while all row blocks use
+  // it, and its part of d_weight is complete when the next one begins. Sums into one place form a chain in
+  // that order, whatever the number of threads. Each task has its own copy of what it names.
   void submit([[maybe_unused]] Tokens& tokens, core::FirstError* error) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
@@ -151,7 +151,8 @@ class GradientTasks {
 
   const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
-  // The logits of a tile, and where their gradients stand: in the same place, where the two types are one.
+  // These return where the logits of a tile and their gradients stand: in the same place, where the two types
+  // are one.
   Logit* logits(int64_t j, int64_t b, int64_t slot) const {
     if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
@@ -173,7 +174,7 @@ class GradientTasks {
     return buffers_.gathered ? buffers_.gathered + rows.begin * row_bytes : nullptr;
   }
 
-  // Logits (computed again unless they have stayed), then their gradient.
+  // Computes the logits of a tile, unless they have stayed, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
     const RowBlock& rows = block(b);
     auto& mine = scratch();
@@ -231,8 +232,8 @@ class GradientTasks {
     }
   }
 
-  // Part of d_weight, or of the tile it is summed in, that holds words [word, ...) and components [component,
-  // ...).
+  // Returns where d_weight, or the tile that it is summed in, holds the words of vocabulary tile j from
+  // `component` on.
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of some row blocks from their token gradients, and the sinks: d_hidden, d_weight or its callback,
-// d_bias.
+// This makes the gradients of some row blocks from their token gradients, and hands them to the sinks:
+// d_hidden, d_weight or its callback, and d_bias.
 #pragma once
 
 #include "core/store.h"
@@ -11,16 +11,16 @@
 
 namespace logitless::stream {
 
-/// Writes (`begin`: the first call of a run that has rows) or adds the gradients of `active`. Tiles of
-/// d_weight that are summed apart are finished here, so such a run has one chunk; a narrow d_bias is finished
-/// by finish_gradients().
+/// Makes the gradients of `active`. `begin` is true in the first call of a run that has rows; later calls add
+/// to the d_weight and d_bias that it writes. Tiles of d_weight that are summed apart are finished here, so
+/// such a run has one chunk; a narrow d_bias is finished by finish_gradients().
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
                     const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs);
 
-/// What is left after the last chunk: the rounding of d_bias, and zeros where no row had anything to write.
-/// `wrote_rows` [N]: rows of d_hidden that gradient_tiles() has written; `wrote_any`: it was called with
-/// rows.
+/// Does what is left after the last chunk: it rounds d_bias, and writes zeros where no row had anything to
+/// write. `wrote_rows` [N] marks the rows of d_hidden that gradient_tiles() has written; `wrote_any` says
+/// that it was called with rows.
 template <class Types>
 void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const core::Array<bool>& wrote_rows,
                       bool wrote_any, const Gradients& outputs);

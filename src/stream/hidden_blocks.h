@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of hidden and d_hidden stand: the one place that knows that there may be two matrices of
-// each, and that the sequences of each may stand apart.
+// This is the one place that knows where the rows of hidden and d_hidden stand: that there may be two
+// matrices of each, and that the sequences of each may stand apart.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace logitless::stream {
 
 using problem::HiddenProblem;
 
-/// The first element of a row, and how far on the next row of the same piece is, in elements.
+/// These are a row's first element and the distance to the next row of the same piece, in elements.
 template <class Pointer>
 struct RowPlace {
   Pointer data;
@@ -40,13 +40,13 @@ inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradient
   return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
 }
 
-/// Where rows of hidden that follow one another do not do so in memory.
+/// Returns where rows of hidden that follow one another do not do so in memory.
 inline RowBreaks row_breaks(const HiddenProblem& problem) {
   const auto time = [](const core::BatchedRows& places) { return places.is_matrix() ? 0 : places.time; };
   return {problem.hidden.rows, time(problem.hidden_places), time(problem.second_places)};
 }
 
-/// The same of d_hidden.
+/// Returns the same for d_hidden.
 inline RowBreaks d_hidden_breaks(const HiddenProblem& problem, const Gradients& outputs) {
   const auto time = [](bool wanted, const core::BatchedRows& places) {
     return wanted && !places.is_matrix() ? places.time : 0;
@@ -55,7 +55,7 @@ inline RowBreaks d_hidden_breaks(const HiddenProblem& problem, const Gradients& 
           time(outputs.d_hidden_second.data, problem::d_hidden_second_places(problem, outputs))};
 }
 
-/// The type of d_hidden, of which there may be one half alone.
+/// Returns the type of d_hidden, of whose two matrices there may be one alone.
 inline DType d_hidden_dtype(const Gradients& outputs) {
   return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
 }
@@ -69,7 +69,7 @@ inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> r
   }
 }
 
-/// The same into the block's places of `to` [tile_rows, H]; the other places become zeros.
+/// Copies the rows of `block` to their places in `to` [tile_rows, H]; the other places become zeros.
 inline void gather_tile(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block, std::byte* to) {
   const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
   const auto rows = blocks.rows(block);
@@ -95,8 +95,8 @@ inline void close_holes(const HiddenProblem& problem, const RowBlocks& blocks, c
   }
 }
 
-/// The block's hidden states [count, H] as an operand: in place when its rows follow one another, else from
-/// `gathered`, where gather_rows() has put them.
+/// Returns the block's hidden states [count, H] as an operand: in place when its rows follow one another,
+/// else from `gathered`, where gather_rows() has put them.
 inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
                                     const std::byte* gathered) {
   const DType dtype = problem.hidden.dtype;
@@ -105,8 +105,8 @@ inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlock
   return {first.data, dtype, first.stride, false};
 }
 
-/// The hidden states of all rows of the block's tiles [tile_rows, H] as an operand, `gathered` by
-/// gather_tile().
+/// Returns the hidden states of all rows of the block's tiles [tile_rows, H] as an operand: in place when
+/// they follow one another, else from `gathered`, where gather_tile() has put them.
 inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks& blocks, const RowBlock& block,
                                   const std::byte* gathered) {
   const DType dtype = problem.hidden.dtype;
@@ -116,8 +116,8 @@ inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks&
   return {first.data, dtype, first.stride, false};
 }
 
-/// The part of the head that holds words [word, ...) and hidden components [component, ...), as op(M) [H, V]
-/// when `hidden_first`, else as op(M) [V, H].
+/// Returns the part of the head that holds words [word, ...) and hidden components [component, ...), as op(M)
+/// [H, V] when `hidden_first`, else as op(M) [V, H].
 inline gemm::Operand head_operand(const LmHead& head, int64_t word, int64_t component, bool hidden_first) {
   const ConstMatrix& w = head.weight;
   const bool stored_hidden_first = head.layout == HeadLayout::kHiddenVocab;

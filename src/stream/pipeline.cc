@@ -18,7 +18,7 @@ TokenLoss::~TokenLoss() = default;
 namespace stream {
 namespace {
 
-// The statistics, token gradients and outputs of one call, chunk by chunk.
+// This makes the statistics, token gradients and outputs of one call, chunk by chunk.
 class Pipeline {
  public:
   Pipeline(Schedule& schedule, const TokenProblem& problem, TokenLoss* loss, bool wants_gradients)
@@ -81,7 +81,7 @@ class Pipeline {
   stats::Finisher finisher_;
 };
 
-// What run() has to do.
+// Returns what run() has to do.
 Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
   Work work;
   work.backward = wants_gradients;
@@ -92,7 +92,7 @@ Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_grad
   return work;
 }
 
-// What run_gradients() has to do.
+// Returns what run_gradients() has to do.
 Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
   Work work;
   work.forward = false;
@@ -148,7 +148,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   return ran;
 }
 
-// Statistics and token gradients come from a caller.
+// The statistics and token gradients come from a caller, so their sizes are checked.
 void check_statistics(const TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads) {
   const auto check = [&](const char* name, const std::vector<double>& values) {
     problem::check_entries(name, values.size(), problem);

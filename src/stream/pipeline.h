@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// source -> fold -> combine -> finish -> loss -> gradient -> sink: the one way from a checked problem to its
-// outputs.
+// This is the one way from a checked problem to its outputs: source -> fold -> combine -> finish -> loss ->
+// gradient -> sink.
 #pragma once
 
 #include "logitless/context.h"
@@ -14,23 +14,25 @@
 
 namespace logitless::stream {
 
-/// What a run leaves besides its outputs. The token gradients are as the loss filled them, empty without one.
+/// This is what a run leaves besides its outputs. The token gradients are as the loss filled them, and empty
+/// without one.
 struct Ran : stats::Columns {
   Plan plan;
 };
 
-/// Statistics, the loss (null: none), and the gradients that `outputs` wants.
+/// Computes the statistics, evaluates the loss unless it is null, and makes the gradients that `outputs`
+/// wants.
 Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss);
 Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss);
 
-/// Gradients from statistics and token gradients. Throws InvalidInput where entries are missing. Returns what
-/// ran.
+/// Makes the gradients from statistics and token gradients, and returns the plan that ran. It throws
+/// InvalidInput where entries are missing.
 Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
                    const TokenStats& stats, const TokenGrads& grads);
 Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
                    const TokenStats& stats, const TokenGrads& grads);
 
-/// The plan of run().
+/// Returns the plan of run().
 Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
               const TokenLoss* loss);
 Plan plan_run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,

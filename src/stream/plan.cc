@@ -48,28 +48,28 @@ std::string Plan::describe() const {
 namespace stream {
 namespace {
 
-// The one table of block sizes.
+// This is the one table of block sizes.
 constexpr int64_t kRowTile = 512;  // each element of the head that a GEMM packs then serves 512 multiply-adds
 constexpr int64_t kTileElements =
     512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
-// Fewer rows get wider tiles up to here; beyond, L1 misses in the row kernels
+// Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
 constexpr int64_t kMostVocabTile = 4096;
-// A small call gets narrower tiles, so that there is work for several threads
+// A small call gets narrower tiles, so that there is work for several threads.
 constexpr int64_t kFewestTiles = 8;
 constexpr int64_t kLeastVocabTile = 512;  // down to here; below, a GEMM packs too much for what it computes
-// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line
+// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line.
 constexpr int64_t kSmallestEdge = 16;
 constexpr int64_t kHiddenBlock = 256;  // narrowest d_hidden and d_weight GEMM: below, packing costs too much
 constexpr int64_t kGradientTasks =
     4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
-// Row blocks × segments: keeps many threads even, costs 56 bytes a row and task
+// This many tasks, row blocks × segments, keep many threads even; each costs 56 bytes a row.
 constexpr int64_t kForwardTasks = 128;
 constexpr int64_t kMinChunkRows = 128;  // below, one pass writes d_weight so often that two pass is faster
 constexpr int64_t kSlotsPerThread = 2;  // one tile is made while another one is used
-// Rows of finished logits that are folded and turned into gradients in turn: few, because they are read again
-// for their gradients and should still be in the core's cache then.
+// This many rows of finished logits are folded and turned into gradients in turn. They are few, because they
+// are read again for their gradients and should still be in the core's cache then.
 constexpr int64_t kSweepRows = 4;
-// Threads whose scratch a one-pass chunk leaves room for, if there is any
+// A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
 constexpr int64_t kPlannedTeam = 8;
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -81,7 +81,7 @@ int64_t padded_stride(int64_t cols) {
   return stride % 256 == 0 ? stride + 16 : stride;
 }
 
-// The largest tiles that a budget leaves room for, below those of the table.
+// These are the largest tiles that a budget leaves room for, below those of the table.
 struct TileCap {
   int64_t rows = kMostTileEdge;
   int64_t words = kMostTileEdge;
@@ -92,12 +92,12 @@ gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t words) {
   return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
 }
 
-// For its row_step, which does not depend on the tiles.
+// This rule is asked for its row_step alone, which does not depend on the tiles.
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem) {
   return gemm.row_rule(logit_products(problem, 1), 1);
 }
 
-// For blocks of `rows` of the `all_rows` that take part.
+// Sets the grid for blocks of `rows` of the `all_rows` that take part.
 void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
               int64_t all_rows, TileGrid& grid) {
   const ContextOptions& options = context.options;
@@ -117,7 +117,7 @@ void set_grid(const detail::ContextState& context, const TileCap& cap, const Hid
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
-// The rule that holds for all tiles of the vocabulary, the last and narrower one too.
+// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one too.
 void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
   const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
@@ -126,7 +126,7 @@ void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileG
   grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 
-// What depends on how many blocks there are.
+// Sets what depends on how many blocks there are.
 void set_splits(int64_t row_blocks, TileGrid& grid) {
   row_blocks = std::max<int64_t>(row_blocks, 1);
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
@@ -170,8 +170,8 @@ struct Planner {
   const Work& work;
   const Gradients& outputs;
   std::span<const int64_t> rows;
-  // Several chunks would add to d_weight several times; a sink gets each tile once, and a narrow type is
-  // rounded once.
+  // This is true where d_weight takes all rows in one chunk: several chunks would add to it several times,
+  // but a sink gets each tile once, and a narrow type is rounded once.
   bool one_chunk;
   RowGroups groups;  // of a loss that one pass may run
   size_t budget;     // that plans must fit in
@@ -182,8 +182,8 @@ struct Planner {
     return work.backward && outputs.wants_d_hidden() && core::is_half(d_hidden_dtype(outputs));
   }
 
-  // Everything of a plan but how many tiles are alive. Chunks of whole groups hold at most `chunk_rows` rows,
-  // other ones that many in full tiles.
+  // Decides everything of a plan but how many tiles are alive. Chunks of whole groups hold at most
+  // `chunk_rows` rows, and other chunks hold that many in full tiles.
   RunPlan cut(PlanKind kind, int64_t chunk_rows) const {
     RunPlan run;
     const bool whole_groups = kind == PlanKind::kOnePass && groups.coupled() && chunk_rows < count();
@@ -245,7 +245,7 @@ struct Planner {
                                context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile));
   }
 
-  // Whether the rows of every block follow one another in d_hidden.
+  // Returns whether the rows of every block follow one another in d_hidden.
   bool stands_in_blocks(const RowBlocks& blocks) const {
     if (!work.backward || !outputs.wants_d_hidden()) return true;
     const RowBreaks breaks = d_hidden_breaks(problem, outputs);
@@ -254,8 +254,8 @@ struct Planner {
     });
   }
 
-  // Every tile that is added to what the caller's d_hidden holds rounds that once more; sums apart are added
-  // once.
+  // Every tile that is added to what the caller's d_hidden holds rounds it once more; sums that stand apart
+  // are added once.
   bool wants_sums_apart() const {
     return work.backward && outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kAccumulate &&
            !narrow_hidden();
@@ -263,8 +263,8 @@ struct Planner {
 
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget; }
 
-  // As many tiles (one pass: threads) as help and fit. The least is one; whether that fits is for the caller
-  // to see.
+  // Plans as many tiles (in one pass: threads) as help and fit. The least is one; whether that fits is for
+  // the caller to see.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
@@ -284,7 +284,7 @@ struct Planner {
                why);
   }
 
-  // Halves the longer edge that the caller has not fixed; false when both are as small as they get.
+  // Halves the longer edge that the caller has not fixed; returns false when both are as small as they get.
   bool halve_tiles() {
     TileGrid grid;
     set_grid(context, cap, problem, count(), count(), grid);
@@ -300,7 +300,7 @@ struct Planner {
     return rows || words;
   }
 
-  // The plan for tiles that are not above the cap.
+  // Makes the plan for tiles that are not above the cap.
   RunPlan make() const {
     if (!work.backward) return tiled(PlanKind::kForwardOnly);
     const PlanKind wanted = context.options.plan;
@@ -308,8 +308,9 @@ struct Planner {
     return wanted == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
-  // The first plan that fits, of those for the tiles of the table and then for smaller ones. A plan that does
-  // not fit is one for a single thread, so that the choice does not depend on the threads.
+  // Returns the first plan that fits, of those for the tiles of the table and then for smaller ones. A plan
+  // is given up only where a single thread does not fit either, so that the choice does not depend on the
+  // threads.
   RunPlan first_that_fits() {
     RunPlan run = make();
     while (!fits(run) && halve_tiles()) run = make();
@@ -317,8 +318,8 @@ struct Planner {
     return run;
   }
 
-  // Of all plans for tiles from those of the table to the smallest the one that needs least: its workspace is
-  // the least budget that is accepted.
+  // Returns, of all plans for tiles from those of the table to the smallest, the one that needs least: its
+  // workspace is the least budget that is accepted.
   RunPlan least() const {
     Planner planner = *this;
     planner.budget = 0;
@@ -334,7 +335,8 @@ struct Planner {
 
   RunPlan tiled(PlanKind kind) const {
     RunPlan run = cut(kind, count());
-    // Sums apart decide about bits, so they are taken where a team of a fixed size finds room beside them.
+    // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
+    // beside them.
     if (wants_sums_apart()) {
       run.hidden_apart = true;
       set_team(kPlannedTeam, kSlotsPerThread * kPlannedTeam, run);
@@ -351,8 +353,8 @@ struct Planner {
     return fits(two) ? two : smaller(one, two);
   }
 
-  // The fewest chunks of at least `least_rows`, equal as far as groups allow, that fit beside the scratch of
-  // `team` threads; where there are none, the plan that takes least.
+  // Returns the plan with the fewest chunks of at least `least_rows`, equal as far as groups allow, that fits
+  // beside the scratch of `team` threads; where there is none, it returns the plan that takes least.
   RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart) const {
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cut(PlanKind::kOnePass, std::max(least_rows, div_up(count(), chunks)));

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How a call cuts its work. Everything that decides about bits follows from shapes, options and the budget;
-// only how many tiles are alive at once, and how many threads work on them, follows from the threads.
+// This decides how a call cuts its work. Everything that decides about bits follows from shapes, options and
+// the budget; only how many tiles are alive at once, and how many threads work on them, follows from the
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +21,18 @@ using problem::HiddenProblem;
 using problem::LogitsProblem;
 using problem::TokenProblem;
 
-/// What a call has to do, as far as planning needs to know.
+/// This is what a call has to do, as far as planning needs to know.
 struct Work {
   bool forward = true;         // statistics are computed
   bool backward = false;       // gradients are
   bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
-  /// Rows of one group stay in one chunk of one pass: TokenLoss::groups().
+  /// In one pass, rows of one group stay in one chunk; these are the ids of TokenLoss::groups().
   std::span<const int64_t> groups = {};
-  /// Without `forward`: the rows that have a gradient, of those that take part.
+  /// Without `forward`, this many of the rows that take part have a gradient.
   int64_t kept_rows = 0;
 };
 
-/// Cuts of rows, vocabulary and hidden into tiles and blocks.
+/// This cuts rows, vocabulary and hidden into tiles and blocks.
 struct TileGrid {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -57,7 +58,8 @@ struct RunPlan {
   Plan plan;
   TileGrid grid;
   RowBlocks blocks;
-  /// Block index at which each chunk begins, and the end; one chunk but for one pass.
+  /// Each chunk begins at the block of this index, and the last entry is the end. Only one pass has several
+  /// chunks.
   core::Array<size_t> chunks;
   int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
   /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
@@ -68,29 +70,29 @@ struct RunPlan {
   bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
   bool scatter = false;
-  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. Always so
-  /// where the output is narrower than its sums.
+  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. This is
+  /// always so where the output is narrower than its sums.
   bool hidden_apart = false;
 };
 
 /// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the
-/// budget holds none of the usual size. Throws InvalidInput when it does not hold the smallest either (the
-/// message names the least budget that is accepted), or when a plan that was asked for cannot run. Not for
-/// plan dense.
+/// budget holds none of the usual size. It throws InvalidInput when the budget does not hold the smallest
+/// either (the message names the least budget that is accepted), or when a plan that was asked for cannot
+/// run. Plan dense is not planned here.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const Gradients& outputs);
 
-/// The least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; does not depend
-/// on the threads. It takes several times as long as a plan: every size of tile down to the smallest is
-/// planned.
+/// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; it does
+/// not depend on the threads. It takes several times as long as a plan: every size of tile down to the
+/// smallest is planned.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const Gradients& outputs);
 
-/// What plan dense takes, whatever the budget. Throws InvalidInput where it cannot run.
+/// Returns what plan dense takes, whatever the budget. It throws InvalidInput where that plan cannot run.
 Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                 const Gradients& outputs);
 
-/// How a call cuts its work on finished logits.
+/// This is how a call cuts its work on finished logits.
 struct SweepPlan {
   Plan plan;
   /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise
@@ -98,8 +100,8 @@ struct SweepPlan {
   bool all_rows_at_once = false;
 };
 
-/// Throws InvalidInput when the budget does not hold the threads' scratch, or one sweep was asked for and
-/// cannot run.
+/// Plans `work` on finished logits. It throws InvalidInput when the budget does not hold the threads'
+/// scratch, or when plan one_pass was asked for and cannot run.
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
 
 }  // namespace logitless::stream

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Which rows of hidden make one tile, and where in it they stand.
+// This says which rows of hidden make one tile, and where in it they stand.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace logitless::stream {
 
-/// A few rows of hidden that are computed together: order[begin .. begin + count) of its RowBlocks. A tile of
-/// theirs has more rows where the backend's RowRule asks for them: rows before the block's own, or rows of
-/// zeros.
+/// A block is a few rows of hidden that are computed together: order[begin .. begin + count) of its
+/// RowBlocks. Its tiles have more rows where the backend's RowRule asks for them: rows before the block's
+/// own, or rows of zeros.
 struct RowBlock {
   int64_t begin = 0;
   int64_t count = 0;
@@ -21,7 +21,7 @@ struct RowBlock {
   int64_t tile_begin = 0;  // tile rows of all blocks before this one
 };
 
-/// Pieces of rows: those of one piece that follow one another stand in memory at one stride.
+/// This parts rows into pieces: rows of one piece that follow one another stand in memory at one stride.
 struct RowBreaks {
   int64_t border = 0;       // rows of the first matrix
   int64_t first_time = 0;   // rows of each of its sequences, where these stand apart; 0: they do not
@@ -37,7 +37,7 @@ struct RowBlocks {
   RowBreaks breaks;
 
   bool all_contiguous() const;
-  /// Whether order[begin .. begin + count) follow one another in one piece.
+  /// Returns whether order[begin .. begin + count) follow one another in one piece.
   bool is_run(int64_t begin, int64_t count) const;
   std::span<const int64_t> rows(const RowBlock& block) const {
     return {order.data() + block.begin, static_cast<size_t>(block.count)};
@@ -45,16 +45,16 @@ struct RowBlocks {
   std::span<const int32_t> places(const RowBlock& block) const {
     return {place.data() + block.begin, static_cast<size_t>(block.count)};
   }
-  /// The tile row of the block's first row.
+  /// Returns the tile row of the block's first row.
   int64_t first_place(const RowBlock& block) const { return place[static_cast<size_t>(block.begin)]; }
-  /// Whether places of a gathered block before its last row have no row.
+  /// Returns whether some place before the last row of a gathered block holds no row.
   bool has_holes(const RowBlock& block) const { return !block.contiguous && places(block).back() != block.count - 1; }
-  /// Tile rows of all blocks.
+  /// Returns the number of tile rows of all blocks.
   int64_t tile_rows() const { return blocks.empty() ? 0 : blocks.back().tile_begin + blocks.back().tile_rows; }
 };
 
-/// Row counts of blocks are multiples of this where possible: the widest row count of a BLAS micro-kernel, or
-/// what the rule asks for.
+/// Row counts of blocks are multiples of this where possible. It is the widest row count of a BLAS
+/// micro-kernel, or what the rule asks for.
 inline int64_t block_step(const gemm::RowRule& rule) { return rule.row_step > 4 ? rule.row_step : 16; }
 
 /// Cuts `rows` (increasing) into blocks of at most `most_rows`. Runs that follow one another in memory become
@@ -63,11 +63,11 @@ inline int64_t block_step(const gemm::RowRule& rule) { return rule.row_step > 4 
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule,
                           const RowBreaks& breaks);
 
-/// The same, behind the blocks that `out` holds, whose breaks count.
+/// Appends such blocks of `rows` to those that `out` holds, by the breaks of `out`.
 void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule, RowBlocks& out);
 
-/// The same for rows that have been in tiles before and keep their class: row rows[i] gets a place of class
-/// classes[i] (RowRule::class_of). Places that find no row of their class stay empty. All blocks are
+/// Does the same for rows that have been in tiles before and keep their class: row rows[i] gets a place of
+/// class classes[i] (RowRule::class_of). Places that find no row of their class stay empty. All blocks are
 /// gathered.
 void append_classed_blocks(std::span<const int64_t> rows, std::span<const int64_t> classes, int64_t most_rows,
                            const gemm::RowRule& rule, RowBlocks& out);

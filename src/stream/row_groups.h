@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Rows whose gradients depend on one another, and chunks that never part them.
+// This finds the rows whose gradients depend on one another, and makes chunks that never part them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace logitless::stream {
 
-/// The groups of the rows that take part, numbered by their first row.
+/// These are the groups of the rows that take part, numbered in the order of their first rows.
 struct RowGroups {
   core::Array<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
   core::Array<int64_t> sizes;     // [groups]: rows that take part
@@ -18,10 +18,11 @@ struct RowGroups {
   bool coupled() const { return largest > 1; }
 };
 
-/// `rows`: increasing. `ids`: TokenLoss::groups(), by row of hidden; empty: every row by itself.
+/// Makes the groups of `rows`, which increase. `ids` is TokenLoss::groups(), by row of hidden; where it is
+/// empty, every row stands by itself.
 RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t> ids);
 
-/// Rows chunk after chunk.
+/// These are the rows, chunk after chunk.
 struct RowChunks {
   core::Array<int64_t> order;   // increasing inside each chunk
   core::Array<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])
@@ -35,8 +36,8 @@ struct RowChunks {
 };
 
 /// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in the order of the
-/// groups. Never fewer rows in the largest chunk for a larger `most_rows`: the first chunk that differs is
-/// full then.
+/// groups. The largest chunk never has fewer rows for a larger `most_rows`: the first chunk that differs then
+/// has more rows than the smaller `most_rows`.
 RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
 
 }  // namespace logitless::stream

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Statistics and gradients of rows of logits that stand in memory, one row at a time: of the dense path's own
-// buffer, and of the logits of a caller.
+// This makes the statistics and gradients of rows of logits that stand in memory, one row at a time: rows of
+// the dense path's own buffer, and rows of a caller's logits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace logitless::stream {
 
-/// Columns that a row kernel takes at once, unless the caller wants another number: 8 KiB of float32 stay in
-/// L1 between the kernel's two walks.
+/// A row kernel takes this many columns at once, unless the caller wants another number: 8 KiB of float32
+/// stay in L1 between the kernel's two walks.
 inline constexpr int64_t kRowColumns = 2048;
 
 template <class Types>
@@ -23,18 +23,18 @@ class RowWalk {
   using Logit = typename Types::Logit;
   static_assert(std::is_same_v<Logit, typename Types::Gradient>, "a row's gradients are as wide as its logits");
 
-  /// What a thread works in.
+  /// A thread works in this.
   struct Scratch {
     Logit* row = nullptr;     // [vocab_tile]: capped logits
     Logit* values = nullptr;  // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
   };
 
-  /// What is given must outlive this.
+  /// Everything that is given must outlive this.
   RowWalk(const stats::TileKernels<Types>& tiles, const kernels::RowKernels& kernels, int64_t vocab_size,
           int64_t vocab_tile)
       : tiles_(tiles), kernels_(kernels), vocab_size_(vocab_size), vocab_tile_(vocab_tile) {}
 
-  /// `narrow`: logits or gradients have a 16-bit type.
+  /// `narrow` says that logits or gradients have a 16-bit type.
   static Scratch take_scratch(core::Arena& arena, int64_t vocab_tile, bool narrow) {
     return {arena.take<Logit>(vocab_tile), narrow ? arena.take<Logit>(vocab_tile) : nullptr};
   }
@@ -44,13 +44,13 @@ class RowWalk {
   void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
                   const Scratch& scratch, const stats::Finisher& finish) const;
 
-  /// The gradients [V] of the logits into `out`: the logits themselves, with the same type, or memory apart
-  /// from them.
+  /// Writes the gradients [V] of the logits to `out`, which is the logits themselves, with the same type, or
+  /// memory apart from them.
   void gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
                 DType out_dtype, const Scratch& scratch) const;
 
  private:
-  /// Columns [first, first + vocab_tile) of a row in the type of the sums.
+  /// Returns columns [first, first + vocab_tile) of a row in the type of the sums.
   stats::LogitsTile<Logit> tile(const void* logits, DType dtype, int64_t first, const Scratch& scratch) const;
 
   const stats::TileKernels<Types>& tiles_;

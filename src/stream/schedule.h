@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The parts of a call that depend on where its logits come from and on how its work is cut. The pipeline
-// drives them.
+// These are the parts of a call that depend on where its logits come from and on how its work is cut. The
+// pipeline drives them.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace logitless::stream {
 
-/// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set of rows
-/// whose statistics are known together before the loss sees them.
+/// This is a source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set
+/// of rows whose statistics are known together before the loss sees them.
 class Schedule {
  public:
   virtual ~Schedule() = default;
 
   virtual int64_t chunks() const = 0;
-  /// The rows of a chunk that take part, in any order.
+  /// Returns the rows of a chunk that take part, in any order.
   virtual std::span<const int64_t> rows(int64_t chunk) const = 0;
 
-  /// Source and fold: hands the partial statistics of all rows of the chunk to `finish`, and adds to ranks
-  /// where these are asked for.
+  /// This is source and fold: it hands the partial statistics of all rows of the chunk to `finish`, and adds
+  /// to ranks where these are asked for.
   virtual void fold(int64_t chunk, const stats::Finisher& finish) = 0;
-  /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs. Chunks come
-  /// in order; a chunk that was not folded has its logits made for this.
+  /// This is gradient and sink: it makes the gradients of the chunk's logits and hands them to the outputs.
+  /// Chunks come in order; a chunk that was not folded has its logits made for this.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
-  /// After the gradients of the last chunk.
+  /// The pipeline calls this after the gradients of the last chunk.
   virtual void finish_gradients() {}
 
   /// Where it is positive, chunks are small: each is worked on by one thread, and this many threads work on
@@ -38,7 +38,7 @@ class Schedule {
   virtual int chunk_team() const { return 0; }
 };
 
-/// A workspace of the plan's size is allocated here. All that is given must outlive the schedule.
+/// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
 std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                         const Gradients& outputs, RunPlan run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,

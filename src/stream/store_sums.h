@@ -9,8 +9,8 @@
 
 namespace logitless::stream {
 
-/// The one place where finished sums become an output: `count` of them are copied, added or rounded once to
-/// `to`, whose type is that of the sums or a 16-bit one.
+/// This is the one place where finished sums become an output: `count` of them are copied, added or rounded
+/// once to `to`, whose type is that of the sums or a 16-bit one.
 template <class Sum, class Table>
 void store_sums(const kernels::RowKernels& kernels, const Table& table, const Sum* sums, int64_t count, WriteMode mode,
                 void* to, DType dtype) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Logits that the caller holds: no product, one row at a time.
+// Here the caller holds the logits, so there is no product, and each thread takes one row at a time.
 #include <omp.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Forward only, one pass and two pass: tiles that are products. Their difference is data of the plan: how
-// many chunks there are, and whether the logits of a chunk stay.
+// Forward only, one pass and two pass work on tiles that are products. They differ in data of the plan alone:
+// how many chunks there are, and whether the logits of a chunk stay.
 #include <optional>
 #include <utility>
 
