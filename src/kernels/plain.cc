@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels as a student would write them. Tests hold the vectorised ones against these.
+// These are the row kernels as a student would write them. Tests hold the vectorised ones against these.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ T capped(T raw, T softcap) {
   return softcap > 0 ? softcap * std::tanh(raw / softcap) : raw;
 }
 
-// d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
+// Returns d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
 template <class T>
 T cap_derivative(T raw, T softcap) {
   if (!(softcap > 0)) return 1;
@@ -24,7 +24,8 @@ T cap_derivative(T raw, T softcap) {
   return 4 * e / ((1 + e) * (1 + e));
 }
 
-// The nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to even.
+// Returns the nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to
+// even.
 double nearest(double value, int digits, int lowest, double largest) {
   if (value == 0 || !std::isfinite(value)) return value;
   const double unit = std::ldexp(1.0, std::max(std::ilogb(value), lowest) - digits + 1);

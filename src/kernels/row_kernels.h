@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Contracts of the row kernels: everything that is done to a tile of logits between two GEMMs. T is float or
-// double; a table of kernels is chosen once, by a Context, never inside a loop.
+// These are the contracts of the row kernels, which do everything that is done to a tile of logits between
+// two GEMMs. T is float or double; a table of kernels is chosen once, by a Context, never inside a loop.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,19 @@
 
 namespace logitless::kernels {
 
-/// The types of a tile: of sums, of the logits, and of their gradients as the gradient products read them.
+/// These are the types of a tile: of its sums, of its logits, and of their gradients as the gradient products
+/// read them.
 template <class SumType, class LogitType = SumType, class GradientType = LogitType>
 struct TileTypes {
   using Sum = SumType;
   using Logit = LogitType;
   using Gradient = GradientType;
 };
-/// Those of float64 tensors, and of all others.
+/// These are the types for float64 tensors, and for all others.
 using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
 
-/// A tile of products x · w, row-major, and what turns one into a capped logit:
+/// This is a tile of products x · w, row-major, with what turns a product into a capped logit:
 ///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
 ///   c = softcap · tanh(r / softcap)
 /// The derivative of the rounding counts as 1.
@@ -38,7 +39,7 @@ struct TileShape {
   T softcap = 0;                  // 0: c = r
   std::optional<DType> round_to;  // kBFloat16 or kFloat16
 
-  /// Whether c is the product itself.
+  /// Returns whether c is the product itself.
   bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 
@@ -47,8 +48,8 @@ struct TileShape {
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
 ///   scratch [cols]; may hold anything on entry.
 /// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh
-/// nothing. Error: rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes;
-/// max and chosen are exact.
+/// nothing. rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and
+/// chosen are exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
@@ -70,8 +71,8 @@ struct FoldArgs {
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// Exact, and with the capped logits of fold() to the bit: the chosen column itself never counts. Where
-/// `chosen` is NaN nothing counts; other rows may not hold a NaN.
+/// The counts are exact, and the capped logits are those of fold() to the bit: the chosen column itself never
+/// counts. Where `chosen` is NaN nothing counts; other rows may not hold a NaN.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;
@@ -81,9 +82,9 @@ struct CountArgs {
   int64_t* counts = nullptr;
 };
 
-/// What the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v + entropy)) +
-/// prior_term q_v for every column but the target's; all terms are already divided by the row's temperature,
-/// so that the kernel only multiplies with the softcap's derivative.
+/// This is what the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v +
+/// entropy)) + prior_term q_v for every column but the target's; all terms are already divided by the row's
+/// temperature, so that the kernel only multiplies with the softcap's derivative.
 template <class T>
 struct RowGradient {
   T max = 0;  // of the capped logits
@@ -93,7 +94,7 @@ struct RowGradient {
   T entropy_term = 0;
   T entropy = 0;
   T prior_term = 0;
-  // Replaces the formula in the target's column: 1 - p is computed without cancellation
+  // This replaces the formula in the target's column, because its 1 - p is computed without cancellation.
   T target_gradient = 0;
   int32_t target = -1;     // column in this tile, or outside [0, cols)
   int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
@@ -103,7 +104,7 @@ struct RowGradient {
 /// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others
 /// move up (source rows must increase).
 ///   logits  [shape.rows, cols]
-///   out     [count, cols] with the stride of shape: the logits themselves (in place), or memory apart from them.
+///   out     [count, cols] with the stride of shape: the logits themselves, in place, or memory apart.
 ///   scratch [cols]; may hold anything on entry.
 /// A row whose max or log_sum is NaN becomes NaN in every column.
 template <class Logit, class Gradient = Logit>
@@ -125,10 +126,10 @@ struct TypedKernels {
   void (*fold)(const FoldArgs<Logit>&) = nullptr;
   void (*count_above)(const CountArgs<Logit>&) = nullptr;
   void (*gradient)(const GradientArgs<Logit, Gradient>&) = nullptr;
-  /// sums[c] (+)= Σ_r tile[r, c] in row order; tile [rows, cols] with `stride`.
+  /// Computes sums[c] (+)= Σ_r tile[r, c] in row order, where the tile is [rows, cols] with `stride`.
   void (*add_column_sums)(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,
                           Sum* sums) = nullptr;
-  /// to[i] += from[i].
+  /// Computes to[i] += from[i].
   void (*add)(const Sum* from, int64_t count, Sum* to) = nullptr;
 };
 
@@ -136,15 +137,15 @@ struct RowKernels {
   const char* name = "";
   TypedKernels<float> f32;
   TypedKernels<double> f64;
-  /// to[i] = from[i], exact.
+  /// Sets to[i] = from[i], which is exact.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
-  /// to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
+  /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
   void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
-  /// The same for float16: subnormals are kept, what rounds to 65536 or more is infinity.
+  /// These do the same for float16: subnormals are kept, and what rounds to 65536 or more becomes infinity.
   void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;
   void (*round_f16)(const float* from, int64_t count, bool accumulate, float16* to) = nullptr;
 
-  /// to[i] = from[i], exact, from a type that is stored in 16 bits (core::is_half).
+  /// Sets to[i] = from[i], which is exact, from a type that is stored in 16 bits (core::is_half).
   void widen(const void* from, DType dtype, int64_t count, float* to) const {
     switch (dtype) {
       case DType::kFloat16:
@@ -156,8 +157,8 @@ struct RowKernels {
         break;  // They are read as they are.
     }
   }
-  /// to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits. float64
-  /// sums have no narrower output: for them this does nothing.
+  /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits.
+  /// float64 sums have no narrower output: for them this does nothing.
   template <class T>
   void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
              [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {
@@ -174,7 +175,7 @@ struct RowKernels {
     }
   }
 
-  /// The kernels of tiles of these types.
+  /// Returns the kernels of tiles of these types.
   template <class Types>
   const auto& of_tiles() const {
     if constexpr (std::is_same_v<Types, DoubleTiles>) {
@@ -190,13 +191,13 @@ struct RowKernels {
   }
 };
 
-/// The readable reference: scalar loops, std::exp.
+/// Returns the readable reference, which has scalar loops and std::exp.
 const RowKernels& plain_kernels();
 
-/// The vectorised tables of this CPU, best first.
+/// Returns the vectorised tables of this CPU, best first.
 std::vector<const RowKernels*> simd_kernels();
 
-/// "auto", "plain" or a name of simd_kernels(); null when there is none of that name.
+/// Finds "auto", "plain" or a name of simd_kernels(); returns null when there is none of that name.
 const RowKernels* find_kernels(std::string_view name);
 
 }  // namespace logitless::kernels

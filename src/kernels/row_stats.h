@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The running statistics of one row of logits over some of its columns, and how two of them join.
+// These are the running statistics of one row of logits over some of its columns, and how two of them join.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace logitless::kernels {
 /// offset costs no digits; `rest` leaves one largest term out, so that a probability near 1 costs none
 /// either.
 struct RowStats {
-  // Of c; NaN once a NaN was seen; -inf: no mass so far
+  // This is the largest c: NaN once a NaN was seen, and -inf while there is no mass.
   double max = -std::numeric_limits<double>::infinity();
   double rest = 0;                                           // Σ exp(u) − 1
   double weighted = 0;                                       // Σ exp(u) u
@@ -22,16 +22,17 @@ struct RowStats {
   int64_t argmax = -1;                                       // first column with the largest c
 
   double log_sum() const { return std::log1p(rest); }
-  /// Whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
+  /// Returns whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
   bool defined() const { return std::isfinite(max); }
 };
 
-/// Σ q (u + shift) from Σ q u: with shift = -inf only words that have a prior weigh in.
+/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only words that have a prior weigh in.
 inline double shifted_prior(const RowStats& s, double shift) {
   return s.prior_mass == 0 ? s.prior : s.prior + shift * s.prior_mass;
 }
 
-/// `earlier` holds columns before those of `later`. inverse_temperature > 0.
+/// Joins two parts of a row, of which `earlier` holds columns before those of `later`. inverse_temperature is
+/// > 0.
 inline RowStats merge(const RowStats& earlier, const RowStats& later, double inverse_temperature) {
   if (std::isnan(earlier.max) || std::isnan(later.max)) {
     RowStats nan;
@@ -45,7 +46,7 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   out.prior_mass = earlier.prior_mass + later.prior_mass;
   out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
   if (high.max ==
-      // No mass on either side: there is no distance to shift by.
+      // Neither side has mass, so there is no distance to shift by.
       -std::numeric_limits<double>::infinity()) {
     out.prior = earlier.prior + later.prior;
     return out;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels, compiled once for every instruction set that Highway knows on this architecture. No
-// intrinsic and no compiler flag: a new instruction set is a newer Highway.
+// These are the row kernels, compiled once for every instruction set that Highway knows on this architecture.
+// They use no intrinsic and no compiler flag, so a new instruction set takes only a newer Highway.
 #ifndef HWY_WANT_AVX3_DL
 #define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.
 #endif
@@ -26,10 +26,11 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// exp(x) for x <= 0, float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), P of degree 4
-// through the Chebyshev nodes (relative error 1.1e-8, below that of evaluating it). Error: 2 ulp for x >=
-// -87, and 0 below that, where exp(x) < 1.7e-38. A NaN becomes 0: rows with a NaN never get here. Cheaper
-// than Highway's Exp, which must also serve positive x and denormal results.
+// Returns exp(x) for x <= 0 in float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), where
+// P has degree 4 and goes through the Chebyshev nodes (its relative error is 1.1e-8, below that of evaluating
+// it). The error is at most 2 ulp for x >= -87; below that, where exp(x) < 1.7e-38, the result is 0. A NaN
+// becomes 0: rows with a NaN never get here. It is cheaper than Highway's Exp, which must also serve positive
+// x and denormal results.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -48,14 +49,13 @@ HWY_INLINE V exp_nonpositive(D d, V x) {
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.0f)), scaled);
 }
 
-// exp(x) for x <= 0, float64: Highway's, 1 ulp; a NaN becomes 0.
+// Returns exp(x) for x <= 0 in float64. This is Highway's, with an error of 1 ulp; a NaN becomes 0.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 8>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
   return hn::Exp(d, x);
 }
 
-// ---- Capped logits
-// ------------------------------------------------------------------------------------------------
+// The functions of this part make capped logits.
 
 // Walks [0, count) with full vectors of `d`, then one element at a time, so that nothing outside is touched.
 template <class T, class Step>
@@ -68,9 +68,9 @@ HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
   for (; i < count; ++i) step(narrow, i);
 }
 
-// What rounding a T to a narrower type takes, in place: bits to drop, the smallest normal number (below it,
-// adding and subtracting a number whose last bit is the type's smallest subnormal rounds to a multiple of
-// that), and the first power of 2 that overflows.
+// Rounding a T to a narrower type in place takes these: the number of bits to drop, the smallest normal
+// number (below it, adding and subtracting `subnormal_shift`, whose last bit is the type's smallest
+// subnormal, rounds to a multiple of that), and the first power of 2 that overflows.
 template <class T>
 struct NarrowType {
   int dropped;
@@ -90,7 +90,7 @@ constexpr NarrowType<double> narrow_type(DType dtype, double) {
                                   : NarrowType<double>{45, 0x1p-126, 0x1p-81, 0x1p128};
 }
 
-// The nearest value of a narrower type, ties to even; NaN and infinity stay.
+// Returns the nearest value of a narrower type, ties to even; NaN and infinity stay.
 template <DType kTo, class D, class V = hn::Vec<D>>
 HWY_INLINE V round_in_place(D d, V value) {
   using T = hn::TFromD<D>;
@@ -122,7 +122,7 @@ HWY_INLINE V raw_logit(D d, const TileShape<T>& shape, const T* logits, int64_t 
                                             : round_in_place<DType::kBFloat16>(d, r);
 }
 
-// Largest element of a row and whether it holds a NaN (Max would drop it).
+// These are the largest element of a row and whether it holds a NaN (Max would drop it).
 template <class T>
 struct MaxAndNan {
   T max = -std::numeric_limits<T>::infinity();
@@ -137,7 +137,8 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   // Four chains hide the latency of Max.
   auto m0 = hn::Set(d, out.max);
   auto m1 = m0, m2 = m0, m3 = m0;
-  // None yet. Not Ne(x, x): Highway 1.0.3 compares ordered on AVX, false for a NaN.
+  // No NaN was seen yet. Ne(x, x) would not find one: Highway 1.0.3 compares ordered on AVX, which is false
+  // for a NaN.
   auto nan = hn::IsNaN(m0);
   int64_t v = 0;
   for (; v + 4 * lanes <= cols; v += 4 * lanes) {
@@ -162,8 +163,8 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   return out;
 }
 
-// capped[v] = softcap · tanh(raw / softcap), and, when `derivative` is given, 1 - tanh² as 4e / (1 + e)².
-// Returns whether a raw logit is NaN: tanh of it would not say so. In place is fine.
+// Computes capped[v] = softcap · tanh(raw / softcap), and, when `derivative` is given, 1 - tanh² as 4e / (1 +
+// e)². It returns whether a raw logit is NaN, because tanh of it would not say so. `capped` may be `logits`.
 template <class T>
 HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped, T* derivative) {
   bool nan = false;
@@ -187,8 +188,7 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
   return nan;
 }
 
-// ---- Fold
-// ---------------------------------------------------------------------------------------------------------
+// The functions of this part fold tiles into statistics.
 
 enum class Prior { kNone, kUniform, kWeights };
 
@@ -315,8 +315,7 @@ void fold(const FoldArgs<T>& args) {
   }
 }
 
-// ---- Count
-// ---------------------------------------------------------------------------------------------------------
+// The functions of this part count the words above the target.
 
 template <class T>
 HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T chosen) {
@@ -340,8 +339,7 @@ void count_above(const CountArgs<T>& args) {
   }
 }
 
-// ---- Gradient
-// -----------------------------------------------------------------------------------------------------
+// The functions of this part make gradients.
 
 template <bool kEntropy, Prior kPrior, bool kCap, class D, class T>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
@@ -418,8 +416,7 @@ void gradient(const GradientArgs<T>& args) {
   }
 }
 
-// ---- Sums and conversions
-// -----------------------------------------------------------------------------------------
+// The functions of this part sum, and convert to and from 16-bit types.
 
 template <class T>
 void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
@@ -469,7 +466,8 @@ void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to)
   });
 }
 
-// float16 by integer arithmetic on every target: some have no conversion, some have one that truncates.
+// float16 is converted by integer arithmetic on every target, because some have no conversion and some have
+// one that truncates.
 template <class D32, class V = hn::Vec<D32>>
 HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
   const hn::RebindToUnsigned<D32> d32;
@@ -504,7 +502,7 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
     const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d32, value)), hn::Set(d32, 0x8000u));
     const auto rounded = hn::Abs(round_in_place<DType::kFloat16>(d, value));
     const auto bits = hn::BitCast(d32, rounded);
-    // Infinity's exponent is 143 too large for a shift alone; half the bits of 2^16 are those of infinity.
+    // A shift alone would give infinity the exponent 143; the bound 2^16 gives it 31, float16's for infinity.
     const auto finite = hn::BitCast(d32, hn::Min(rounded, hn::Set(d, 0x1p16f)));
     const auto normal = hn::ShiftRight<13>(hn::Sub(finite, hn::Set(d32, 112u << 23)));
     const auto subnormal = hn::BitCast(d32, hn::ConvertTo(ds32, hn::Mul(rounded, hn::Set(d, 0x1p24f))));

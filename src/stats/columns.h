@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Columns of statistics and of their gradients. Callers get them, so they are plain vectors; those that no
-// caller gets go back to the store of the call.
+// These are the columns of statistics and of their gradients. Callers get them, so they are plain vectors;
+// those that no caller gets go back to the store of the call.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace logitless::stats {
 
-/// A column of `count` entries, in memory of the current store.
+/// Returns a column of `count` entries, in memory of the current store.
 template <class T>
 std::vector<T> take_column(size_t count, T value) {
   core::Store* store = core::current_store();
   return store ? store->take_column(count, value) : std::vector<T>(count, value);
 }
 
-/// The token gradients, for all that goes through them one by one.
+/// A term is one of the token gradients; kTerms is for all that goes through them one by one.
 struct Term {
   const char* name;
   std::vector<double> TokenGrads::*column;
@@ -28,8 +28,8 @@ inline constexpr Term kTerms[] = {{"grads.logp", &TokenGrads::logp},
                                   {"grads.entropy", &TokenGrads::entropy},
                                   {"grads.prior", &TokenGrads::prior}};
 
-/// Statistics and gradients of a call. What is not moved out of them goes back to the store that was current
-/// when they were made.
+/// These are the statistics and gradients of a call. What is not moved out of them goes back to the store
+/// that was current when they were made.
 struct Columns {
   TokenStats stats;
   TokenGrads grads;

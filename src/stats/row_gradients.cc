@@ -32,7 +32,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
 
   double at_target = 0;
   if (target) {
-    // dL/da of the target's column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
+    // This is dL/da of the target's column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
     const double log_p = stats.logp[i] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
     at_target = -g_logp * std::expm1(log_p) + g_prior * problem.prior_weight(*target);

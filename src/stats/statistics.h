@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// From partial statistics to those of the API: combine, then finish.
+// This makes the statistics of the API from partial ones: it combines them, then finishes them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace logitless::stats {
 
-/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s *
-/// rows.size() + i]. Segments follow one another in the vocabulary.
+/// These are partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s
+/// * rows.size() + i]. Segments follow one another in the vocabulary.
 struct Partials {
   kernels::RowStats* data = nullptr;
   int64_t segments = 0;
@@ -21,37 +21,38 @@ struct Partials {
   kernels::RowStats& of(int64_t segment, int64_t i) const {
     return data[segment * static_cast<int64_t>(rows.size()) + i];
   }
-  /// Those of the whole vocabulary, once they are combined.
+  /// Returns those of the whole vocabulary, once they are combined.
   kernels::RowStats& whole(int64_t i) const { return of(0, i); }
 };
 
-/// The step between fold and finish. It merges the partials of each row, in one fixed order whatever the
-/// threads, and leaves the result in Partials::whole(). This is where ranks that hold parts of the vocabulary
-/// meet.
+/// This is the step between fold and finish. It merges the partials of each row, in one fixed order whatever
+/// the number of threads, and leaves the result in Partials::whole(). This is where processes that hold parts
+/// of the vocabulary can meet.
 class Combine {
  public:
   virtual ~Combine() = default;
-  /// May be called by several threads at once, for different rows.
+  /// Several threads may call this at once, for different rows.
   virtual void combine(const problem::TokenProblem& problem, const Partials& partials) const = 0;
 };
 
-/// Merges the segments of this process, in vocabulary order.
+/// Returns the Combine that merges the segments of this process, in vocabulary order.
 const Combine& combine_locally();
 
-/// Entries of the statistics that the request asks for, [N] each, with the values of rows that take no part.
+/// Returns the statistics that the request asks for, [N] each, with the values of rows that take no part.
 TokenStats empty_stats(const problem::TokenProblem& problem);
 
-/// The steps between folded tiles and the statistics of a call: combine, then finish. It fills the entries of
-/// the rows whose partials it is given; any thread may call it, for different rows. A logp is 0 where the
-/// call has no targets. Ranks are 1 (0: undefined) until the words above the target are added.
+/// These are the steps between folded tiles and the statistics of a call: combine, then finish. A call fills
+/// the entries of the rows whose partials it is given; any thread may call it, for different rows. A logp is
+/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the words above the
+/// target are added.
 class Finisher {
  public:
-  /// All must outlive this. `stats`: empty_stats().
+  /// Everything that is given must outlive this. `stats` is made by empty_stats().
   Finisher(const problem::TokenProblem& problem, const Combine& combine, TokenStats& stats)
       : problem_(problem), combine_(combine), stats_(stats) {}
 
   void operator()(const Partials& partials) const;
-  /// The ranks of all rows, [N], to which words above their targets are added.
+  /// Returns the ranks of all rows, [N], to which words above their targets are added.
   std::span<int64_t> ranks() const { return stats_.rank; }
 
  private:
@@ -60,7 +61,7 @@ class Finisher {
   TokenStats& stats_;
 };
 
-/// Token gradients with an entry a row for each term that `loss` fills.
+/// Returns token gradients with an entry a row for each term that `loss` fills.
 TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& loss);
 
 }  // namespace logitless::stats

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that fills the arguments of the row kernels: what a tile of logits means for the rows of a
-// call.
+// This is the one place that fills the arguments of the row kernels: it says what a tile of logits means for
+// the rows of a call.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace logitless::stats {
 
-/// Words [first_word, first_word + words) of the raw logits of some rows, row-major.
+/// This is words [first_word, first_word + words) of the raw logits of some rows, row-major.
 template <class Logit>
 struct LogitsTile {
   const Logit* data = nullptr;
@@ -22,7 +22,7 @@ struct LogitsTile {
   int64_t words = 0;
   int64_t stride = 0;
 
-  /// The column of `word`, or -1 where the tile does not hold it.
+  /// Returns the column of `word`, or -1 where the tile does not hold it.
   int32_t column(int64_t word) const {
     return word >= first_word && word - first_word < words ? static_cast<int32_t>(word - first_word) : -1;
   }
@@ -36,26 +36,26 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// `bias`: [V] in the type of the logits, or null. The problem must outlive this.
+  /// `bias` is [V] in the type of the logits, or null. The problem must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, const Logit* bias,
               double softcap)
       : kernels_(kernels.of_tiles<Types>()), problem_(problem), bias_(bias), softcap_(static_cast<Logit>(softcap)) {}
 
   const Table& table() const { return kernels_; }
 
-  /// What a thread folds some rows with.
+  /// A thread folds some rows with this.
   struct FoldScratch {
     Logit* row = nullptr;                  // [words]
     Logit* inverse_temperature = nullptr;  // [rows]: set_temperatures()
     int32_t* target = nullptr;             // [rows]
   };
-  /// Before the first tile of these rows.
+  /// Fills scratch.inverse_temperature. This comes before the first tile of these rows.
   void set_temperatures(std::span<const int64_t> rows, const FoldScratch& scratch) const {
     for (size_t r = 0; r < rows.size(); ++r) {
       scratch.inverse_temperature[r] = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
     }
   }
-  /// Folds a tile of `rows`, whose columns before it stats[0 .. rows.size()) hold.
+  /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the columns before it.
   void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const FoldScratch& scratch,
             kernels::RowStats* stats) const {
     for (size_t r = 0; r < rows.size(); ++r) scratch.target[r] = tile.column(problem_.target(rows[r]).value_or(-1));
@@ -81,14 +81,14 @@ class TileKernels {
     kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
   }
 
-  /// What the rows' gradients hold beyond the softmax's term.
+  /// This says which terms the rows' gradients have besides the softmax's.
   struct Terms {
     bool entropy = false;
     bool prior = false;
   };
-  /// The gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand in
-  /// row places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may be
-  /// the tile itself. The entries of `gradients` are changed.
+  /// Makes the gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand
+  /// in row places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may
+  /// be the tile itself. The entries of `gradients` are changed.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, Terms terms,
                 kernels::RowGradient<Logit>* gradients, Logit* row_scratch, Gradient* out) const {
     for (size_t k = 0; k < places.size(); ++k) {
