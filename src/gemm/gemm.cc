@@ -6,7 +6,8 @@
 namespace logitless::gemm {
 namespace {
 
-// Best first. A backend that needs a library which may be missing is added here under its CMake option.
+// The best stands first. A backend that needs a library which may be missing is added here under its CMake
+// option.
 std::vector<const Backend*> backends() { return {&openblas_backend()}; }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products, behind one interface so that a backend (OpenBLAS today, oneDNN next) is one file and one
-// line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums for
-// float64 operands.
+// Matrix products stand behind one interface, so that a backend (OpenBLAS today, oneDNN next) is one file and
+// one line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double sums
+// for float64 operands.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct RowKernels;
 
 namespace logitless::gemm {
 
-/// A row-major matrix as it stands in memory, and whether the product wants its transpose.
+/// This is a row-major matrix as it stands in memory, and whether the product wants its transpose.
 struct Operand {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -44,9 +44,10 @@ struct Product {
   bool accumulate = false;
 };
 
-/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n, k and
-/// the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It holds for
-/// products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was asked about.
+/// This is what a product must look like for the bits of one of its rows to depend on that row of A, on B, n,
+/// k and the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It
+/// holds for products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was
+/// asked about.
 struct RowRule {
   int64_t row_step = 1;
   int64_t least_rows = 1;  // a multiple of row_step
@@ -54,12 +55,12 @@ struct RowRule {
   /// (r / class_rows) % 2. A multiple of 2 * class_rows divides row_step then.
   int64_t class_rows = 0;
 
-  /// The rows to multiply where `rows` are wanted.
+  /// Returns the number of rows to multiply where `rows` are wanted.
   int64_t padded(int64_t rows) const { return std::max((rows + row_step - 1) / row_step * row_step, least_rows); }
   int64_t class_of(int64_t row) const { return class_rows == 0 ? 0 : row / class_rows % 2; }
 };
 
-/// A family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
+/// This is a family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
 struct RowFamily {
   int64_t n = 0;
   int64_t k = 0;
@@ -68,7 +69,7 @@ struct RowFamily {
   bool b_transposed = false;
 };
 
-/// What a backend says of itself.
+/// This is what a backend says of itself.
 struct Description {
   std::string library;                // e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
   std::string core;                   // whose kernels it runs, e.g. "Zen"
@@ -82,41 +83,43 @@ class Backend {
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
   virtual Description describe() const = 0;
-  /// One line when the kernels that run are narrower than the CPU, and what to do; empty when they are not.
+  /// Returns one line when the kernels that run are narrower than the CPU, which also says what to do; it is
+  /// empty when they are not.
   virtual std::string kernel_warning() const = 0;
-  /// Most threads that may call the backend at once.
+  /// Returns how many threads may call the backend at once.
   virtual int max_threads() const = 0;
 
-  /// Whether it multiplies operands of these types as they stand. Others it packs into scratch first.
+  /// Returns whether it multiplies operands of these types as they stand. It packs others into scratch first.
   virtual bool reads(DType a, DType b) const = 0;
 
-  /// The rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two rules of
-  /// one family agree only where `most_rows` is the same; row_step and class_rows do not depend on n, k and
-  /// `most_rows`.
+  /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
+  /// rules of one family agree only where `most_rows` is the same; row_step and class_rows do not depend on
+  /// n, k and `most_rows`.
   virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
 
-  /// Bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
+  /// Returns the bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
-  /// On the calling thread alone. `kernels` widens 16-bit operands into scratch where the backend cannot read
-  /// them.
+  /// These multiply on the calling thread alone. `kernels` widens 16-bit operands into scratch where the
+  /// backend cannot read them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
-  /// With `threads` threads of the backend's own: for the dense path only, outside of every parallel region.
+  /// These multiply with `threads` threads of the backend's own. They are for the dense path only, outside of
+  /// every parallel region.
   virtual void multiply_parallel(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
   virtual void multiply_parallel(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch,
                                  int threads) const = 0;
 
-  /// Alive while a team calls multiply(): keeps the backend from using threads of its own in the whole
-  /// process, where it has no narrower switch.
+  /// What this returns is alive while a team calls multiply(): it keeps the backend from using threads of its
+  /// own in the whole process, where it has no narrower switch.
   virtual std::shared_ptr<void> single_threaded_region() const = 0;
-  /// Estimate of what the backend allocates by itself for one thread's products of these sizes.
+  /// Estimates what the backend allocates by itself for one thread's products of these sizes.
   virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k) const = 0;
 };
 
-/// Names that find_backend() knows, best first.
+/// Returns the names that find_backend() knows, best first.
 std::vector<std::string_view> backend_names();
-/// "auto" or a name; null when there is none of that name.
+/// Finds "auto" or a name; returns null when there is none of that name.
 const Backend* find_backend(std::string_view name);
 
 }  // namespace logitless::gemm

@@ -20,7 +20,7 @@ namespace {
 
 enum class Threading { kSequential = 0, kPthreads = 1, kOpenMp = 2 };
 
-// Asked at run time: the system may swap the library under a finished program.
+// This is asked at run time, because the system may swap the library under a finished program.
 Threading threading() { return static_cast<Threading>(openblas_get_parallel()); }
 
 // OpenBLAS's OpenMP build runs on the calling thread inside a parallel region, but a team of one does not
@@ -42,7 +42,8 @@ class OmpThreads {
   bool changed_;
 };
 
-// Teams of the size that was asked for, or of what the limits leave of it, and the same one each time.
+// While this lives, teams have the size that was asked for, or what the limits leave of it, and the same one
+// each time.
 class FixedTeams {
  public:
   FixedTeams() : before_(omp_get_dynamic()) {
@@ -77,7 +78,7 @@ class ProcessThreads {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--users_ == 0) openblas_set_num_threads(before_);
   }
-  // Runs `call` with `threads`, or with one while any engine call is under way.
+  // Runs `call` with `threads` threads, or with one between any enter() and its leave().
   template <class Call>
   void run_with(int threads, const Call& call) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -121,10 +122,10 @@ void call_blas(const Product<double>& p) {
 // 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and
 // deep enough that reading and writing C once a panel costs little (256 multiply-adds an element).
 constexpr int64_t kWidenDepth = 256;
-// 2 MiB of float32 a panel at the most, and a multiple of every row step
+// A panel has at most 2 MiB of float32, and this is a multiple of every row step.
 constexpr int64_t kWidenBreadth = 2016;
 
-// op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand, widened to a dense float matrix of the same
+// Widens op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand to a dense float matrix of the same
 // orientation. A float32 operand is left where it is.
 Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols,
                 const kernels::RowKernels& kernels, float* scratch, int threads) {

@@ -7,7 +7,7 @@ namespace logitless::gemm {
 
 const Backend& openblas_backend();
 
-/// The process's OpenBLAS, without warnings.
+/// Describes the process's OpenBLAS, without warnings.
 Description openblas_description();
 
 }  // namespace logitless::gemm

@@ -17,7 +17,7 @@
 #include "gemm/openblas.h"
 #include "kernels/row_kernels.h"
 
-// What OpenBLAS itself calls when it is loaded and unloaded, where it was built with DYNAMIC_ARCH. The
+// OpenBLAS itself calls these when it is loaded and unloaded, where it was built with DYNAMIC_ARCH. The
 // references are weak and thereby null in other builds; the linker binds them to the same library as the
 // products, which a search by name in a process with two copies of OpenBLAS would not.
 extern "C" {
@@ -35,8 +35,8 @@ struct Core {
   VectorLevel level;
 };
 
-// All cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it is written
-// for.
+// These are all cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it
+// is written for.
 constexpr Core kCores[] = {
     {"Prescott", VectorLevel::kSse},      {"Atom", VectorLevel::kSse},
     {"Core2", VectorLevel::kSse},         {"Penryn", VectorLevel::kSse},
@@ -56,8 +56,8 @@ std::string name_of(VectorLevel level) {
   return kNames[static_cast<int>(level)];
 }
 
-// The core to ask for on a CPU of this level. Cooperlake and SapphireRapids have SkylakeX's float32 and
-// float64 kernels but are names that some versions refuse, and Zen has Haswell's.
+// Returns the core to ask for on a CPU of this level. Cooperlake and SapphireRapids have SkylakeX's float32
+// and float64 kernels but are names that some versions refuse, and Zen has Haswell's.
 const char* best_core(VectorLevel cpu) {
   constexpr const char* kNames[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
   return kNames[static_cast<int>(cpu)];
@@ -65,7 +65,7 @@ const char* best_core(VectorLevel cpu) {
 
 bool same_core(const std::string& a, const std::string& b) { return strcasecmp(a.c_str(), b.c_str()) == 0; }
 
-// Whether the CPU is known to have more than this core uses.
+// Returns whether the CPU is known to have more than this core uses.
 bool is_narrow(const CoreSwitch& blas, const std::string& core) {
   const std::optional<VectorLevel> level = core_vector_level(core);
   return blas.cpu && level && *level < *blas.cpu;
@@ -88,14 +88,14 @@ struct TrialShape {
   int64_t m, n, k;
 };
 
-// Small enough for the paths of small matrices, which SkylakeX has below 10^6 multiply-adds, and large enough
-// for the usual ones. No edge is a multiple of a register block.
+// The first is small enough for the paths of small matrices, which SkylakeX has below 10^6 multiply-adds, and
+// the second is large enough for the usual ones. No edge is a multiple of a register block.
 constexpr TrialShape kTrialShapes[] = {{37, 53, 65}, {151, 119, 131}};
 
 int trial_a(int64_t row, int64_t depth) { return static_cast<int>((7 * row + 3 * depth) % 11) - 5; }
 int trial_b(int64_t depth, int64_t col) { return static_cast<int>((5 * depth + 2 * col) % 13) - 6; }
 
-// Whole numbers, whose sums are exact in every order: |c| <= 2 * 131 * 30 < 2^24.
+// The operands are whole numbers, whose sums are exact in every order: |c| <= 2 * 131 * 30 < 2^24.
 template <class T>
 bool trial_is_right(const TrialShape& s, bool a_transposed, bool b_transposed) {
   constexpr DType kType = sizeof(T) == sizeof(float) ? DType::kFloat32 : DType::kFloat64;
@@ -145,7 +145,7 @@ struct Stay {
   std::string reason;
 };
 
-// Why this core stays; nothing where it should be changed and can be.
+// Returns why this core stays, or nothing where it should be changed and can be.
 std::optional<Stay> reason_to_stay(const CoreSwitch& blas, const std::string& core) {
   using enum BlasKernelsOutcome;
   if (const char* asked = getenv(kVariable)) return {{kUserChose, obeyed(asked)}};

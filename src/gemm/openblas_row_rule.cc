@@ -16,15 +16,15 @@ struct CoreRows {
   bool small_products;  // small products take a path of their own, which sums in another order
 };
 
-// Found by multiplying equal rows and comparing their products bit by bit; gemm_rows_test repeats that on the
-// core that runs. The kernels of Haswell and Zen take twelve rows at a time and start the two halves at
-// different words, so that the first and the last eight words of each panel are summed in two ways.
+// These were found by multiplying equal rows and comparing their products bit by bit; gemm_rows_test repeats
+// that on the core that runs. The kernels of Haswell and Zen take twelve rows at a time and start the two
+// halves at different words, so that the first and the last eight words of each panel are summed in two ways.
 constexpr CoreRows kCores[] = {
     {"SapphireRapids", 4, 0, 12, true}, {"Cooperlake", 4, 0, 12, true}, {"SkylakeX", 4, 0, 12, true},
     {"Haswell", 12, 6, 4, false},       {"Zen", 12, 6, 4, false},       {"Sandybridge", 4, 0, 4, false},
     {"Nehalem", 8, 0, 8, false},        {"Prescott", 8, 0, 8, false},
 };
-// 48: every number of rows that a known kernel takes divides it
+// Every number of rows that a known kernel takes divides 48.
 constexpr CoreRows kUnknown = {"", 48, 6, 48, true};
 
 const CoreRows& rows_of(std::string_view core) {
@@ -34,8 +34,8 @@ const CoreRows& rows_of(std::string_view core) {
   return kUnknown;
 }
 
-// The most rows with which a product takes the path of small ones: sgemm_small_kernel_permit_skylakex.c and
-// its double twin, whose first operand is our B.
+// Returns the most rows with which a product takes the path of small ones, as
+// sgemm_small_kernel_permit_skylakex.c and its double twin decide it; their first operand is our B.
 int64_t most_small_rows(int64_t n, int64_t k, bool b_transposed) {
   constexpr int64_t kMostProducts = 1'000'000;
   constexpr int64_t kMostElements = 1200;  // of the result, where B is transposed
@@ -55,7 +55,7 @@ RowRule openblas_row_rule(std::string_view core, bool in_double, int64_t n, int6
   rule.class_rows = in_double ? 0 : known.float_class_rows;
   rule.least_rows = rule.row_step;
   if (known.small_products && n > 0 && k > 0) {
-    // Either no product is small or all are: then nothing has to be avoided.
+    // Either this keeps every product from being small, or all are small and nothing has to be avoided.
     const int64_t least = rule.padded(most_small_rows(n, k, b_transposed) + 1);
     if (least <= rule.padded(most_rows)) rule.least_rows = least;
   }
