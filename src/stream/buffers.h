@@ -70,7 +70,7 @@ struct BackwardBuffers {
   core::Array<PerThread> threads;
   // These are the tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
-  std::byte* gathered = nullptr;                     // where they stay: [chunk_rows, H]
+  std::byte* gathered = nullptr;                     // [chunk_rows, H], where the logits stay
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
   Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each

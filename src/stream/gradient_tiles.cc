@@ -64,7 +64,7 @@ class GradientTasks {
  private:
   /// These are places that stand for what tasks wait for; only their addresses matter.
   struct Tokens {
-    int64_t slots;             // tiles that are alive: two pass: those of the plan; one pass: all
+    int64_t slots;             // tiles that are alive: in two pass those of the plan, in one pass all
     core::Array<char> tile;    // [slots]: a tile is made, used, and free again
     core::Array<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
     core::Array<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias

@@ -39,8 +39,8 @@ class RowWalk {
     return {arena.take<Logit>(vocab_tile), narrow ? arena.take<Logit>(vocab_tile) : nullptr};
   }
 
-  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and its
-  /// rank where that is asked for.
+  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and
+  /// adds to the row's rank where that is asked for.
   void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
                   const Scratch& scratch, const stats::Finisher& finish) const;
 

@@ -74,7 +74,7 @@ class TileSchedule final : public Schedule {
   const Gradients& outputs_;
   core::Arena arena_;
   Pass<Types> pass_;
-  size_t mark_ = 0;  // of what lives as long as the call
+  size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<BackwardBuffers<Types>> backward_;
   core::Array<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
   bool wrote_any_ = false;
