@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross-entropy of an LM head, fused: the logits are never in memory.
+/// This is the cross-entropy of an LM head, fused: the logits are never in memory.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@
 
 namespace logitless {
 
-/// How the tokens' losses become one.
+/// This says how the tokens' losses become one.
 enum class Reduction {
   kMean,  ///< Σ_i loss_i / normaliser
   kSum,   ///< Σ_i loss_i
   kNone,  ///< one loss a token, and one upstream gradient a token
 };
 
-/// The loss of token i with target y, W = class_weights (1 without):
+/// The loss of token i with target y is as follows, where W = class_weights (1 without):
 ///
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    PyTorch's CrossEntropyLoss with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
 ///
-/// over the tokens that take part. loss_scale multiplies loss and gradients. A mean over nothing is 0, and so
-/// are its gradients: both parts without tokens, the nll part with Σ W_y = 0.
+/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
+/// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
+/// with Σ W_y = 0.
 struct CrossEntropyOptions {
   TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
@@ -38,66 +39,67 @@ struct CrossEntropyOptions {
   double z_loss = 0;                          ///< λ >= 0, finite
   std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
   double loss_scale = 1.0;                    ///< finite
-  /// What the sums are divided by, e.g. num_items_in_batch under gradient accumulation. Positive and finite;
-  /// only with kMean.
+  /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
+  /// finite, and goes with kMean only.
   std::optional<double> normaliser = {};
   bool want_accuracy = false;  ///< fill metrics.accuracy
   bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
 
-/// What is worth logging besides the loss; NaN: not asked for.
+/// This is what is worth logging besides the loss; NaN stands for what was not asked for.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
-  /// The part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale
+  /// This is the part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale.
   double z_loss = 0;
-  /// Share of tokens whose argmax is the target
+  /// This is the share of tokens whose argmax is the target.
   double accuracy = std::numeric_limits<double>::quiet_NaN();
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
-/// What cross_entropy() returns.
+/// This is what cross_entropy() returns.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N], loss_scale (nll_i + z_i), whatever the reduction; 0 without a part
+  /// [N]: each entry is loss_scale (nll_i + z_i), whatever the reduction; it is 0 where a row takes no part.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
   CrossEntropyMetrics metrics;          ///< over the tokens that take part
   Plan plan;                            ///< what ran
 };
 
-/// What a forward leaves for its backward: a few numbers a token.
+/// This is what a forward leaves for its backward: a few numbers a token.
 struct CrossEntropyForward {
   CrossEntropyResult result;  ///< as cross_entropy() returns it
   TokenStats stats;           ///< with what the options need: entropy, prior, argmax
 };
 
-/// Loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under kNone the
-/// gradients are those of the sum of all losses. Throws InvalidInput before anything is written.
+/// Computes the loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under
+/// kNone the gradients are those of the sum of all losses. Throws InvalidInput before anything is written.
 LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const Targets& targets, const CrossEntropyOptions& options = {},
                                                const Gradients& gradients = {});
 
-/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
 LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden,
                                                         const LmHead& head, const Targets& targets,
                                                         const CrossEntropyOptions& options = {});
 
-/// `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows with
-/// 0 cost no GEMM, and entries of rows that take no part are not read). It is finite: a NaN or ∞ of a loss
-/// scale that overflowed is an InvalidInput, and the step one to skip. Returns the plan that ran.
+/// Here `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows
+/// with 0 cost no GEMM, and entries of rows that take no part are not read). It must be finite: a NaN or ∞,
+/// as from a loss scale that overflowed, is an InvalidInput, and that step is to be skipped. Returns the plan
+/// that ran.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, std::span<const double> upstream,
                                           const Gradients& gradients);
-/// The same for one value; under kNone it is that of every token.
+/// Does the same for one value; under kNone it is that of every token.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const Targets& targets, const CrossEntropyOptions& options,
                                           const CrossEntropyForward& forward, double upstream,
                                           const Gradients& gradients);
 
-/// The plan that cross_entropy() would run. Reads targets, writes nothing.
+/// Returns the plan that cross_entropy() would run. It reads targets and writes nothing.
 LOGITLESS_API Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                       const Targets& targets, const CrossEntropyOptions& options = {},
                                       const Gradients& gradients = {});

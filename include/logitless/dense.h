@@ -1,8 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The materialised baseline, ContextOptions::plan = PlanKind::kDense: one multi-threaded GEMM into an [N, V]
-/// buffer, the same row kernels in place, two GEMMs back. What gradient checks and benchmarks compare with,
-/// for every loss. It computes every row, ignored ones too, as lm_head + loss does.
+/// This is the materialised baseline, ContextOptions::plan = PlanKind::kDense: it runs one multi-threaded
+/// GEMM into an [N, V] buffer, the same row kernels in place, and two GEMMs back. Gradient checks and
+/// benchmarks compare with it, for every loss. It computes every row, ignored ones too, as lm_head + loss
+/// does.
 ///
 /// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever
 /// the budget, and N · H more for hidden states that stand in two matrices or in sequences apart, which are
@@ -15,7 +16,7 @@
 
 namespace logitless {
 
-/// cross_entropy() under the plan kDense, whatever the context's plan.
+/// Runs cross_entropy() under the plan kDense, whatever the context's plan is.
 LOGITLESS_API CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden,
                                                      const LmHead& head, const Targets& targets,
                                                      const CrossEntropyOptions& options = {},

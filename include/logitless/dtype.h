@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types of the tensors a caller hands over.
+/// These are the element types of the tensors that a caller hands over.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace logitless {
 
-/// The upper half of an IEEE float32. Only storage: arithmetic happens in float32.
+/// This is the upper half of an IEEE float32. It is only storage: arithmetic happens in float32.
 struct bfloat16 {
   uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
-/// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Only storage: arithmetic
-/// happens in float32.
+/// This is IEEE binary16: it has 11 bits of precision, subnormals from 2^-24 and the largest value 65504. It
+/// is only storage: arithmetic happens in float32.
 struct float16 {
   uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };
@@ -24,10 +24,10 @@ struct float16 {
 /// float32, bfloat16 and float16 tensors are computed with float32 sums, float64 tensors with float64 sums.
 enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16 };
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
 
-/// "float32", "bfloat16", "float16" or "float64".
+/// Returns "float32", "bfloat16", "float16" or "float64".
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:

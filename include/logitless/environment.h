@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What runs: library, CPU, instruction set, BLAS. For reports and bug reports.
+/// An Environment says what runs: library, CPU, instruction set and BLAS. It is meant for reports and bug
+/// reports.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace logitless {
 
-/// The machine and the libraries as a context sees them.
+/// These are the machine and the libraries as a context sees them.
 struct Environment {
   std::string version;                     ///< of logitless
   std::string cpu;                         ///< model name
@@ -34,7 +35,8 @@ struct Environment {
 /// Asks the machine, the BLAS and the context. `logitless info` prints it.
 LOGITLESS_API Environment describe_environment(const Context& context);
 
-/// Of the library that runs, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is that of the headers.
+/// Returns the version of the library that runs, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is that of the
+/// headers.
 LOGITLESS_API const char* version();
 
 }  // namespace logitless

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The measure of efficiency: what a machine's matrix units give at best, in the same process.
+/// This is the measure of efficiency: what a machine's matrix units give at best, in the same process.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace logitless {
 
-/// One large product of a context's backend on all of its threads. A plan's efficiency is its own
-/// multiply-adds a second divided by this product's. Of a type that the backend cannot read it is the product
-/// in float32. Not to be run by two threads at once.
+/// This is one large product of a context's backend on all of its threads. A plan's efficiency is its own
+/// multiply-adds a second divided by this product's. For a type that the backend cannot read it is the
+/// product in float32. Two threads may not run it at once.
 class LOGITLESS_API LargeGemm {
  public:
   /// Allocates the operands. Throws std::bad_alloc.
@@ -23,7 +23,7 @@ class LOGITLESS_API LargeGemm {
 
   /// Multiplies once.
   void run();
-  /// Floating-point operations of one run(): two a multiply-add.
+  /// Returns the floating-point operations of one run(): a multiply-add counts as two.
   double flops() const;
 
  private:

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Everything.
+/// This header includes the whole public API.
 #pragma once
 
 #include "logitless/blas.h"

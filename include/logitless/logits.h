@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Losses of logits that the caller already holds, [B, T, V]: the same statistics, losses and row kernels as
-/// the fused calls, for trainers whose model returns logits. One sweep over the logits where the loss couples
-/// no rows: a block of rows is folded, its loss evaluated and its gradient written while it is still in the
-/// cache.
+/// These are losses of logits that the caller already holds, [B, T, V]. They use the same statistics, losses
+/// and row kernels as the fused calls, for trainers whose model returns logits. One sweep over the logits is
+/// enough where the loss couples no rows: a block of rows is folded, its loss evaluated and its gradient
+/// written while it is still in the cache.
 ///
 /// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of words that a
 /// row kernel takes at once; 0 lets the library choose. Nothing outside of the V words of each row is read or
@@ -25,11 +25,11 @@
 
 namespace logitless {
 
-/// Logits [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]; any strided
-/// slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at least V.
-/// Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits: no bias
-/// and no softcap is applied to them. float32, bfloat16 and float16 are computed in float32, float64 in
-/// float64.
+/// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
+/// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
+/// least V. Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits:
+/// no bias and no softcap is applied to them. Tensors of float32, bfloat16 and float16 are computed in
+/// float32, those of float64 in float64.
 struct Logits {
   const void* data = nullptr;     ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -40,7 +40,7 @@ struct Logits {
   int64_t row_stride = 0;         ///< from one position to the next, in elements
 
   Logits() = default;
-  /// A stride of -1: the rows, or the sequences, follow one another.
+  /// A stride of -1 means that the rows, or the sequences, follow one another.
   Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
          int64_t row_stride_ = -1)
       : data(data_),
@@ -52,21 +52,21 @@ struct Logits {
         row_stride(row_stride_ == -1 ? vocab_ : row_stride_) {
     if (batch_stride == -1) batch_stride = time * row_stride;
   }
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
          int64_t row_stride_ = -1)
       : Logits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 
-  /// N = B T.
+  /// Returns N = B T.
   int64_t tokens() const { return batch * time; }
 };
 
-/// Where dL/dlogits goes; data == nullptr: it is not wanted. Of the logits' shape, and of their type or
-/// float32 (float64, and nothing else, for float64 logits). Either a buffer apart from the logits and every
-/// other input, or exactly the logits: the same pointer, type and strides (in place). Rows may not overlap:
-/// one of the two strides must step over all that the other one covers. It is overwritten; rows that take no
-/// part get zeros.
+/// This is where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
+/// type or float32 (float64, and nothing else, for float64 logits). It is either a buffer apart from the
+/// logits and every other input, or exactly the logits: the same pointer, type and strides (in place). Rows
+/// may not overlap: one of the two strides must step over all that the other one covers. It is overwritten;
+/// rows that take no part get zeros.
 struct LogitsGradient {
   void* data = nullptr;           ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -77,7 +77,7 @@ struct LogitsGradient {
   int64_t row_stride = 0;         ///< from one position to the next, in elements
 
   LogitsGradient() = default;
-  /// A stride of -1: the rows, or the sequences, follow one another.
+  /// A stride of -1 means that the rows, or the sequences, follow one another.
   LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
                  int64_t row_stride_ = -1)
       : data(data_),
@@ -89,7 +89,7 @@ struct LogitsGradient {
         row_stride(row_stride_ == -1 ? vocab_ : row_stride_) {
     if (batch_stride == -1) batch_stride = time * row_stride;
   }
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
                  int64_t row_stride_ = -1)
@@ -97,105 +97,107 @@ struct LogitsGradient {
 };
 
 // Every task on hidden states stands here once more on logits, under the same name and with the same
-// formulas, options and results: one call, its two halves, and its plan. Row i of the logits is token i, the
-// sequences are those of the logits, and the only gradient is dL/dlogits. All throw InvalidInput before
-// anything is written.
+// formulas, options and results: there are the one call, its two halves, and its plan. Row i of the logits is
+// token i, the sequences are those of the logits, and the only gradient is dL/dlogits. All of them throw
+// InvalidInput before anything is written.
 
-/// The statistics of every token (see token_stats.h; a = r / temperature).
+/// Computes the statistics of every token (see token_stats.h; a = r / temperature).
 LOGITLESS_API TokenStats compute_token_stats(const Context& context, const Logits& logits, const Targets& targets,
                                              const TokenOptions& options = {}, const StatsRequest& request = {},
                                              Plan* plan = nullptr);
-/// Gradients of any loss of the statistics.
+/// Computes the gradients of any loss of the statistics.
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const Logits& logits, const Targets& targets,
                                              const TokenOptions& options, const StatsRequest& request,
                                              const TokenStats& stats, const TokenGrads& grads,
                                              const LogitsGradient& dlogits, Plan* plan = nullptr);
-/// Statistics, any loss of them, and dL/dlogits. evaluate() is called from one thread at a time with blocks
-/// of rows in row order; with all rows at once when the loss has groups(), and then the logits are read
-/// twice. What evaluate() throws reaches the caller and leaves dlogits undefined. Returns the statistics.
+/// Computes the statistics, any loss of them, and dL/dlogits. It calls evaluate() from one thread at a time
+/// with blocks of rows in row order, or with all rows at once when the loss has groups(); the logits are read
+/// twice then. What evaluate() throws reaches the caller and leaves dlogits undefined. Returns the
+/// statistics.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const Logits& logits, const Targets& targets,
                                         const TokenOptions& options, TokenLoss& loss,
                                         const LogitsGradient& dlogits = {}, Plan* plan = nullptr);
-/// The plan that compute_token_stats() would run.
+/// Returns the plan that compute_token_stats() would run.
 LOGITLESS_API Plan plan_token_stats(const Context& context, const Logits& logits, const Targets& targets,
                                     const TokenOptions& options = {}, const StatsRequest& request = {});
-/// The plan that run_token_loss() would run.
+/// Returns the plan that run_token_loss() would run.
 LOGITLESS_API Plan plan_token_loss(const Context& context, const Logits& logits, const Targets& targets,
                                    const TokenOptions& options, const TokenLoss& loss,
                                    const LogitsGradient& dlogits = {});
 
-/// Under kNone dlogits is the gradient of the sum of all losses.
+/// Computes the loss and dL/dlogits. Under kNone dlogits is the gradient of the sum of all losses.
 LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
                                                const CrossEntropyOptions& options = {},
                                                const LogitsGradient& dlogits = {});
-/// The forward half.
+/// Runs the forward half.
 LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, const Logits& logits,
                                                         const Targets& targets,
                                                         const CrossEntropyOptions& options = {});
-/// The backward half, with ∂L/∂loss of the loss or under kNone of each token.
+/// Runs the backward half, with ∂L/∂loss of the loss or under kNone of each token.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                                           const CrossEntropyOptions& options, const CrossEntropyForward& forward,
                                           std::span<const double> upstream, const LogitsGradient& dlogits);
-/// The same for one value; under kNone it is that of every token.
+/// Does the same for one value; under kNone it is that of every token.
 LOGITLESS_API Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                                           const CrossEntropyOptions& options, const CrossEntropyForward& forward,
                                           double upstream, const LogitsGradient& dlogits);
-/// The plan that cross_entropy() would run.
+/// Returns the plan that cross_entropy() would run.
 LOGITLESS_API Plan plan_cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
                                       const CrossEntropyOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// The B sequences are those of the logits.
+/// Computes the loss and dL/dlogits. The B sequences are those of the logits.
 LOGITLESS_API PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                        const PolicyOptions& options = {}, const LogitsGradient& dlogits = {});
-/// The forward half.
+/// Runs the forward half.
 LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                                 const PolicyOptions& options = {});
-/// The backward half.
+/// Runs the backward half.
 LOGITLESS_API Plan policy_loss_backward(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                         const PolicyOptions& options, const PolicyForward& forward, double upstream,
                                         const LogitsGradient& dlogits);
-/// The plan that policy_loss() would run.
+/// Returns the plan that policy_loss() would run.
 LOGITLESS_API Plan plan_policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                     const PolicyOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// `logits` holds 2B sequences: the B chosen ones, then the B rejected ones.
+/// Computes the loss and dL/dlogits. `logits` holds 2B sequences: the B chosen ones, then the B rejected
+/// ones.
 LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Logits& logits, const Targets& targets,
                                                const Reference& reference = {}, const PreferenceOptions& options = {},
                                                const LogitsGradient& dlogits = {});
-/// The forward half.
+/// Runs the forward half.
 LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, const Logits& logits,
                                                         const Targets& targets, const Reference& reference = {},
                                                         const PreferenceOptions& options = {});
-/// The backward half.
+/// Runs the backward half.
 LOGITLESS_API Plan preference_loss_backward(const Context& context, const Logits& logits, const Targets& targets,
                                             const Reference& reference, const PreferenceOptions& options,
                                             const PreferenceForward& forward, double upstream,
                                             const LogitsGradient& dlogits);
-/// The plan that preference_loss() would run.
+/// Returns the plan that preference_loss() would run.
 LOGITLESS_API Plan plan_preference_loss(const Context& context, const Logits& logits, const Targets& targets,
                                         const Reference& reference = {}, const PreferenceOptions& options = {},
                                         const LogitsGradient& dlogits = {});
 
-/// `logits` holds B sequences, unpaired.
+/// Computes the loss and dL/dlogits. `logits` holds B sequences, unpaired.
 LOGITLESS_API KtoResult kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
                                  const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
-/// The forward half.
+/// Runs the forward half.
 LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const Logits& logits, const KtoBatch& batch,
                                           const KtoOptions& options = {});
-/// The backward half.
+/// Runs the backward half.
 LOGITLESS_API Plan kto_loss_backward(const Context& context, const Logits& logits, const KtoBatch& batch,
                                      const KtoOptions& options, const KtoForward& forward, double upstream,
                                      const LogitsGradient& dlogits);
-/// The plan that kto_loss() would run.
+/// Returns the plan that kto_loss() would run.
 LOGITLESS_API Plan plan_kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
                                  const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
 
-/// The entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N], finite; with
-/// it dlogits gets
+/// Returns the entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N],
+/// finite; with it dlogits gets
 ///
 ///     dL/dr_v = -upstream · p_v (log p_v + entropy) / temperature
 ///
-/// and zeros where upstream is 0. dlogits without upstream, or upstream without dlogits, is an InvalidInput.
+/// and zeros where upstream is 0. To give only one of dlogits and upstream is an InvalidInput.
 LOGITLESS_API std::vector<double> entropy_from_logits(const Context& context, const Logits& logits,
                                                       const TokenOptions& options = {},
                                                       std::span<const double> upstream = {},

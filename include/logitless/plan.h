@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How one call cuts its work, and what that costs.
+/// A plan says how one call cuts its work, and what that costs.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace logitless {
 
-/// How a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
+/// This says how a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
 enum class PlanKind {
   kAuto,         ///< the fastest plan that fits the workspace
   kForwardOnly,  ///< statistics only; what every call without gradients runs
@@ -20,10 +20,10 @@ enum class PlanKind {
   kDense,        ///< the baseline: all logits in memory
 };
 
-/// "auto", "forward_only", "one_pass", "two_pass" or "dense".
+/// Returns "auto", "forward_only", "one_pass", "two_pass" or "dense".
 LOGITLESS_API const char* name_of(PlanKind kind);
 
-/// Chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
+/// A plan is chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
 /// the two sizes in bytes depend on the number of threads; the bits of all results do not.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;  ///< what runs; never kAuto
@@ -32,25 +32,27 @@ struct LOGITLESS_API Plan {
   int64_t hidden_size = 0;                 ///< H
   int64_t vocab_size = 0;                  ///< V
   int64_t row_tile = 0;                    ///< most rows of a logits tile; 0 for finished logits
-  /// Of finished logits, rows that a thread works on together; else 0
+  /// For finished logits this is the number of rows that a thread works on together; else it is 0.
   int64_t row_block = 0;
   int64_t vocab_tile = 0;    ///< columns of a logits tile; the last one may be narrower
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
-  /// Most rows whose logits are alive together (one pass); else equal to active_rows
+  /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
   int threads = 1;      ///< threads that can work with the tiles that fit
   int tiles_alive = 1;  ///< logits tiles in memory at once
-  /// Most that the call allocates: tiles, widened tiles, gathered rows, accumulators, partial statistics.
-  /// Vectors with an entry a token (statistics, row lists) come on top: below 200 bytes a token.
+  /// This is the most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial
+  /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 200 bytes
+  /// a token.
   size_t workspace_bytes = 0;
-  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options
-  /// stay as they are: what the message of a call with less names. Plan functions (plan_cross_entropy() and
-  /// its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
-  /// long as to plan. Also 0 under kDense, which runs with any budget.
+  /// This is the least ContextOptions::workspace_bytes with which the same call is accepted, where the other
+  /// options stay as they are; a call with less names it in its message. Plan functions (plan_cross_entropy()
+  /// and its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
+  /// long as to plan. It is also 0 under kDense, which runs with any budget.
   size_t least_workspace_bytes = 0;
   size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
-  /// One line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB workspace".
+  /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB
+  /// workspace".
   std::string describe() const;
 };
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO, REINFORCE. Formulas, sources,
-/// masks and ties: docs/losses.md, section 1.
+/// These are policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO and REINFORCE.
+/// Formulas, sources, masks and ties stand in docs/losses.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace logitless {
 
-/// The per-token loss and its normaliser (docs/losses.md, 1.2 and 1.6).
+/// This names the per-token loss and its normaliser (docs/losses.md, 1.2 and 1.6).
 enum class PolicyVariant {
   kGrpo,
   kBnpo,
@@ -33,35 +33,36 @@ enum class PolicyVariant {
   kPpo,
 };
 
-/// Estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
+/// These are estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
 enum class KlEstimator {
   kK1,  ///< −d
   kK2,  ///< d² / 2
   kK3,  ///< e^d − d − 1
 };
 
-/// Whether ratios belong to tokens or to sequences.
+/// This says whether ratios belong to tokens or to sequences.
 enum class ImportanceLevel {
   kToken,     ///< one ratio a token
   kSequence,  ///< GSPO: the geometric mean of a sequence's token ratios
 };
 
-/// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
+/// This says what r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
 enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
 
-/// "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo".
+/// Returns "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo" or
+/// "ppo".
 LOGITLESS_API const char* name_of(PolicyVariant variant);
-/// "k1", "k2", "k3".
+/// Returns "k1", "k2" or "k3".
 LOGITLESS_API const char* name_of(KlEstimator estimator);
-/// "token", "sequence".
+/// Returns "token" or "sequence".
 LOGITLESS_API const char* name_of(ImportanceLevel level);
-/// "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask".
+/// Returns "none", "token_truncate", "token_mask", "sequence_truncate" or "sequence_mask".
 LOGITLESS_API const char* name_of(SamplerCorrection correction);
-/// The values that have names, in the order of the enumeration: parse by comparing name_of().
+/// Returns all variants, in the order of the enumeration: to parse a name, compare it with name_of() of each.
 LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 
-/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16 or
-/// float16. Nothing that belongs to a token under a false mask is ever read.
+/// This is what a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
+/// or float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
   Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
   ConstVector advantages;         ///< [B], one a sequence, or [N], one a token, as advantages_per says
@@ -72,24 +73,24 @@ struct PolicyBatch {
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
 };
 
-/// Which loss, and its constants. An option that the variant or the others leave without a use is an error
-/// (docs/losses.md, 1.9), but for the parameters of sapo and vespo, whose defaults are in place for every
-/// variant.
+/// These options choose the loss and its constants. An option that the variant or the others leave without a
+/// use is an error (docs/losses.md, 1.9), except for the parameters of sapo and vespo, whose defaults are in
+/// place for every variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
-  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids stand where
-  /// they are predicted: ignore_index and shift have no use here.
+  /// This says how log-probabilities are taken. The batch's mask says which rows take part and chosen_ids
+  /// stand where they are predicted: ignore_index and shift have no use here.
   TokenOptions token = {};
 
-  /// Of the ratio (docs/losses.md, 1.1)
+  /// This is the level of the ratio (docs/losses.md, 1.1).
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
-  /// In [0, 1]; unset: 0.2. Like delta not for cispo, sapo, vespo, reinforce
+  /// It is in [0, 1], and 0.2 where unset. Like delta it is not for cispo, sapo, vespo and reinforce.
   std::optional<double> epsilon_low = {};
   std::optional<double> epsilon_high = {};  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
-  /// two-sided clipping: largest ratio of the unclipped side; positive
+  /// With two-sided clipping this is the largest ratio of the unclipped side; it is positive.
   std::optional<double> delta = {};
-  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. In (0, 300]; nullopt: 300, so
-  /// that no weight overflows a float64. Beyond about 80 gradients in float32 may overflow.
+  /// Log ratios are held within ±log_ratio_clamp, without gradient outside. It is in (0, 300]; nullopt means
+  /// 300, so that no weight overflows a float64. Beyond about 80, gradients in float32 may overflow.
   std::optional<double> log_ratio_clamp = 20.0;
 
   double beta = 0;                              ///< weight of the KL penalty, >= 0
@@ -98,14 +99,14 @@ struct PolicyOptions {
 
   double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
   double top_entropy_quantile = 1.0;  ///< in (0, 1]: share of tokens, by entropy, that keep their loss
-  /// Drops sequences with A < 0 whose mean drift is above it
+  /// Sequences with A < 0 whose mean drift is above this are dropped.
   std::optional<double> off_policy_mask_threshold = {};
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
   std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
   std::optional<double> sampler_clip_max = 3.0;                     ///< positive; another one needs the same
 
-  /// positive, below 1 counts as 1; dapo, cispo and vespo only
+  /// It is positive (a value below 1 counts as 1), and for dapo, cispo and vespo only.
   std::optional<double> num_items_in_batch = {};
   std::optional<int64_t> max_completion_length = {};  ///< positive; dr_grpo only, which needs it
 
@@ -120,14 +121,14 @@ struct PolicyOptions {
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
 };
 
-/// Means over the tokens that take part (docs/losses.md, 1.7); NaN where a metric has no meaning or was not
-/// asked for.
+/// These are means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
+/// not asked for is NaN.
 struct PolicyMetrics {
   int64_t tokens = 0;                                            ///< tokens that took part
   double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
-  /// Share that the lower bound stopped
+  /// This is the share that the lower bound stopped.
   double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
-  /// Share that the upper bound stopped
+  /// This is the share that the upper bound stopped.
   double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();
   double clip_fraction = std::numeric_limits<double>::quiet_NaN();  ///< either
   double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
@@ -135,35 +136,36 @@ struct PolicyMetrics {
   double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
 };
 
-/// What policy_loss() returns.
+/// This is what policy_loss() returns.
 struct PolicyResult {
   double loss = 0;  ///< with its normaliser and loss_scale
-  /// ℓ_i, [N], before normaliser and loss_scale; 0 where a token takes no part
+  /// [N]: each entry is ℓ_i, before normaliser and loss_scale; it is 0 where a token takes no part.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PolicyMetrics metrics;                ///< over the tokens that take part
   Plan plan;                            ///< what ran
 };
 
-/// Loss, metrics, and those gradients that `gradients` asks for, in one call. The sequences are those of
-/// `hidden`. Throws InvalidInput before anything is written.
+/// Computes the loss, the metrics, and those gradients that `gradients` asks for, in one call. The sequences
+/// are those of `hidden`. Throws InvalidInput before anything is written.
 LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const PolicyBatch& batch, const PolicyOptions& options = {},
                                        const Gradients& gradients = {});
 
-/// What policy_loss_forward() leaves for policy_loss_backward().
+/// This is what policy_loss_forward() leaves for policy_loss_backward().
 using PolicyForward = LossForward<PolicyResult>;
 
-/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
 LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                 const PolicyBatch& batch, const PolicyOptions& options = {});
 
-/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass). Returns the plan that ran.
+/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass). Returns the plan that
+/// ran.
 LOGITLESS_API Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const PolicyBatch& batch, const PolicyOptions& options,
                                         const PolicyForward& forward, double upstream, const Gradients& gradients);
 
-/// The plan that policy_loss() would run.
+/// Returns the plan that policy_loss() would run.
 LOGITLESS_API Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                     const PolicyBatch& batch, const PolicyOptions& options = {},
                                     const Gradients& gradients = {});

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO, CPO on pairs; KTO on single
-/// sequences. Formulas, sources, which pairs count: docs/losses.md, section 2.
+/// These are preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs, KTO on
+/// single sequences. Formulas, sources and which pairs count stand in docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace logitless {
 
-/// The loss of a pair (docs/losses.md, section 2).
+/// This names the loss of a pair (docs/losses.md, section 2).
 enum class PreferenceLoss {
   kSigmoid,
   kHinge,
@@ -39,34 +39,35 @@ enum class PreferenceLoss {
   kCpo,
 };
 
-/// "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
-/// "apo_down", "aot", "aot_unpaired", "discopop", "sft", "orpo", "simpo", "cpo".
+/// Returns "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
+/// "apo_down", "aot", "aot_unpaired", "discopop", "sft", "orpo", "simpo" or "cpo".
 LOGITLESS_API const char* name_of(PreferenceLoss loss);
-/// All of them, in the order of the enumeration: parse by comparing name_of().
+/// Returns all of them, in the order of the enumeration: to parse a name, compare it with name_of() of each.
 LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
-/// Whether the loss compares with a reference model.
+/// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
-/// One of the losses that are added up.
+/// This is one of the losses that are added up.
 struct PreferenceTerm {
   PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which
   double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
-/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. Both are an error.
+/// This is what the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
+/// an error.
 struct Reference {
-  /// Sums of log-probabilities a sequence, or log-probabilities a token of the hidden states, as logps_per
-  /// says. Float32, float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not
-  /// read.
+  /// It has the sum of log-probabilities of each sequence, or the log-probability of each token of the hidden
+  /// states, as logps_per says. Its type is float32, float64, bfloat16 or float16. Entries of tokens and
+  /// sequences that take no part are not read.
   ConstVector logps;
-  /// The reference's own hidden states of the same tokens (its H may differ) and head: they are run forward
-  /// in the same call, with the same targets and options.
+  /// These are the reference's own hidden states of the same tokens (its H may differ): they and its head are
+  /// run forward in the same call, with the same targets and options.
   HiddenStates hidden;
   LmHead head;                                 ///< the reference's, of the same vocabulary
   EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
 };
 
-/// Which losses, and their constants (docs/losses.md, section 2).
+/// These options choose the losses and their constants (docs/losses.md, section 2).
 struct PreferenceOptions {
   std::vector<PreferenceTerm> terms = {{}};  ///< at least one; their weighted sum is the loss
   double beta = 0.1;                         ///< positive and finite
@@ -74,15 +75,16 @@ struct PreferenceOptions {
   bool average_log_prob = false;             ///< a sequence's mean log-probability instead of its sum
   double discopop_tau = 0.05;                ///< positive and finite
   double simpo_gamma = 0.5;                  ///< finite
-  /// Weight of the likelihood of the chosen sequences (CPO's alpha); unset: 1 with orpo or cpo, else 0. >= 0.
+  /// This is the weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
+  /// orpo or cpo, else 0.
   std::optional<double> nll_weight = {};
-  /// Which tokens take part (prompts do not), and how log-probabilities are taken
+  /// This says which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// Means over the pairs that take part; NaN when there are none.
+/// These are means over the pairs that take part, and NaN when there are none.
 struct PreferenceMetrics {
   int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
   int64_t tokens = 0;  ///< their tokens
@@ -96,10 +98,10 @@ struct PreferenceMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
 };
 
-/// What preference_loss() returns.
+/// This is what preference_loss() returns.
 struct PreferenceResult {
   double loss = 0;  ///< terms and likelihood, times loss_scale
-  /// [2B], sums (averages with average_log_prob, or with orpo or simpo)
+  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo).
   std::vector<double> sequence_logps;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PreferenceMetrics metrics;            ///< over the pairs that take part
@@ -108,57 +110,57 @@ struct PreferenceResult {
 
 /// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of
 /// different lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a
-/// term needs one. Loss, metrics, and those gradients that `gradients` asks for, in one call. Throws
-/// InvalidInput before anything is written.
+/// term needs one. The call computes the loss, the metrics, and those gradients that `gradients` asks for. It
+/// throws InvalidInput before anything is written.
 LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const Targets& targets, const Reference& reference = {},
                                                const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
-/// What preference_loss_forward() leaves for preference_loss_backward().
+/// This is what preference_loss_forward() leaves for preference_loss_backward().
 using PreferenceForward = LossForward<PreferenceResult>;
 
-/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
 LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, const HiddenStates& hidden,
                                                         const LmHead& head, const Targets& targets,
                                                         const Reference& reference = {},
                                                         const PreferenceOptions& options = {});
 
-/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of a reference.
-/// Returns the plan that ran.
+/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of a
+/// reference. Returns the plan that ran.
 LOGITLESS_API Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                             const Targets& targets, const Reference& reference,
                                             const PreferenceOptions& options, const PreferenceForward& forward,
                                             double upstream, const Gradients& gradients);
 
-/// The plan that preference_loss() would run for the policy.
+/// Returns the plan that preference_loss() would run for the policy.
 LOGITLESS_API Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const Targets& targets, const Reference& reference = {},
                                         const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
-/// The constants of KTO.
+/// These are the constants of KTO.
 struct KtoOptions {
   double beta = 0.1;                ///< positive and finite
   double desirable_weight = 1.0;    ///< >= 0, finite
   double undesirable_weight = 1.0;  ///< >= 0, finite
   bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
-  /// Which tokens take part (prompts do not), and how log-probabilities are taken
+  /// This says which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// What a batch says of its sequences.
+/// This is what a batch says of its sequences.
 struct KtoBatch {
   Targets targets;                  ///< [N]
   std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
   Reference reference;              ///< needed; logps [B] or [N]
-  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of equal
-  /// length; both empty: the baseline is 0.
+  /// These are sequence log-probabilities of mismatched completions under the policy and the reference, of
+  /// equal length; where both are empty the baseline is 0.
   ConstVector kl_logps;
   ConstVector kl_ref_logps;  ///< those of the reference
 };
 
-/// Means over the sequences of each kind that take part; NaN when there are none.
+/// These are means over the sequences of each kind that take part, and NaN when there are none.
 struct KtoMetrics {
   int64_t desirable = 0;                                                 ///< sequences
   int64_t undesirable = 0;                                               ///< sequences
@@ -172,10 +174,10 @@ struct KtoMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for
 };
 
-/// What kto_loss() returns.
+/// This is what kto_loss() returns.
 struct KtoResult {
   double loss = 0;  ///< the mean over the sequences, times loss_scale
-  /// [B], ℓ_s, weighted, without loss_scale; 0 where a sequence takes no part
+  /// [B]: each entry is ℓ_s, weighted, without loss_scale; it is 0 where a sequence takes no part.
   std::vector<double> sequence_losses;
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
@@ -183,26 +185,26 @@ struct KtoResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// `hidden` holds B sequences, unpaired. Loss, metrics, and those gradients that `gradients` asks for, in one
-/// call. Throws InvalidInput before anything is written.
+/// `hidden` holds B sequences, unpaired. The call computes the loss, the metrics, and those gradients that
+/// `gradients` asks for. It throws InvalidInput before anything is written.
 LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});
 
-/// What kto_loss_forward() leaves for kto_loss_backward().
+/// This is what kto_loss_forward() leaves for kto_loss_backward().
 using KtoForward = LossForward<KtoResult>;
 
-/// The same in two steps, for an autograd. The spans and tensors must be the same in both.
+/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
 LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                           const KtoBatch& batch, const KtoOptions& options = {});
 
-/// `upstream` is ∂L/∂loss, finite. Computes the logits again (two pass), but not those of the reference.
-/// Returns the plan that ran.
+/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of the
+/// reference. Returns the plan that ran.
 LOGITLESS_API Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                      const KtoBatch& batch, const KtoOptions& options, const KtoForward& forward,
                                      double upstream, const Gradients& gradients);
 
-/// The plan that kto_loss() would run for the policy.
+/// Returns the plan that kto_loss() would run for the policy.
 LOGITLESS_API Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernel settings that `logitless tune` measured for this machine. In a library of its own,
-/// logitless::profile, which reads files and needs yaml-cpp:
+/// A profile holds kernel settings that `logitless tune` measured for this machine. It has a library of its
+/// own, logitless::profile, which reads files and needs yaml-cpp:
 ///
 ///     find_package(logitless REQUIRED COMPONENTS profile)
 ///     target_link_libraries(trainer PRIVATE logitless::logitless logitless::profile)
@@ -18,26 +18,26 @@
 
 namespace logitless {
 
-/// What a profile is looked up by.
+/// A profile is looked up by this.
 struct ProfileShape {
   int64_t tokens = 0;  ///< N of a call
-  /// H; 0 for losses of finished logits (logits.h), where the layout does not count
+  /// This is H, or 0 for losses of finished logits (logits.h), where the layout does not count.
   int64_t hidden_size = 0;
   int64_t vocab_size = 0;                        ///< V
   DType dtype = DType::kFloat32;                 ///< of hidden states and head, or of the logits
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of the head
 };
 
-/// `base` with plan, row_tile and vocab_tile of the entry that fits, as far as `base` leaves them open (kAuto
-/// and 0); `base` itself where none fits or its plan is kDense. An entry fits where it was measured on this
-/// machine (CPU, threads, instruction set, BLAS core), for this dtype and layout, for sizes of at least half
-/// and at most twice these ones, and within a budget that base.workspace_bytes allows; of several it is the
-/// nearest shape. `note` (if not null) says why none is used, and is empty where one is. An empty `path`
-/// stands for the file that the environment variable LOGITLESS_PROFILE names, and for no profile where that
-/// is not set. Other tiles round differently in the last places: results with and without a profile agree
-/// within rounding, not to the bit.
+/// Returns `base` with plan, row_tile and vocab_tile of the entry that fits, as far as `base` leaves them
+/// open (kAuto and 0), or `base` itself where no entry fits or its plan is kDense. An entry fits where it was
+/// measured on this machine (CPU, threads, instruction set, BLAS core), for this dtype and layout, for sizes
+/// of at least half and at most twice these ones, and within a budget that base.workspace_bytes allows; of
+/// several the one with the nearest shape is used. `note` (if not null) says why none is used, and is empty
+/// where one is. An empty `path` stands for the file that the environment variable LOGITLESS_PROFILE names,
+/// and for no profile where that is not set. Other tiles round differently in the last places: results with
+/// and without a profile agree within rounding, not to the bit.
 ///
-/// Throws InvalidInput, with file, line and key, where the file cannot be read or is no profile.
+/// The function throws InvalidInput, with file, line and key, where the file cannot be read or is no profile.
 ///
 ///     // logitless tune model.yaml -o profile.yaml
 ///     const logitless::Context context(logitless::load_profile("profile.yaml", {2048, 1536, 151936}));

@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Non-owning views of what a caller hands over: hidden states, LM head, targets, gradient outputs. Building
-/// a view never throws and checks nothing; the call that uses it checks everything (see error.h).
+/// These are non-owning views of what a caller hands over: hidden states, LM head, targets and gradient
+/// outputs. Building a view never throws and checks nothing; the call that uses it checks everything (see
+/// error.h).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace logitless {
 
-/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at least
-/// cols.
+/// This is a row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
+/// least cols.
 struct ConstMatrix {
   const void* data = nullptr;     ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -23,16 +24,16 @@ struct ConstMatrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   ConstMatrix() = default;
-  /// A stride of -1: the rows follow one another.
+  /// A stride of -1 means that the rows follow one another.
   ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
-/// A writable row-major matrix. data == nullptr means: this output is not wanted.
+/// This is a writable row-major matrix. data == nullptr means that this output is not wanted.
 struct Matrix {
   void* data = nullptr;           ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -41,166 +42,168 @@ struct Matrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   Matrix() = default;
-  /// A stride of -1: the rows follow one another.
+  /// A stride of -1 means that the rows follow one another.
   Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   Matrix(T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
-/// A contiguous vector.
+/// This is a contiguous vector.
 struct ConstVector {
   const void* data = nullptr;     ///< element 0
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t size = 0;               ///< in elements
 
   ConstVector() = default;
-  /// `size_` elements from `data_` on.
+  /// Takes `size_` elements from `data_` on.
   ConstVector(const void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// A writable contiguous vector. data == nullptr means: this output is not wanted.
+/// This is a writable contiguous vector. data == nullptr means that this output is not wanted.
 struct Vector {
   void* data = nullptr;           ///< element 0
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t size = 0;               ///< in elements
 
   Vector() = default;
-  /// `size_` elements from `data_` on.
+  /// Takes `size_` elements from `data_` on.
   Vector(void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// Hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin and end. They
-/// stand in one matrix, or in two of other lengths (chosen and rejected answers of a preference loss): rows
-/// [0, N1) are those of `states`, rows [N1, N1 + N2) those of `second`, and everything with an entry a token
-/// (targets, temperatures, statistics) has N = N1 + N2 of them in this order.
+/// These are the hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin
+/// and end. They stand in one matrix, or in two of other lengths (chosen and rejected answers of a preference
+/// loss): rows [0, N1) are those of `states`, rows [N1, N1 + N2) those of `second`, and everything with an
+/// entry a token (targets, temperatures, statistics) has N = N1 + N2 of them in this order.
 struct HiddenStates {
   ConstMatrix states;  ///< [N1, H]; all rows when there is no second matrix
-  /// [N2, H], of the same type and with a stride of its own; left as it is: none.
+  /// [N2, H]: it has the same type and a stride of its own. Left as it is, there is none.
   ConstMatrix second;
-  /// Number of sequences of equal length in each matrix, whose rows must be a multiple of it: with a second
-  /// one there are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of none, [0, T, H],
-  /// which has no rows. Unused when offsets is not empty.
+  /// This is the number of sequences of equal length in each matrix, whose rows must be a multiple of it:
+  /// with a second one there are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of
+  /// none, [0, T, H], which has no rows. It is unused when offsets is not empty.
   int64_t sequences = 1;
-  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s
-  /// holds the rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of the
-  /// offsets.
+  /// For packed sequences (cu_seqlens) these hold 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N.
+  /// Sequence s holds the rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of
+  /// the offsets.
   std::span<const int64_t> offsets;
-  /// From one sequence of `states` to the next, in elements, at least H; unset: the sequences follow one
-  /// another. Position t of sequence b begins at element b * batch_stride + t * states.stride: a slice such
-  /// as hidden[:, :-1], or the transpose of [T, B, H]. Not for packed sequences.
+  /// This is the step from one sequence of `states` to the next, in elements, at least H; unset, the
+  /// sequences follow one another. Position t of sequence b begins at element b * batch_stride
+  /// + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B, H], can be
+  /// given. It is not for packed sequences.
   std::optional<int64_t> batch_stride;
   std::optional<int64_t> second_batch_stride;  ///< the same of `second`
 
   HiddenStates() = default;
-  /// [N, H] as one sequence.
+  /// Takes [N, H] as one sequence.
   HiddenStates(ConstMatrix states_) : states(states_) {}
-  /// [B, T, H] with N = B * T rows.
+  /// Takes [B, T, H] with N = B * T rows.
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
-  /// Packed sequences.
+  /// Takes packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
-  /// [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1: the
-  /// rows, or the sequences, follow one another.
+  /// Takes [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1
+  /// means that the rows, or the sequences, follow one another.
   HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
                int64_t row_stride = -1)
       : states(data, dtype, batch * time, hidden, row_stride == -1 ? hidden : row_stride), sequences(batch) {
     if (batch_stride_ != -1) batch_stride = batch_stride_;
   }
-  /// The same for a typed pointer.
+  /// Does the same for a typed pointer.
   template <class T>
   HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
                int64_t row_stride = -1)
       : HiddenStates(data, DTypeOf<T>::value, batch, time, hidden, batch_stride_, row_stride) {}
-  /// [B, T1, H] and [B, T2, H] in two matrices.
+  /// Takes [B, T1, H] and [B, T2, H] in two matrices.
   static HiddenStates pair(ConstMatrix first, ConstMatrix second, int64_t batch) {
     HiddenStates both(first, batch);
     both.second = second;
     return both;
   }
-  /// Packed sequences in two matrices.
+  /// Takes packed sequences in two matrices.
   static HiddenStates pair(ConstMatrix first, ConstMatrix second, std::span<const int64_t> offsets) {
     HiddenStates both(first, offsets);
     both.second = second;
     return both;
   }
 
-  /// Whether they stand in two matrices.
+  /// Tells whether they stand in two matrices.
   bool has_second() const { return second.data || second.rows != 0 || second.cols != 0; }
-  /// N, the rows of both.
+  /// Returns N, the rows of both.
   int64_t tokens() const { return states.rows + second.rows; }
-  /// H.
+  /// Returns H.
   int64_t hidden_size() const { return states.cols; }
 };
 
-/// Which way round the head's weight is stored.
+/// This says which way round the head's weight is stored.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
-  /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF): the
+  /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). This layout is
+  /// the default.
   kVocabHidden,
-  ///< default
 };
 
-/// The LM head: raw logit r_iv = x_i · w_v + bias_v, capped logit c_iv = softcap · tanh(r_iv / softcap).
+/// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
+/// c_iv = softcap · tanh(r_iv / softcap).
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
-  /// [V], or empty for none. A -inf entry masks its word (but not under a softcap, which bounds it from
-  /// below).
+  /// [V], or empty where there is none. A -inf entry masks its word (but not under a softcap, which bounds it
+  /// from below).
   ConstVector bias;
-  /// Positive, and a normal number of the type of the sums; or 0 for none (Gemma 2 uses 30).
+  /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
 
   LmHead() = default;
-  /// Without bias and softcap.
+  /// Makes a head without bias and softcap.
   LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
 
-  /// H.
+  /// Returns H.
   int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }
-  /// V.
+  /// Returns V.
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
-/// One word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride + t * stride], so
-/// that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
+/// Targets are one word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride
+/// + t * stride], so that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
   const int32_t* data32 = nullptr;  ///< id 0, or null
   const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
   int64_t size = 0;                 ///< N
   int64_t stride = 1;               ///< from one id to the next of its sequence, in elements; positive
-  /// T, ids of a sequence, of which size is a multiple; 0: one sequence holds all
+  /// This is T, the number of ids of a sequence, of which size is a multiple; with 0 one sequence holds all.
   int64_t time = 0;
-  /// From one sequence to the next, in elements; positive where there are several
+  /// This is the step from one sequence to the next, in elements; it is positive where there are several.
   int64_t batch_stride = 0;
 
   Targets() = default;
-  /// `size_` ids from `data` on.
+  /// Takes `size_` ids from `data` on.
   Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
-  /// `size_` ids from `data` on.
+  /// Takes `size_` ids from `data` on.
   Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
-  /// [B, T]. A batch_stride of -1: the sequences follow one another.
+  /// Takes [B, T]. A batch_stride of -1 means that the sequences follow one another.
   Targets(const int32_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
       : data32(data), size(batch * time_) {
     set_strides(time_, batch_stride_, stride_);
   }
-  /// [B, T]. A batch_stride of -1: the sequences follow one another.
+  /// Takes [B, T]. A batch_stride of -1 means that the sequences follow one another.
   Targets(const int64_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
       : data64(data), size(batch * time_) {
     set_strides(time_, batch_stride_, stride_);
   }
-  /// All of a span, array or vector.
+  /// Takes all of a span, array or vector.
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
-  /// All of a span, array or vector.
+  /// Takes all of a span, array or vector.
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
-  /// Id i, unchecked.
+  /// Returns id i, unchecked.
   int64_t operator[](int64_t i) const {
     const int64_t at = time == 0 ? i * stride : i / time * batch_stride + i % time * stride;
     return data32 ? data32[at] : data64[at];
@@ -214,14 +217,14 @@ struct Targets {
   }
 };
 
-/// What a vector that may have either has one entry for.
+/// Some vectors may have an entry a sequence or an entry a token; this says which of the two.
 enum class EntriesPer {
   kBySize,    ///< its size tells; an InvalidInput where it fits both and they do not come to the same
   kSequence,  ///< [B]
   kToken,     ///< [N]
 };
 
-/// What a call does with what an output holds.
+/// This says what a call does with what an output holds.
 enum class WriteMode {
   kOverwrite,  ///< what was there does not matter, not even a NaN
   /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
@@ -232,21 +235,21 @@ enum class WriteMode {
   kAccumulate,
 };
 
-/// Receives each finished vocabulary tile of d_weight once: words [first, first + count), tiles in vocabulary
-/// order, one call at a time, from any thread of the team. `tile` is in the head's layout (vocab_hidden:
-/// [count, H], hidden_vocab: [H, count]; rows may be further apart than they are long: honour its stride),
-/// float32 (float64 for a float64 head), and lives until the callback returns. The callback may overwrite
-/// these words of the weight: nothing reads them afterwards. What it throws reaches the caller of the
-/// library.
+/// Receives each finished vocabulary tile of d_weight once: the words [first, first + count). The tiles come
+/// in vocabulary order, one call at a time, from any thread of the team. `tile` is in the head's layout
+/// (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are long: honour
+/// its stride), float32 (float64 for a float64 head), and lives until the callback returns. The callback may
+/// overwrite these words of the weight: nothing reads them afterwards. What it throws reaches the caller of
+/// the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// Where the gradients go. No output may overlap an input or another output; a matrix covers everything from
-/// its first to its last element, what stands between its rows included. Each output is optional by itself;
-/// each has the type of its sums (float32; float64, and nothing else, for float64 inputs) or that of its
-/// input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
+/// This says where the gradients go. No output may overlap an input or another output; a matrix covers
+/// everything from its first to its last element, what stands between its rows included. Each output is
+/// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
+/// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then), of d_hidden's type and mode and with a
+  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then): it has d_hidden's type and mode and a
   /// stride of its own. The two are wanted together or not at all; one without rows may be left out.
   Matrix d_hidden_second;
   Matrix d_weight;                                  ///< the head's shape and layout
@@ -254,14 +257,15 @@ struct Gradients {
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden and d_hidden_second
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
-  /// Instead of d_weight.data: at most one of the two may be set.
+  /// This takes the place of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
-  /// From one sequence of d_hidden to the next, in elements, whatever hidden's own is: as
-  /// HiddenStates::batch_stride, but no two rows may overlap. Unset: the sequences follow one another.
+  /// This is the step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
+  /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
+  /// another.
   std::optional<int64_t> d_hidden_batch_stride;
   std::optional<int64_t> d_hidden_second_batch_stride;  ///< the same of d_hidden_second
 
-  /// d_hidden [B, T, H] with strides, as the constructor of HiddenStates that takes them.
+  /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
   template <class T>
   void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride = -1,
                     int64_t row_stride = -1) {
@@ -269,9 +273,9 @@ struct Gradients {
     if (batch_stride != -1) d_hidden_batch_stride = batch_stride;
   }
 
-  /// Whether d_hidden, or its second half, is wanted.
+  /// Tells whether d_hidden, or its second half, is wanted.
   bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
-  /// Whether anything is wanted: without, a call runs forward only.
+  /// Tells whether anything is wanted: where nothing is, a call runs forward only.
   bool any() const { return wants_d_hidden() || d_weight.data || d_bias.data || weight_sink; }
 };
 

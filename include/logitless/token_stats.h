@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Per-token statistics of the final logits, and gradients from them: the spine every loss stands on.
+/// These are per-token statistics of the final logits, and gradients from them. Every loss is built on them.
 ///
 ///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to, when set)
 ///     c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
@@ -25,63 +25,65 @@
 
 namespace logitless {
 
-/// What a temperature divides: two conventions exist.
+/// This says what a temperature divides: two conventions exist.
 enum class TemperatureMeaning {
   kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
 };
 
-/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank costs a
-/// second walk over the logits, which are computed once more where they have not stayed (one pass keeps
-/// them).
+/// This says which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
+/// costs a second walk over the logits, which are computed once more where they have not stayed (one pass
+/// keeps them).
 struct StatsRequest {
   bool entropy = false;  ///< entropy of the token's distribution
   bool prior = false;    ///< Σ_v q_v log p_v
   bool argmax = false;   ///< most likely word
   bool rank = false;     ///< rank of the target among the logits
-  /// q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
+  /// This is q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
   std::span<const float> prior_weights = {};
 };
 
-/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one of these,
-/// as `token`.
+/// This says which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
+/// of these, as `token`.
 struct TokenOptions {
   /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
-  /// targets, and policy losses, whose rows a mask selects, have no use for another value.
+  /// targets, and policy losses, whose rows a mask selects, have no use for another value than this one.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes
   /// no part.
   bool shift = false;
-  /// Positive, and a normal number of the type of the sums.
+  /// It is positive, and a normal number of the type of the sums.
   double temperature = 1.0;
-  /// [N], by position of hidden: replaces the scalar when it is not empty; entries of rows that take no part
-  /// are not read.
+  /// [N], by position of hidden: it replaces the scalar when it is not empty; entries of rows that take no
+  /// part are not read.
   std::span<const double> temperatures = {};
-  /// What the temperature divides
+  /// This says what the temperature divides.
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  /// kBFloat16 or kFloat16: every raw logit r, bias included, is rounded to that type (nearest even) before
-  /// softcap and temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b) counts as
-  /// 1. Unset: no rounding.
+  /// With kBFloat16 or kFloat16 every raw logit r, bias included, is rounded to that type (nearest even)
+  /// before softcap and temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b)
+  /// counts as 1. Unset, there is no rounding.
   std::optional<DType> round_logits_to = {};
 };
 
-/// One entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a statistic that was not
-/// asked for is empty. `max_logit` and `log_sum` are what the backward pass needs besides logp.
+/// Each statistic has one entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a
+/// statistic that was not asked for is empty. `max_logit` and `log_sum` are what the backward pass needs
+/// besides logp.
 struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
   std::vector<double> entropy;  ///< in nats
   std::vector<double> prior;    ///< Σ_v q_v log p_v
   std::vector<int64_t> argmax;  ///< the first word with the largest logit; -1 where the statistics are NaN
-  /// 1 + the number of words whose capped logit c is larger than the target's, as computed: 1 where the
-  /// target is argmax, and no matter the temperature. Equal logits share the better rank. 0 where the
-  /// statistics are NaN.
+  /// This is 1 + the number of words whose capped logit c is larger than the target's, as computed: it is 1
+  /// where the target is argmax, and does not depend on the temperature. Equal logits share the better rank.
+  /// It is 0 where the statistics are NaN.
   std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
 };
 
-/// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With them
+/// These are ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
+/// them the gradients are
 ///
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
@@ -96,49 +98,49 @@ struct TokenGrads {
   std::vector<double> prior;    ///< g_prior
 };
 
-/// Statistics of every token, no gradient. Throws InvalidInput.
-/// `plan`, when given, receives what ran.
+/// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
+/// what ran.
 LOGITLESS_API TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options = {},
                                              const StatsRequest& request = {}, Plan* plan = nullptr);
 
-/// Gradients of any loss of the statistics: `stats` as compute_token_stats returned them for the same inputs,
-/// options and `request` (with entropy where grads.entropy is not empty), `grads` from the caller. Computes
-/// the logits again (two pass).
+/// Computes the gradients of any loss of the statistics. `stats` are as compute_token_stats returned them for
+/// the same inputs, options and `request` (with entropy where grads.entropy is not empty); `grads` come from
+/// the caller. The logits are computed again (two pass).
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options,
                                              const StatsRequest& request, const TokenStats& stats,
                                              const TokenGrads& grads, const Gradients& outputs, Plan* plan = nullptr);
 
-/// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of rows, each
-/// increasing, that together are all rows that take part (from one thread at a time), and fills the entries
-/// of `grads` for these rows; the vectors it declares in needs() and gradients() have N entries by then. One
-/// pass calls it for one chunk after the other, all other plans once.
+/// This is a loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of
+/// rows, each increasing, that together are all rows that take part (from one thread at a time), and fills
+/// the entries of `grads` for these rows; the vectors it declares in needs() and gradients() have N entries
+/// by then. One pass calls it for one chunk after the other, all other plans once.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
-  /// The statistics that evaluate() reads beyond logp and lse.
+  /// Returns the statistics that evaluate() reads beyond logp and lse.
   virtual StatsRequest needs() const = 0;
-  /// Which entries of TokenGrads evaluate() fills, logp apart, which it always fills.
+  /// This says which entries of TokenGrads evaluate() fills besides logp, which it always fills.
   struct GradientTerms {
     bool lse = false;      ///< TokenGrads::lse
     bool entropy = false;  ///< TokenGrads::entropy
     bool prior = false;    ///< TokenGrads::prior
   };
-  /// The entries of TokenGrads that evaluate() fills.
+  /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradientTerms gradients() const = 0;
-  /// Whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss that
-  /// says no and does it all the same gets a std::logic_error.
+  /// Tells whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss
+  /// that says no and does it all the same gets a std::logic_error.
   virtual bool may_drop_rows() const { return true; }
-  /// [N], the group of each row (any ids): the gradient of a row may depend on the statistics of all rows of
-  /// its group, so evaluate() always gets whole groups. Empty: every row by itself. Entries of rows that take
-  /// no part do not matter.
+  /// Returns the group of each row, [N] (any ids): the gradient of a row may depend on the statistics of all
+  /// rows of its group, so evaluate() always gets whole groups. Where it is empty, every row is a group by
+  /// itself. Entries of rows that take no part do not matter.
   virtual std::span<const int64_t> groups() const { return {}; }
   /// Reads the entries of `stats` for `rows`, and sets those of `grads`.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// What the forward half of a loss leaves for its backward half: a few numbers a token.
+/// This is what the forward half of a loss leaves for its backward half: a few numbers a token.
 template <class Result>
 struct LossForward {
   Result result;     ///< as the loss in one call returns it
@@ -146,18 +148,20 @@ struct LossForward {
   TokenGrads grads;  ///< of the loss, per token
 };
 
-/// Statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the statistics.
-/// One pass keeps the logits of whole groups, so a group that is too large for the workspace means two pass.
+/// Computes statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the
+/// statistics. One pass keeps the logits of whole groups, so a group that is too large for the workspace
+/// means two pass.
 LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const Targets& targets, const TokenOptions& options, TokenLoss& loss,
                                         const Gradients& outputs, Plan* plan = nullptr);
 
-/// The plan that compute_token_stats() would run. Reads targets, writes nothing.
+/// Returns the plan that compute_token_stats() would run. It reads targets and writes nothing.
 LOGITLESS_API Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                     const Targets& targets, const TokenOptions& options = {},
                                     const StatsRequest& request = {});
 
-/// The plan that run_token_loss() would run. Reads targets and the loss's groups(), writes nothing.
+/// Returns the plan that run_token_loss() would run. It reads targets and the loss's groups(), and writes
+/// nothing.
 LOGITLESS_API Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                    const Targets& targets, const TokenOptions& options, const TokenLoss& loss,
                                    const Gradients& outputs);

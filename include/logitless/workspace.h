@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that calls use again.
+/// A Workspace is memory that calls use again.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +20,23 @@ namespace detail {
 core::Store* store_of(const Workspace* workspace);
 }
 
-/// Memory that calls use again, call after call. Without one a call allocates its memory and frees it before
-/// it returns; with one (ContextOptions::workspace) everything that a call does not return comes from here,
-/// and a call like the few before it allocates what it returns and nothing else. (The OpenMP runtime has its
-/// own memory for tasks; on one thread it needs none.) It grows to what the largest calls need and follows
-/// their shapes. Results have the same bits with and without.
+/// A Workspace is memory that calls use again, call after call. Without one a call allocates its memory and
+/// frees it before it returns; with one (ContextOptions::workspace) everything that a call does not return
+/// comes from here, and a call like the few before it allocates what it returns and nothing else. (The OpenMP
+/// runtime has its own memory for tasks; on one thread it needs none.) It grows to what the largest calls
+/// need and follows their shapes. Results have the same bits with and without.
 ///
 /// Several contexts and several threads may use one Workspace at once: each call then has a part of its own.
 class LOGITLESS_API Workspace {
  public:
-  /// Empty: the first calls fill it.
+  /// Makes an empty one: the first calls fill it.
   Workspace();
-  /// No call may be using it, nor begin to.
+  /// Frees everything: no call may be using it, nor begin to.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// Bytes that it holds.
+  /// Returns the bytes that it holds.
   size_t bytes() const;
   /// Frees what no call is using.
   void release();
