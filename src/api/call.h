@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What every public function is made of: one call, whatever its task and wherever its logits come from.
+// Every public function is made of one call, whatever its task and wherever its logits come from.
 #pragma once
 
 #include <cstdint>
@@ -20,49 +20,49 @@
 
 namespace logitless::api {
 
-/// A task on the rows of a call: which take part and what they predict, how a logit becomes a
+/// This is a task on the rows of a call: it says which take part and what they predict, how a logit becomes a
 /// log-probability, and which statistics are needed.
 struct Task {
   TokenOptions options;
   StatsRequest request;
   problem::RowTargets targets;
   problem::Prior prior = {};
-  /// Inputs beyond the tensors, which no output may overlap.
+  /// These are inputs beyond the tensors; no output may overlap them.
   core::Array<core::ByteRange> reads = {};
 };
 
-/// Made of tensors, given a task, then run or planned as often as is wanted. While it lives, what its thread
-/// takes from core/store.h comes from the context's workspace. Everything that can be wrong with a call is
-/// thrown by the constructor and by set_task(), before anything is written. What is given must outlive the
-/// Call.
+/// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
+/// its thread takes from core/store.h comes from the context's workspace. Everything that can be wrong with a
+/// call is thrown by the constructor and by set_task(), before anything is written. What is given must
+/// outlive the Call.
 class Call {
  public:
-  /// Logits that are products.
+  /// Takes logits that are products.
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
-  /// Logits that the caller holds.
+  /// Takes logits that the caller holds.
   Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
   Call(const Context& context, const Logits& logits);
 
-  /// Shapes, and after set_task() the task.
+  /// Holds the shapes, and after set_task() the task.
   const problem::TokenProblem& problem() const;
-  /// [B + 1], the sequences of the rows.
+  /// Returns the offsets of the sequences of the rows, [B + 1].
   const core::Array<int64_t>& sequence_offsets() const;
-  /// problem::resolve_words() of these rows.
+  /// Returns problem::resolve_words() of these rows.
   core::Array<int64_t> words(const Targets& targets, const TokenOptions& options) const;
-  /// Whether a gradient is wanted.
+  /// Tells whether a gradient is wanted.
   bool wants_gradients() const;
   const Context& context() const { return context_; }
 
   void set_task(Task task);
 
-  /// Statistics, the loss (null: none) and the gradients that are wanted.
+  /// Computes the statistics, the loss (null: none) and the gradients that are wanted.
   stream::Ran run(TokenLoss* loss) const;
-  /// Gradients from statistics and token gradients. Returns what ran.
+  /// Computes gradients from statistics and token gradients. Returns what ran.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
-  /// The same of a loss whose gradient is multiplied with `upstream`.
+  /// Does the same for a loss whose gradient is multiplied with `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
-  /// The plan of run().
+  /// Returns the plan of run().
   Plan plan(const TokenLoss* loss) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 using api::Call;
 
-// Gives the call its task. The loss keeps references to both.
+// Gives the call its task. The loss keeps references to the call's problem and to the options.
 loss::CrossEntropyLoss make_loss(Call& call, const Targets& targets, const CrossEntropyOptions& options) {
   loss::check_options(options);
   call.set_task({.options = options.token,
@@ -67,7 +67,7 @@ Plan run_backward(Call& call, const Targets& targets, const CrossEntropyOptions&
   return call.run_gradients(stats, columns.grads);
 }
 
-// The upstream gradient of every token, where there is one for all.
+// Gives every token the one upstream gradient.
 Plan run_backward(Call& call, const Targets& targets, const CrossEntropyOptions& options, const TokenStats& stats,
                   double upstream) {
   const bool per_token = options.reduction == Reduction::kNone;

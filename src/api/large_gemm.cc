@@ -10,7 +10,8 @@ constexpr int64_t kRows = 1024;
 constexpr int64_t kDepth = 1024;
 constexpr int64_t kColsPerThread = 2048;  // 4.3 GFLOP a thread: long enough to time, whatever the machine
 
-// In each of the types a normal number: zeros would cost the machine less power.
+// Filled with this byte, an element is a normal number in each of the types: zeros would cost the machine
+// less power.
 constexpr std::byte kFill{0x3e};
 
 DType multiplied(const Context& context, DType dtype) {

@@ -28,7 +28,7 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const cor
                  .reads = reads});
 }
 
-// The inputs of the two tasks beside tensors and options, and what differs between them.
+// Pairs and Singles hold the inputs of the two tasks beside the tensors, and what differs between them.
 struct Pairs {
   using Loss = loss::PairLoss;
   using Forward = PreferenceForward;

@@ -15,7 +15,7 @@ namespace {
 
 using core::fail;
 
-// The other form of a reference: hidden states and a head.
+// Lists the parts of the other form of a reference: hidden states and a head.
 std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Reference& reference) {
   return {{{"reference.hidden", reference.hidden.states.data},
            {"reference.hidden.second", reference.hidden.second.data},
@@ -23,7 +23,7 @@ std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Ref
            {"reference.head.bias", reference.head.bias.data}}};
 }
 
-// The statistics of the tokens under the reference's model.
+// Computes the statistics of the tokens under the reference's model.
 stream::Ran run_model(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
                       const TokenOptions& token) {
   try {

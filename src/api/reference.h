@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a preference loss compares with: log-probabilities that are given, or those of another model.
+// A preference loss compares with a reference: log-probabilities that are given, or those of another model.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ bool is_given(const Reference& reference);
 /// Throws InvalidInput for a reference in both forms or of the wrong size.
 void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, int64_t vocab_size);
 
-/// What a reference reads: no output may overlap it.
+/// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
-/// Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
+/// Returns Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
 core::Array<double> reference_sums(const Context& context, const Reference& reference,
                                    const loss::SequenceTokens& tokens, const TokenOptions& token);
 

@@ -58,7 +58,7 @@ Plan plan_loss(Call call, const Targets& targets, const TokenOptions& options, c
   return call.plan(&loss);
 }
 
-// A loss whose gradient with respect to the entropy the caller has.
+// This is a loss whose gradient with respect to the entropy is given by the caller.
 class GivenEntropyGradient final : public TokenLoss {
  public:
   explicit GivenEntropyGradient(std::span<const double> upstream) : upstream_(upstream) {}

@@ -6,8 +6,8 @@
 
 namespace logitless::core {
 
-// Aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has freed, so that
-// a caller who allocates between two calls would see the heap grow by a workspace a call.
+// The memory is aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has
+// freed, so that a caller who allocates between two calls would see the heap grow by a workspace a call.
 Arena::Arena(size_t bytes) : allocation_(bytes), measuring_(false) {
   void* begin = allocation_.data();
   size_t size = bytes;

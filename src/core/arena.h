@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The memory of one call. The same code first measures what it will take and then takes it, so that a plan's
-// figure and its run cannot disagree.
+// An Arena is the memory of one call. The same code first measures what it will take and then takes it, so
+// that a plan's figure and its run cannot disagree.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,15 @@ namespace logitless::core {
 /// pointers and only counts. Nothing is initialised, so memory that is never touched is never resident.
 class Arena {
  public:
-  /// Measures.
+  /// Makes an Arena that measures.
   Arena() = default;
-  /// Owns `bytes`; throws std::bad_alloc.
+  /// Makes an Arena that owns `bytes`. Throws std::bad_alloc.
   explicit Arena(size_t bytes);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// The next `count` elements. Taking more than was allocated is a std::logic_error: a plan was wrong.
+  /// Returns the next `count` elements. Taking more than was allocated is a std::logic_error: a plan was
+  /// wrong.
   template <class T>
   T* take(int64_t count) {
     return static_cast<T*>(take_bytes(static_cast<size_t>(std::max<int64_t>(count, 0)) * sizeof(T)));
@@ -32,11 +33,11 @@ class Arena {
   /// Everything taken after mark() is free again after rewind(mark).
   size_t mark() const { return used_; }
   void rewind(size_t mark) { used_ = mark; }
-  /// The bytes to allocate for what was in use at most, with what aligning them may take.
+  /// Returns the bytes to allocate for what was in use at most, with what aligning them may take.
   size_t peak() const { return peak_ + kAlignment; }
 
  private:
-  // Bytes that nothing has written.
+  // Holds bytes that nothing has written.
   class Raw {
    public:
     explicit Raw(size_t bytes = 0) : bytes_(bytes), data_(bytes ? memory_.allocate(bytes) : nullptr) {}

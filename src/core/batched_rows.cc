@@ -23,7 +23,7 @@ BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t
   const int64_t time = rows / batch;
   int64_t sequence;
   if (!__builtin_mul_overflow(time, row_stride, &sequence) && *batch_stride == sequence) return matrix;
-  // One position a sequence: the sequences are the rows, as far as the BLAS can step.
+  // With one position a sequence, the sequences are the rows, as far as the BLAS can step.
   if (time == 1 && *batch_stride >= cols && *batch_stride <= std::numeric_limits<int32_t>::max())
     return {1, rows, cols, 0, *batch_stride};
   return {batch, time, cols, *batch_stride, row_stride};

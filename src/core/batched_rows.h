@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of [batch, time, cols] stand when sequences and positions each have a stride of their own.
+// This says where the rows of [batch, time, cols] stand when sequences and positions each have a stride of
+// their own.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +20,27 @@ struct BatchedRows {
   int64_t row_stride = 0;
 
   int64_t offset(int64_t row) const { return row / time * batch_stride + row % time * row_stride; }
-  /// Whether all rows stand at one stride, that of the rows.
+  /// Tells whether all rows stand at one stride, row_stride.
   bool is_matrix() const { return batch < 2; }
-  /// Elements from the first to the last one; 0 without rows; -1 where they do not fit a 64-bit offset.
+  /// Counts the elements from the first to the last one: 0 without rows, -1 where they do not fit a 64-bit
+  /// offset.
   int64_t extent() const;
 };
 
-/// `rows` rows in `batch` sequences of equal length, of which `rows` is a multiple. Without `batch_stride`
-/// the sequences follow one another; then, and wherever else the strides make one, the result is a matrix.
+/// Places `rows` rows in `batch` sequences of equal length; `rows` is a multiple of `batch`. Without
+/// `batch_stride` the sequences follow one another; then, and wherever else the strides make one, the result
+/// is a matrix.
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride);
 
-/// The ids of targets, as rows of one column.
+/// Places the ids of targets, as rows of one column.
 BatchedRows rows_of(const Targets& targets);
 
 /// Throws when two rows of an output overlap: one of the two strides must step over all that the other one
 /// covers. `batch_stride` and `row_stride` are what messages call the strides.
 void check_rows_apart(std::string_view batch_stride, std::string_view row_stride, const BatchedRows& rows);
 
-/// From the first to the last element, what stands between the rows included.
+/// Returns the range from the first to the last element, what stands between the rows included.
 ByteRange range_of(std::string_view name, const void* data, DType dtype, const BatchedRows& rows);
 
 }  // namespace logitless::core

@@ -6,8 +6,8 @@
 
 namespace logitless::core {
 
-/// Exceptions must not leave an OpenMP region: the first one waits until the region has ended, and what comes
-/// after it has nothing to do.
+/// Exceptions must not leave an OpenMP region: the first one waits here until the region has ended, and the
+/// work that comes after it is left out.
 class FirstError {
  public:
   /// Runs `work`, unless other work has thrown. Allocates nothing, because what is kept may be a
@@ -21,7 +21,8 @@ class FirstError {
       if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
     }
   }
-  /// After the region, whose end orders this read behind the one write.
+  /// Throws the exception, if there is one. Call it after the region, whose end orders this read behind the
+  /// one write.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }

@@ -12,17 +12,18 @@
 
 namespace logitless::core {
 
-/// Blocks of work with a middle part that must run in order, one at a time: for every block begin(b) on any
-/// thread of a team, then middle(b) in block order, then end(b) on the thread that began it, soon after,
-/// while what it has begun is in its cache. OpenMP's `ordered` cannot do this: libgomp passes the turn on at
-/// the end of an iteration, not at the end of its ordered part, so that all ends would wait for each other.
+/// This runs blocks of work whose middle parts must run in order, one at a time. For every block it calls
+/// begin(b) on any thread of a team, then middle(b) in block order, then end(b) on the thread that began it,
+/// soon after, while what it has begun is in its cache. OpenMP's `ordered` cannot do this: libgomp passes the
+/// turn on at the end of an iteration, not at the end of its ordered part, so that all ends would wait for
+/// each other.
 class InOrder {
  public:
   explicit InOrder(int64_t blocks) : begun_(static_cast<size_t>(blocks)) {}
 
-  /// Called once by every thread of the team; returns when this thread has nothing left to do. What throws is
-  /// left in `error`; the remaining work is skipped then. Outside of that it allocates nothing: a thread that
-  /// left this early would leave the others waiting for its turn.
+  /// It is called once by every thread of the team, and returns when this thread has nothing left to do. What
+  /// throws is left in `error`; the remaining work is skipped then. Outside of that it allocates nothing: a
+  /// thread that left this early would leave the others waiting for its turn.
   template <class Begin, class Middle, class End>
   void run(FirstError& error, const Begin& begin, const Middle& middle, const End& end) noexcept {
     Begun mine;
@@ -55,7 +56,7 @@ class InOrder {
   // descheduled.
   static constexpr int kAhead = 2;
 
-  // The blocks that a thread has begun and not ended, in order.
+  // These are the blocks that a thread has begun and not ended, in order.
   class Begun {
    public:
     bool empty() const { return count_ == 0; }

@@ -29,9 +29,9 @@ Store::~Store() {
   for (const Block& block : blocks_) ::operator delete(block.data);
 }
 
-// The smallest free block that is at most twice as large. A size that grows from call to call would leave a
-// trail of blocks: where there are more bytes than twice those that were ever in use at once, the free ones
-// go.
+// This takes the smallest free block that fits and is at most twice as large. A size that grows from call to
+// call would leave a trail of blocks: where there are more bytes than twice those that were ever in use at
+// once, the free ones are released.
 void* Store::allocate(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
   if (wanted < bytes) throw std::bad_alloc();
@@ -88,7 +88,7 @@ std::vector<T> Store::take_column(size_t count, T value) {
   return column;
 }
 
-// A column that there is no room to note is freed by its owner.
+// Where there is no memory to note a column, its owner keeps it and frees it.
 template <class T>
 void Store::give_back(std::vector<T>& column) noexcept {
   if (column.capacity() == 0) return;

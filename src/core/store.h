@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where a call's memory comes from: the heap, or the Workspace of its Context.
+// A call's memory comes from the heap, or from the Workspace of its Context.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace logitless::core {
 
-/// Memory that is used again. A block that was freed serves the next request that it fits, so that what is
-/// asked for over and over is allocated once. Any number of threads may use one Store.
+/// A Store holds memory that is used again. A block that was freed serves the next request that it fits, so
+/// that what is asked for over and over is allocated once. Any number of threads may use one Store.
 class Store {
  public:
   Store() = default;
@@ -22,17 +22,17 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Throws std::bad_alloc. Aligned as operator new aligns.
+  /// Returns memory that is aligned as operator new aligns it. Throws std::bad_alloc.
   void* allocate(size_t bytes);
   void free(void* data) noexcept;
 
-  /// `count` entries of `value`, in the memory of a column that was given back, where there is one.
+  /// Returns `count` entries of `value`, in the memory of a column that was given back, where there is one.
   template <class T>
   std::vector<T> take_column(size_t count, T value);
   template <class T>
   void give_back(std::vector<T>& column) noexcept;
 
-  /// Bytes of all blocks and columns that it holds, in use or not; columns that calls have taken apart.
+  /// Returns the bytes of all blocks that it holds, in use or not, and of the columns that no call has taken.
   size_t bytes() const;
   /// Frees what is not in use.
   void release() noexcept;
@@ -56,7 +56,7 @@ class Store {
   std::vector<std::vector<int64_t>> int64_columns_;
 };
 
-/// That of the call which this thread works on; null: the heap.
+/// Returns the store of the call that this thread works on; null stands for the heap.
 Store* current_store();
 
 /// Makes a store this thread's current one for as long as the scope lives.
@@ -71,7 +71,7 @@ class StoreScope {
   Store* before_;
 };
 
-/// Allocates from the store that was current when the container was made.
+/// An Allocator allocates from the store that was current when the container was made.
 template <class T>
 class Allocator {
  public:
@@ -100,11 +100,11 @@ class Allocator {
   Store* store_;
 };
 
-/// Of everything in a call that is not returned.
+/// Everything in a call that is not returned is kept in such arrays.
 template <class T>
 using Array = std::vector<T, Allocator<T>>;
 
-/// An object in the current store.
+/// Makes an object in the current store.
 template <class T, class... Arguments>
 std::shared_ptr<T> make_shared(Arguments&&... arguments) {
   return std::allocate_shared<T>(Allocator<T>(), std::forward<Arguments>(arguments)...);

@@ -64,7 +64,7 @@ void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequenc
   for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
 }
 
-// The stride from one sequence to the next, of the view that messages call `name`.
+// Checks the stride from one sequence to the next, of the view that messages call `name`.
 void check_batch_stride(std::string_view name, std::string_view stride_name, const core::BatchedRows& places) {
   if (places.is_matrix()) return;
   if (places.batch_stride < places.cols) {
@@ -91,7 +91,7 @@ core::BatchedRows second_places(const HiddenStates& hidden) {
   return places_of(hidden.second, hidden.sequences, hidden.second_batch_stride);
 }
 
-// Offsets of the sequences: given, or of equal length.
+// Returns the offsets of the sequences, which are given or follow from their equal length.
 core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
@@ -127,7 +127,7 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   return {offsets.begin(), offsets.end()};
 }
 
-// The batch stride of d_hidden or of d_hidden_second.
+// Checks the batch stride of d_hidden or of d_hidden_second.
 void check_output_places(const HiddenProblem& problem, std::string_view name, std::string_view stride_name,
                          const std::optional<int64_t>& stride, const core::BatchedRows& places) {
   if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
@@ -143,7 +143,7 @@ void check_output_shape(std::string_view name, const Matrix& out, const ConstMat
   check_output_type(name, out.dtype, in.dtype, input_name);
 }
 
-// d_hidden and d_hidden_second: both are wanted or none is, but for one that has no rows.
+// Checks d_hidden and d_hidden_second: both are wanted or none is, except for one that has no rows.
 void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
   const bool has_second = problem.hidden_second.cols != 0;
   const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call whose logits are products: hidden states and an LM head, checked, and the gradients that are wanted
-// of them.
+// This is a call whose logits are products: it has hidden states and an LM head, checked, and the gradients
+// that are wanted of them.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ struct HiddenProblem : TokenProblem {
   int64_t hidden_size = 0;
 };
 
-/// The tensors, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput
-/// for anything that breaks the contracts of tensors.h.
+/// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the
+/// caller. Throws InvalidInput for anything that breaks the contracts of tensors.h.
 HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head);
 
-/// What hidden states that stand under `name` and `second_name` read.
+/// Returns what is read of hidden states that messages call `name` and `second_name`.
 core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
 
-/// Whether some gradient is wanted.
+/// Tells whether some gradient is wanted.
 inline bool is_wanted(const Gradients& outputs) { return outputs.any(); }
-/// Everything that the call reads but the targets.
+/// Returns everything that the call reads except the targets.
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
-/// What may be written.
+/// Returns what may be written.
 core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
 
-/// Where the rows of d_hidden, and of d_hidden_second, stand.
+/// Tells where the rows of d_hidden, and of d_hidden_second, stand.
 core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs);
 core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gradients& outputs);
 

@@ -19,7 +19,7 @@ core::BatchedRows rows_of(const View& view) {
   return {view.batch, view.time, view.vocab, view.batch_stride, view.row_stride};
 }
 
-// Shape, strides and pointer of the logits or of their gradient.
+// Checks shape, strides and pointer of the logits or of their gradient.
 template <class View>
 void check_view(std::string_view name, const View& view) {
   if (view.batch < 0) fail(name, ".batch = ", view.batch, " is negative");

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call whose logits the caller holds, checked, and the gradient that is wanted of them.
+// This is a call whose logits the caller holds: it has the logits, checked, and the gradient that is wanted
+// of them.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +17,20 @@ struct LogitsProblem : TokenProblem {
   core::Array<int64_t> sequence_offsets;  // [B + 1]
 };
 
-/// The logits, checked; what stands in TokenProblem beyond shapes is left to the caller. Throws InvalidInput.
+/// Returns the problem with its logits checked; what stands in TokenProblem beyond shapes is left to the
+/// caller. Throws InvalidInput.
 LogitsProblem make_problem(const Logits& logits);
 
-/// The V logits of a row, and where their gradients go.
+/// These return the V logits of a row, and where their gradients go.
 const void* logits_row(const Logits& logits, int64_t row);
 void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 
-/// Whether the gradient is wanted.
+/// Tells whether the gradient is wanted.
 inline bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
-/// Everything that the call reads but the targets, and the logits themselves where they are overwritten in
-/// place.
+/// Returns everything that the call reads except the targets, and except the logits themselves where they are
+/// overwritten in place.
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
-/// What may be written.
+/// Returns what may be written.
 core::Array<core::ByteRange> writes_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
 
 /// Throws InvalidInput for a gradient of the wrong shape, type or strides.
