@@ -16,7 +16,7 @@ namespace logitless {
 struct Environment {
   std::string version;                     ///< of logitless
   std::string cpu;                         ///< model name
-  int cores = 0;                           ///< that this process may use
+  int cores = 0;                           ///< cores that this process may use
   int threads = 0;                         ///< of the context's team
   int64_t l1d_bytes = 0;                   ///< of one core; 0 where unknown
   int64_t l2_bytes = 0;                    ///< of one core
@@ -26,9 +26,9 @@ struct Environment {
   std::string gemm_backend;                ///< of the context
   std::vector<std::string> gemm_backends;  ///< of this build, best first
   std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string blas_core;                   ///< whose kernels it runs, e.g. "Zen"
+  std::string blas_core;                   ///< core whose kernels the BLAS runs, e.g. "Zen"
   std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
-  int blas_max_threads = 0;                ///< that it was compiled for: no team is larger
+  int blas_max_threads = 0;                ///< threads that the BLAS was compiled for: no team is larger
   std::vector<std::string> warnings;       ///< e.g. a BLAS core narrower than the CPU
 };
 

@@ -94,7 +94,7 @@ struct PolicyOptions {
   std::optional<double> log_ratio_clamp = 20.0;
 
   double beta = 0;                              ///< weight of the KL penalty, >= 0
-  KlEstimator kl_estimator = KlEstimator::kK3;  ///< another one needs beta
+  KlEstimator kl_estimator = KlEstimator::kK3;  ///< any but kK3 needs beta
   bool use_bias_correction_kl = false;          ///< KL times the importance ratio (DeepSeek-V3.2); needs beta
 
   double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
@@ -104,7 +104,7 @@ struct PolicyOptions {
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< anything else needs sampling_logps
   std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
-  std::optional<double> sampler_clip_max = 3.0;                     ///< positive; another one needs the same
+  std::optional<double> sampler_clip_max = 3.0;                     ///< positive; any but 3 needs one too
 
   /// It is positive (a value below 1 counts as 1), and for dapo, cispo and vespo only.
   std::optional<double> num_items_in_batch = {};
@@ -113,9 +113,9 @@ struct PolicyOptions {
   double sapo_temperature_pos = 1.0;   ///< positive
   double sapo_temperature_neg = 1.05;  ///< positive
   double vespo_k_pos = 2.0;            ///< k where the advantage is >= 0
-  double vespo_lambda_pos = 3.0;       ///< λ there
-  double vespo_k_neg = 3.0;            ///< k where it is below 0
-  double vespo_lambda_neg = 2.0;       ///< λ there
+  double vespo_lambda_pos = 3.0;       ///< λ where the advantage is >= 0
+  double vespo_k_neg = 3.0;            ///< k where the advantage is below 0
+  double vespo_lambda_neg = 2.0;       ///< λ where the advantage is below 0
 
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy

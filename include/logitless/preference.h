@@ -49,7 +49,7 @@ LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
 /// This is one of the losses that are added up.
 struct PreferenceTerm {
-  PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which
+  PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which loss it is
   double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
@@ -168,7 +168,7 @@ struct KtoMetrics {
   double kl = 0;                                                         ///< the baseline
   double desirable_reward = std::numeric_limits<double>::quiet_NaN();    ///< mean reward
   double undesirable_reward = std::numeric_limits<double>::quiet_NaN();  ///< mean reward
-  double margin = std::numeric_limits<double>::quiet_NaN();              ///< of the two rewards
+  double margin = std::numeric_limits<double>::quiet_NaN();              ///< desirable less undesirable reward
   double desirable_logp = std::numeric_limits<double>::quiet_NaN();      ///< mean log-probability
   double undesirable_logp = std::numeric_limits<double>::quiet_NaN();    ///< mean log-probability
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for

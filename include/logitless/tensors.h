@@ -219,7 +219,7 @@ struct Targets {
 
 /// Some vectors may have an entry a sequence or an entry a token; this says which of the two.
 enum class EntriesPer {
-  kBySize,    ///< its size tells; an InvalidInput where it fits both and they do not come to the same
+  kBySize,    ///< the size tells; an InvalidInput where it fits both and they would be read differently
   kSequence,  ///< [B]
   kToken,     ///< [N]
 };

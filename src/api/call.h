@@ -75,7 +75,7 @@ class Call {
     const LogitsGradient& outputs;
   };
 
-  core::StoreScope scope_;  // first, for it is where the others take their memory
+  core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;
   std::variant<FromHidden, FromLogits> source_;
 };

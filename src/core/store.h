@@ -43,15 +43,15 @@ class Store {
     size_t bytes;
     bool in_use;
   };
-  void release_blocks() noexcept;  // those that are free
+  void release_blocks() noexcept;  // releases the blocks that are free
   template <class T>
   std::vector<std::vector<T>>& columns();
 
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
-  size_t bytes_ = 0;        // of all blocks
-  size_t in_use_ = 0;       // of those that are in use
-  size_t most_in_use_ = 0;  // of those that were at once
+  size_t bytes_ = 0;        // bytes of all blocks
+  size_t in_use_ = 0;       // bytes of the blocks in use
+  size_t most_in_use_ = 0;  // the most that in_use_ was since release()
   std::vector<std::vector<double>> double_columns_;
   std::vector<std::vector<int64_t>> int64_columns_;
 };

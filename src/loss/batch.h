@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Reading what a trainer hands over beside the hidden states: one number a token or one a sequence.
+// These functions read what a trainer hands over beside the hidden states: one number a token or one a
+// sequence.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace logitless::loss {
 
 using problem::kNoTarget;
 
-/// The sequence of each of N rows, from the B + 1 offsets.
+/// Returns the sequence of each of N rows, from the B + 1 offsets.
 inline core::Array<int64_t> sequence_of_rows(std::span<const int64_t> offsets) {
   core::Array<int64_t> sequence(static_cast<size_t>(offsets.back()));
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
@@ -29,8 +30,9 @@ inline core::Array<int64_t> sequence_of_rows(std::span<const int64_t> offsets) {
   return sequence;
 }
 
-/// Whether `values`, of `size` entries, has one a token and not one a sequence. `sequence`: that of each row.
-/// Throws InvalidInput where the size is wrong, or fits both and they would be read differently.
+/// Tells whether the vector that messages call `name`, of `size` entries, has one a token and not one a
+/// sequence. `sequence` holds that of each row. Throws InvalidInput where the size is wrong, or fits both and
+/// they would be read differently.
 inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, std::span<const int64_t> sequence,
                          int64_t sequences) {
   const auto tokens = static_cast<int64_t>(sequence.size());
@@ -55,14 +57,15 @@ inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, st
   return false;
 }
 
-/// exp of x held within ±most; NaN for NaN.
+/// Returns exp of x held within ±most; NaN for NaN.
 inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 
-/// log σ(x), exact for large |x|.
+/// Returns log σ(x), exact for large |x|.
 inline double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
 inline double sigmoid(double x) { return std::exp(log_sigmoid(x)); }
 
-/// values[i], with an error that names it unless it is finite (or NaN, where that is allowed).
+/// Returns values[i]. Throws InvalidInput, which names it, unless it is finite (or NaN, where that is
+/// allowed).
 inline double finite_entry(std::string_view name, const ConstVector& values, int64_t i, bool nan_allowed = false) {
   const double value = core::read(values, i);
   if (std::isfinite(value) || (nan_allowed && std::isnan(value))) return value;

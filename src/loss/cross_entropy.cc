@@ -11,7 +11,7 @@ namespace {
 
 double reciprocal_or_zero(double normaliser) { return normaliser > 0 ? 1 / normaliser : 0; }
 
-// 0 · inf is 0 here: what has no weight does not take part.
+// The product 0 · inf is 0 here: what has no weight does not take part.
 double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Cross-entropy as a function of token statistics, shared by the fused and the dense path.
+// This is cross-entropy as a function of token statistics, which the fused and the dense path share.
 #pragma once
 
 #include <span>
@@ -11,7 +11,8 @@
 
 namespace logitless::loss {
 
-/// What a problem needs to know of the options. Class weights are the weights of the prior statistic.
+/// These return what a problem needs to know of the options. Class weights are the weights of the prior
+/// statistic.
 StatsRequest stats_request(const CrossEntropyOptions& options);
 problem::Prior prior(const CrossEntropyOptions& options);
 
@@ -27,10 +28,10 @@ class CrossEntropyLoss final : public TokenLoss {
   bool may_drop_rows() const override { return !options_.class_weights.empty() || !upstream_.empty(); }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// ∂L/∂loss: one value, or one a token. The span must outlive evaluate().
+  /// Sets ∂L/∂loss: one value, or one a token. The span must outlive evaluate().
   void set_upstream(std::span<const double> upstream) { upstream_ = upstream; }
 
-  /// The loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all rows that were evaluated.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
@@ -45,7 +46,7 @@ class CrossEntropyLoss final : public TokenLoss {
   const problem::TokenProblem& problem_;
   std::span<const double> upstream_;
   double nll_scale_ = 1;     // what a token's nll is multiplied with
-  double z_scale_ = 1;       // and its z-loss
+  double z_scale_ = 1;       // what a token's z-loss is multiplied with
   core::Array<double> nll_;  // [N], scaled
   core::Array<double> z_;    // [N], scaled; empty without z-loss
 };

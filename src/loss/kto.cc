@@ -82,7 +82,7 @@ KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
   out.loss *= options_.loss_scale / std::max(active_, 1.0);
   metrics.desirable = static_cast<int64_t>(count[1]);
   metrics.undesirable = static_cast<int64_t>(count[0]);
-  // 0 / 0 is the NaN of a kind without a sequence.
+  // A kind without a sequence gets its NaN from 0 / 0.
   metrics.desirable_reward = reward[1] / count[1];
   metrics.undesirable_reward = reward[0] / count[0];
   metrics.margin = metrics.desirable_reward - metrics.undesirable_reward;

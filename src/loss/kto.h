@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// KTO as a function of token statistics: docs/losses.md, section 2.
+// This is KTO as a function of token statistics: docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class KtoLoss final : public TokenLoss {
   KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens);
 
   const SequenceTokens& tokens() const { return tokens_; }
-  /// Σ_t log-probability under the reference, [B]. Before evaluate().
+  /// Sets Σ_t log-probability under the reference, [B]. Call it before evaluate().
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }

@@ -47,7 +47,7 @@ double PolicyLoss::epsilon_high() const {
   return options_.epsilon_high.value_or(options_.variant == PolicyVariant::kCispo ? 5.0 : 0.3);
 }
 
-// What ℓ of this row is multiplied with on its way into the loss, loss_scale apart.
+// Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
 double PolicyLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
   const double batch = count(static_cast<double>(batch_));
@@ -73,7 +73,7 @@ double PolicyLoss::normaliser(int64_t row) const {
   return 0;
 }
 
-// δ. On-policy it is 0 exactly, also where logp is −∞, but a NaN is seen.
+// Returns δ. On-policy it is exactly 0, also where logp is −∞, but a NaN stays NaN.
 double PolicyLoss::token_log_ratio(size_t i, double logp) const {
   if (old_.empty()) return std::isnan(logp) ? logp : 0;
   return logp - old_[i];
@@ -83,7 +83,7 @@ double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
   return std::isnan(sampling_[i]) ? 0 : old_logp(i, logp) - sampling_[i];
 }
 
-// The sampler correction of exp(log_ratio).
+// Returns the sampler correction of exp(log_ratio).
 double PolicyLoss::corrected(double log_ratio) const {
   const double r = bounded_exp(log_ratio, kMostLogRatio);
   const double low = options_.sampler_clip_min.value_or(0);
@@ -110,7 +110,7 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   }
 }
 
-// The (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
+// Finds the (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
 void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<double> entropies;
   for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
@@ -123,7 +123,8 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
     return;
   }
   std::sort(entropies.begin(), entropies.end());
-  // Not (1 − q)(n − 1): 1 − 0.7 is above 0.3 and would drop the token at the quantile.
+  // This is not written (1 − q)(n − 1), because 1 − 0.7 is above 0.3 and would drop the token at the
+  // quantile.
   const double last = static_cast<double>(entropies.size() - 1);
   const double at = last - options_.top_entropy_quantile * last;
   const auto below = static_cast<size_t>(at);
@@ -142,10 +143,10 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   }
   const double c = clamp_bound();
   const double value = bounded_exp(w, c);
-  return {value, w < -c || w > c ? 0 : value};  // NaN for NaN
+  return {value, w < -c || w > c ? 0 : value};  // both are NaN for NaN
 }
 
-// log φ = λ + k W − λ e^W.
+// Returns φ, where log φ = λ + k W − λ e^W.
 double PolicyLoss::vespo_weight(size_t i) const {
   const double log_weight =
       std::clamp(sequences_[static_cast<size_t>(sequence_[i])].vespo, kLeastLogWeight, kMostLogWeight);
@@ -157,7 +158,7 @@ double PolicyLoss::vespo_weight(size_t i) const {
 
 PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {
   const double a = advantage_[i];
-  if (a == 0) return {};  // Also where logp is −inf: 0 · ∞ is 0 here.
+  if (a == 0) return {};  // This holds also where logp is −inf: 0 · ∞ is 0 here.
   switch (options_.variant) {
     case PolicyVariant::kReinforce:
       return {-a * logp, -a, 0};
@@ -179,14 +180,14 @@ PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) co
       const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
       const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
       // The ratios are compared, not their products with A, which may round a difference away. A NaN stays
-      // one.
+      // NaN.
       if (a > 0 ? plain <= clipped : plain >= clipped) return {-plain * a, 0, ratio > most ? 0 : -a};
       return {-clipped * a, 0, ratio < low || ratio > high ? 0 : -a};
     }
   }
 }
 
-// keep · r of docs/losses.md, 1.3.
+// Returns keep · r of docs/losses.md, 1.3.
 double PolicyLoss::factor(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   if (options_.off_policy_mask_threshold && advantage_[i] < 0 &&

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Policy losses as a function of token statistics: docs/losses.md, section 1.
+// These are policy losses as a function of token statistics: docs/losses.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,30 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option out of its range, or that has no meaning with the others or this batch.
+/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or this
+/// batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
 
 /// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
 /// weights, an advantage and a sum over tokens is a finite float64.
 inline constexpr double kMostLogRatio = 300;
 
-/// Whether the variant's loss is −min(ρ A, clamp(ρ) A).
+/// Tells whether the variant's loss is −min(ρ A, clamp(ρ) A).
 bool is_clipped_surrogate(PolicyVariant variant);
 
-/// Whether a correction takes the ratio of a whole sequence.
+/// Tells whether a correction takes the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
   return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask;
 }
 
 class PolicyLoss final : public TokenLoss {
  public:
-  /// `offsets`: [B + 1], the sequences of the N rows of `rows_name`. Checks and copies the batch; reads
-  /// nothing under a false mask.
+  /// Checks and copies the batch; reads nothing under a false mask. `offsets`, [B + 1], are the sequences of
+  /// the N rows of `rows_name`.
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
              int64_t vocab_size, std::string_view rows_name = "hidden");
 
-  /// [N]: the chosen word of each row, kNoTarget where it takes no part.
+  /// Returns the chosen word of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
 
   StatsRequest needs() const override;
@@ -43,11 +44,11 @@ class PolicyLoss final : public TokenLoss {
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// The loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all rows that were evaluated.
   PolicyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  // Sums over the tokens of one sequence.
+  // These are sums over the tokens of one sequence.
   struct Sequence {
     double tokens = 0;
     double log_ratio = 0;     // Σ δ
@@ -56,7 +57,7 @@ class PolicyLoss final : public TokenLoss {
     double vespo = 0;         // Σ clamp(δ) + κ
     double by_log_ratio = 0;  // Σ ∂loss/∂w over its tokens
   };
-  // One token's loss and its derivatives.
+  // A term is one token's loss and its derivatives.
   struct Term {
     double loss = 0;
     double by_logp = 0;
@@ -87,7 +88,7 @@ class PolicyLoss final : public TokenLoss {
   void note_clips(size_t i, double ratio);
 
   const PolicyOptions& options_;
-  int64_t tokens_ = 0;  // that take part
+  int64_t tokens_ = 0;  // tokens that take part
   int64_t batch_ = 0;   // sequences, empty ones included
   bool advantage_per_token_ = false;
   core::Array<int64_t> targets_;
@@ -99,14 +100,14 @@ class PolicyLoss final : public TokenLoss {
   double entropy_threshold_ = 0;
   double kept_tokens_ = 0;  // tokens with top_i = 1
 
-  // [N], of the rows that were evaluated.
+  // These are [N] and belong to the rows that were evaluated.
   core::Array<double> loss_;
   core::Array<double> ratio_;
   core::Array<double> kl_;
   core::Array<uint8_t> clips_;  // kLow, kHigh
 };
 
-/// What a batch reads: no output may overlap it.
+/// Returns what is read of a batch: no output may overlap it.
 core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch);
 
 }  // namespace logitless::loss

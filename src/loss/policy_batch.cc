@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What can be wrong with a batch of sampled completions and its options, and what is kept of them.
+// This file checks a batch of sampled completions and its options, and keeps what the loss needs of them.
 #include <cmath>
 #include <iterator>
 

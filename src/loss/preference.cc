@@ -27,7 +27,7 @@ bool has_term(const PreferenceOptions& options, bool (*matches)(PreferenceLoss))
                      [&](const PreferenceTerm& term) { return matches(term.loss); });
 }
 
-// −(1 − ε) log σ(z) − ε log σ(−z) and its derivative.
+// A Logistic is −(1 − ε) log σ(z) − ε log σ(−z) and its derivative.
 struct Logistic {
   double loss = 0;
   double slope = 0;
@@ -38,10 +38,10 @@ Logistic smoothed_logistic(double z, double smoothing) {
           -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
 }
 
-// Of discopop: e^700 is near the largest float64.
+// This bounds the exponent of discopop: e^700 is near the largest float64.
 constexpr double kMostExponent = 700;
 
-// 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
+// Up to this x, 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
 constexpr double kMostMeanLogp = -0x1p-24;
 
 double log_one_minus_exp(double x) { return x > -0.6931 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); }
@@ -105,7 +105,7 @@ bool PairLoss::averages_in_report() const {
          });
 }
 
-// Of NLL in the loss: nll_weight and the sft terms.
+// Returns the weight of NLL in the loss: nll_weight and the sft terms.
 double PairLoss::likelihood_weight() const {
   const bool by_default = has_term(
       options_, [](PreferenceLoss loss) { return loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kCpo; });
@@ -138,7 +138,7 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
   const double c = pair.chosen * chosen_scale, r = pair.rejected * rejected_scale;
   const double z = beta * (a - b);
   double out = 0, by_a = 0, by_b = 0;
-  // For the losses of the margin alone: ∂z/∂a = β = −∂z/∂b.
+  // This is for the losses of the margin alone: ∂z/∂a = β = −∂z/∂b.
   const auto of_margin = [&](double value, double slope) {
     out = value;
     by_a = beta * slope;
@@ -149,7 +149,7 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
       of_margin(-log_sigmoid(z), -sigmoid(-z));
       break;
     case PreferenceLoss::kHinge:
-      // Written so that a NaN is not clipped away.
+      // This is written so that a NaN is not clipped away.
       of_margin(z >= 1 ? 0 : 1 - z, z >= 1 ? 0 : -1);
       break;
     case PreferenceLoss::kIpo: {
@@ -202,7 +202,7 @@ PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
     }
     case PreferenceLoss::kDiscopop: {
       const double x = z / options_.discopop_tau;
-      // Of log σ(x)
+      // Here mix is σ(x), and mix_slope is the slope of log σ(x).
       const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;
       const double exponent = log_sigmoid(x) - z;
       const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
@@ -240,7 +240,7 @@ void PairLoss::add(int64_t index, double scale, const Value& value) {
   by_sum_[static_cast<size_t>(batch_ + index)] += scale * value.by_rejected;
 }
 
-// aot compares the k-th smallest of one quantity with the k-th smallest of another one.
+// The aot losses compare the k-th smallest of one quantity with the k-th smallest of another one.
 void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs) {
   const size_t count = pairs.size();
   core::Array<double> left(count), right(count);
@@ -258,7 +258,8 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
     }
     all[k] = p;
   }
-  // Equal values keep their order, and NaN stands last: std::stable_sort takes memory of its own.
+  // Equal values keep their order, and NaN stands last. This is not std::stable_sort, which takes memory of
+  // its own.
   const auto sorted = [&](const core::Array<double>& values) {
     core::Array<size_t> order(count);
     std::iota(order.begin(), order.end(), size_t{0});

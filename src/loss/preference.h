@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses on pairs as a function of token statistics: docs/losses.md, section 2.
+// These are preference losses on pairs as a function of token statistics: docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option out of its range or without a meaning.
+/// Throws InvalidInput for an option that is out of its range or has no meaning.
 void check_preference_options(const PreferenceOptions& options);
 
 class PairLoss final : public TokenLoss {
  public:
-  /// `tokens`: 2B sequences; pairs with an empty side are dropped from it here.
-  /// Keeps a reference to the options.
+  /// Keeps a reference to the options. `tokens` holds 2B sequences; pairs with an empty side are dropped from
+  /// it here.
   PairLoss(const PreferenceOptions& options, SequenceTokens tokens);
 
   const SequenceTokens& tokens() const { return tokens_; }
-  /// Σ_t log-probability under the reference, [2B]. Before evaluate(), when a term needs it.
+  /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a term needs it.
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
@@ -32,7 +32,8 @@ class PairLoss final : public TokenLoss {
   PreferenceResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  // What the terms see of one pair, and the derivatives of its loss by the two sums of log-probabilities.
+  // Pair is what the terms see of one pair, and Value its loss and the derivatives by the two sums of
+  // log-probabilities.
   struct Pair {
     double chosen = 0, rejected = 0;              // Σ logp
     double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
@@ -53,8 +54,8 @@ class PairLoss final : public TokenLoss {
   const PreferenceOptions& options_;
   SequenceTokens tokens_;
   int64_t batch_ = 0;         // pairs, with those that take no part
-  int64_t pairs_ = 0;         // that take part
-  double chosen_tokens_ = 0;  // of these
+  int64_t pairs_ = 0;         // pairs that take part
+  double chosen_tokens_ = 0;  // chosen tokens of the pairs that take part
   core::Array<int64_t> groups_;
   core::Array<double> reference_;  // [2B] or empty
   core::Array<double> sums_;       // [2B]: Σ logp

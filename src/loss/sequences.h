@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What losses on whole sequences share: which token predicts what, and log-probabilities summed over a
-// sequence.
+// Losses on whole sequences share this: which token predicts what, and how many tokens each sequence has.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace logitless::loss {
 
-/// The rows of S sequences and the words they predict.
+/// These are the rows of S sequences and the words they predict.
 struct SequenceTokens {
   core::Array<int64_t> targets;   // [N], kNoTarget where a row takes no part
   core::Array<int64_t> sequence;  // [N]
@@ -26,7 +25,7 @@ struct SequenceTokens {
   void drop(int64_t s);
 };
 
-/// `words`: [N], kNoTarget where a row takes no part (problem::resolve_words).
+/// Reads the sequences; `words` are [N], and kNoTarget where a row takes no part (problem::resolve_words).
 SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> words);
 
 }  // namespace logitless::loss

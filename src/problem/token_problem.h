@@ -50,8 +50,8 @@ struct TokenProblem {
   Prior prior;
   int64_t tokens = 0;
   int64_t vocab_size = 0;
-  DType dtype = DType::kFloat32;          // of hidden, or of the logits
-  std::string_view rows_name = "hidden";  // of what has the rows, in error messages
+  DType dtype = DType::kFloat32;          // type of hidden, or of the logits
+  std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
   RowTargets targets;
 
   /// Returns the rows that take part, increasing.
