@@ -96,9 +96,9 @@ struct HiddenStates {
   /// the offsets.
   std::span<const int64_t> offsets;
   /// This is the step from one sequence of `states` to the next, in elements, at least H; unset, the
-  /// sequences follow one another. Position t of sequence b begins at element b * batch_stride
-  /// + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B, H], can be
-  /// given. It is not for packed sequences.
+  /// sequences follow one another. Position t of sequence b begins at element
+  /// b * batch_stride + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B,
+  /// H], can be given. It is not for packed sequences.
   std::optional<int64_t> batch_stride;
   std::optional<int64_t> second_batch_stride;  ///< the same of `second`
 
@@ -171,8 +171,8 @@ struct LmHead {
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
-/// Targets are one word id a token, int32 or int64. Id i = b * time + t stands at data[b * batch_stride
-/// + t * stride], so that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
+/// Targets are one word id a token, int32 or int64. Id i = b * time + t stands at
+/// data[b * batch_stride + t * stride], so that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
   const int32_t* data32 = nullptr;  ///< id 0, or null
   const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
