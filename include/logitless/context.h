@@ -26,7 +26,8 @@ struct ContextOptions {
   /// This is the number of threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results
   /// have the same bits for every value (except under plan dense).
   int threads = 0;
-  /// This is the upper bound for everything that a call allocates, apart from the BLAS's packing buffers.
+  /// This is the upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token,
+  /// below 200 bytes a token, and the BLAS's packing buffers come on top. Plan kDense takes what it needs.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
