@@ -64,9 +64,9 @@ auto offered(const std::vector<std::string>& names) {
   return choice<std::string>(std::move(choices));
 }
 
-template <class Read>
+template <class T = int64_t, class Read>
 auto auto_or(Read read) {
-  return [=](const ConfigValue& value) -> int64_t { return is_auto(value) ? 0 : read(value); };
+  return [=](const ConfigValue& value) -> T { return is_auto(value) ? T{0} : static_cast<T>(read(value)); };
 }
 
 // The bare word `none`, or a value.
@@ -143,7 +143,7 @@ std::vector<KeyRule> build_schema() {
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),
-      root("threads", &C::threads, auto_or(integer(1, 4096))),
+      root("threads", &C::threads, auto_or<int>(integer(1, 4096))),
       root("ignore_index", &C::ignore_index, integer(kAnyLow)),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
       root("temperature", &C::temperature, read_temperature),
