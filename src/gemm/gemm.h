@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/integers.h"
 #include "logitless/dtype.h"
 
 namespace logitless::kernels {
@@ -56,7 +57,7 @@ struct RowRule {
   int64_t class_rows = 0;
 
   /// Returns the number of rows to multiply where `rows` are wanted.
-  int64_t padded(int64_t rows) const { return std::max((rows + row_step - 1) / row_step * row_step, least_rows); }
+  int64_t padded(int64_t rows) const { return std::max(core::round_up(rows, row_step), least_rows); }
   int64_t class_of(int64_t row) const { return class_rows == 0 ? 0 : row / class_rows % 2; }
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/checks.h"
+#include "core/integers.h"
 #include "stream/buffers.h"
 #include "stream/hidden_blocks.h"
 #include "stream/row_groups.h"
@@ -72,8 +73,8 @@ constexpr int64_t kSweepRows = 4;
 // A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
 constexpr int64_t kPlannedTeam = 8;
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+using core::div_up;
+using core::round_up;
 
 // A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
 int64_t padded_stride(int64_t cols) {

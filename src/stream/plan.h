@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/integers.h"
 #include "core/store.h"
 #include "logitless/plan.h"
 #include "problem/hidden_problem.h"
@@ -45,11 +46,11 @@ struct TileGrid {
   int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
   gemm::RowRule row_rule;    // of the products that are logits
 
-  int64_t vocab_tiles() const { return (vocab_size + vocab_tile - 1) / vocab_tile; }
+  int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
   int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
   int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
-  int64_t hidden_blocks() const { return (hidden_size + hidden_block - 1) / hidden_block; }
-  int64_t weight_blocks() const { return (hidden_size + weight_block - 1) / weight_block; }
+  int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
+  int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
   /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
   int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };

@@ -1,18 +1,20 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stream/row_blocks.h"
-#include "core/store.h"
 
 #include <algorithm>
+
+#include "core/integers.h"
+#include "core/store.h"
 
 namespace logitless::stream {
 namespace {
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using core::div_up;
 
 int64_t balanced_rows(int64_t count, int64_t most_rows, const gemm::RowRule& rule) {
   const int64_t step = block_step(rule);
   if (count > most_rows && most_rows >= rule.row_step) most_rows = most_rows / rule.row_step * rule.row_step;
-  return std::min(most_rows, div_up(div_up(count, div_up(count, most_rows)), step) * step);
+  return std::min(most_rows, core::round_up(div_up(count, div_up(count, most_rows)), step));
 }
 
 // Ends a block whose rows and places have been appended.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/arena.h"
+#include "core/integers.h"
 #include "core/parallel.h"
 #include "core/store.h"
 #include "stats/row_gradients.h"
@@ -46,7 +47,7 @@ class SweepSchedule final : public Schedule {
   }
 
  private:
-  int64_t blocks() const { return (problem_.tokens + run_.plan.row_block - 1) / run_.plan.row_block; }
+  int64_t blocks() const { return core::div_up(problem_.tokens, run_.plan.row_block); }
   int64_t begin_of(int64_t block) const { return block * run_.plan.row_block; }
   int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_block, problem_.tokens); }
 
