@@ -64,11 +64,12 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   }
   out.max = max;
   if (args.target[row] >= 0 && args.target[row] < shape.cols) out.chosen = args.scratch[args.target[row]];
+  if (args.prior && args.prior_weights) out.prior_mass = args.weights_mass;
   double below = 0;  // Σ exp(u) of the terms below the largest
   int64_t largest = 0;
   for (int64_t v = 0; v < shape.cols; ++v) {
     const double q = !args.prior ? 0 : args.prior_weights ? args.prior_weights[v] : args.uniform_prior;
-    out.prior_mass += q;
+    if (!args.prior_weights) out.prior_mass += q;
     if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
     const T term = std::exp(u);

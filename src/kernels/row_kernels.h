@@ -63,6 +63,7 @@ struct FoldArgs {
   bool prior = false;                    // fill stats.prior and prior_mass, with
   const float* prior_weights = nullptr;  //   q = prior_weights[0 .. cols), or when null
   double uniform_prior = 0;              //   q = uniform_prior
+  double weights_mass = 0;               // Σ prior_weights[0 .. cols), where these are given
   T* scratch = nullptr;
   RowStats* stats = nullptr;
 };

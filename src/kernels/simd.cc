@@ -272,9 +272,7 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
   const TileShape<T>& shape = args.shape;
   double prior_mass = 0;
   if constexpr (kPrior == Prior::kUniform) prior_mass = args.uniform_prior * static_cast<double>(shape.cols);
-  if constexpr (kPrior == Prior::kWeights) {
-    for (int64_t v = 0; v < shape.cols; ++v) prior_mass += args.prior_weights[v];
-  }
+  if constexpr (kPrior == Prior::kWeights) prior_mass = args.weights_mass;
   for (int64_t row = 0; row < shape.rows; ++row) {
     RowStats& stats = args.stats[row];
     const T* logits = args.logits + row * shape.stride;

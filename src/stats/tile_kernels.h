@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/integers.h"
+#include "core/store.h"
 #include "kernels/row_kernels.h"
 #include "problem/token_problem.h"
 #include "stats/row_gradients.h"
@@ -36,10 +38,16 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// `bias` is [V] in the type of the logits, or null. The problem must outlive this.
-  TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, const Logit* bias,
-              double softcap)
-      : kernels_(kernels.of_tiles<Types>()), problem_(problem), bias_(bias), softcap_(static_cast<Logit>(softcap)) {}
+  /// Tiles begin at multiples of `vocab_tile`. `bias` is [V] in the type of the logits, or null. The problem
+  /// must outlive this.
+  TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
+              const Logit* bias, double softcap)
+      : kernels_(kernels.of_tiles<Types>()),
+        problem_(problem),
+        vocab_tile_(vocab_tile),
+        weights_masses_(sum_weights(problem, vocab_tile)),
+        bias_(bias),
+        softcap_(static_cast<Logit>(softcap)) {}
 
   const Table& table() const { return kernels_; }
 
@@ -70,6 +78,8 @@ class TileKernels {
     args.prior = problem_.request.prior;
     args.prior_weights = prior_weights(tile);
     args.uniform_prior = uniform_prior();
+    if (!weights_masses_.empty())
+      args.weights_mass = weights_masses_[static_cast<size_t>(tile.first_word / vocab_tile_)];
     args.scratch = scratch.row;
     args.stats = stats;
     kernels_.fold(args);
@@ -110,6 +120,16 @@ class TileKernels {
   }
 
  private:
+  // Sums the prior's weights tile by tile, in their order: a call folds each tile for many rows.
+  static core::Array<double> sum_weights(const problem::TokenProblem& problem, int64_t vocab_tile) {
+    const std::span<const float> weights = problem.prior.weights;
+    core::Array<double> masses;
+    if (!problem.request.prior || weights.empty()) return masses;
+    masses.resize(static_cast<size_t>(core::div_up(problem.vocab_size, vocab_tile)));
+    for (size_t v = 0; v < weights.size(); ++v) masses[v / static_cast<size_t>(vocab_tile)] += weights[v];
+    return masses;
+  }
+
   kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
     return {tile.rows,   tile.words,
             tile.stride, bias_ ? bias_ + tile.first_word : nullptr,
@@ -122,6 +142,8 @@ class TileKernels {
 
   const Table& kernels_;
   const problem::TokenProblem& problem_;
+  int64_t vocab_tile_;
+  core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights
   const Logit* bias_;
   Logit softcap_;
 };

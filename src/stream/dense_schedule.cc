@@ -37,7 +37,8 @@ class DenseSchedule final : public Schedule {
         v_(problem.vocab_size),
         arena_(plan.workspace_bytes),
         buffers_(arena_, *context.gemm, problem, threads_, outputs),
-        tiles_(*context.kernels, problem, widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
+        tiles_(*context.kernels, problem, kRowColumns, widened_bias<Logit>(arena_, context.kernels, problem),
+               problem.head.softcap),
         walk_(tiles_, *context.kernels, v_, kRowColumns) {
     if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, buffers_.gathered);
   }

@@ -25,7 +25,7 @@ class SweepSchedule final : public Schedule {
       : problem_(problem),
         dlogits_(dlogits),
         run_(run),
-        tiles_(*context.kernels, problem, nullptr, 0),
+        tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
         walk_(tiles_, *context.kernels, problem.vocab_size, run.plan.vocab_tile),
         arena_(run.plan.workspace_bytes),
         scratch_(take_sweep<Types>(arena_, problem, run)) {}

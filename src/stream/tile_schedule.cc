@@ -25,8 +25,8 @@ class TileSchedule final : public Schedule {
         pass_{context,
               problem,
               run_,
-              {*context.kernels, problem, widened_bias<typename Types::Logit>(arena_, context.kernels, problem),
-               problem.head.softcap}},
+              {*context.kernels, problem, run_.grid.vocab_tile,
+               widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     pass_.bias_sums = take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
     if (run_.logits_stay) pass_.chunk = take_chunk<typename Types::Logit>(arena_, run_);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <ostream>
 #include <random>
@@ -104,6 +105,8 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   args.prior = tile.prior;
   args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
   args.uniform_prior = 0.01;
+  const std::vector<float> q = weights.values();
+  args.weights_mass = std::accumulate(q.begin(), q.end(), 0.0);
   args.scratch = scratch.data();
   args.stats = stats.data();
   kernels.fold(args);
