@@ -395,15 +395,19 @@ struct Planner {
   }
 };
 
+void check_one_pass(const ContextOptions& options, const Work& work) {
+  if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
+    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
+  }
+}
+
 Planner make_planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                      const Gradients& outputs) {
   const ContextOptions& options = context.options;
   // All rows that a forward pass had are cut as it cut them, so that those that are left find their places.
   std::span<const int64_t> rows = problem.active();
   if (!work.forward && work.kept_rows == 0) rows = {};
-  if (work.backward && !work.forward && options.plan == PlanKind::kOnePass) {
-    core::fail("plan = one_pass cannot run: gradients that come after the forward pass find no logits to work on");
-  }
+  check_one_pass(options, work);
   const bool one_chunk = problem.in_double() ? needs_weight_tiles<kernels::DoubleTiles::Sum>(outputs)
                                              : needs_weight_tiles<kernels::FloatTiles::Sum>(outputs);
   const bool may_keep_logits = work.forward && work.backward && options.plan != PlanKind::kTwoPass;
@@ -450,6 +454,7 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
                       const Work& work) {
   const ContextOptions& options = context.options;
   const bool coupled = !work.groups.empty();
+  check_one_pass(options, work);
   if (options.plan == PlanKind::kOnePass && coupled) {
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }

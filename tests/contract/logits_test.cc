@@ -285,6 +285,31 @@ TEST(Logits, ACoupledLossCannotRunInOneSweep) {
                        [] { small().groups().plan(PlanKind::kOnePass).token_loss_once(); });
 }
 
+// Gradients in a call of their own are refused under one_pass from logits as they are from hidden states, and
+// nothing is written.
+TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
+  const std::vector<float> logits(6 * 30, 1.0f);
+  std::vector<float> out(logits.size(), 7.0f);
+  const std::vector<int64_t> targets(6, 5);
+  ContextOptions options;
+  const Logits view(logits.data(), 1, 6, 30);
+  const LogitsGradient gradient(out.data(), 1, 6, 30);
+  const TokenStats stats = compute_token_stats(Context(options), view, Targets(std::span(targets)));
+  const auto backward = [&] {
+    TokenGrads grads;
+    grads.logp.assign(6, 1.0);
+    Plan plan;
+    backpropagate_token_grads(Context(options), view, Targets(std::span(targets)), {}, {}, stats, grads, gradient,
+                              &plan);
+    return plan;
+  };
+  EXPECT_EQ(backward().kind, PlanKind::kTwoPass);
+  out.assign(out.size(), 7.0f);
+  options.plan = PlanKind::kOnePass;
+  expect_invalid_input({"plan = one_pass cannot run: gradients that come after the forward pass"}, [&] { backward(); });
+  EXPECT_EQ(out, std::vector<float>(out.size(), 7.0f));
+}
+
 TEST(Logits, WhatALossThrowsReachesTheCaller) {
   const std::vector<float> logits(40 * 30, 1.0f);
   std::vector<float> out(logits.size());
