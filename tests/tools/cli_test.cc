@@ -45,7 +45,7 @@ TEST_F(CliTest, JsonOnStandardOutputIsOneObjectWithTheDocumentedKeys) {
   EXPECT_TRUE(r["ratio"].contains("extra_peak"));
   EXPECT_EQ(r["environment"]["version"], LOGITLESS_VERSION_STRING);
   EXPECT_GT(r["environment"]["threads"].get<int>(), 0);
-  ASSERT_EQ(r["gates"].size(), 3u);
+  ASSERT_EQ(r["gates"].size(), 4u);
   for (const json& gate : r["gates"]) {
     EXPECT_TRUE(gate["pass"].get<bool>());
     EXPECT_LE(gate["value"].get<double>(), gate["limit"].get<double>());
@@ -151,6 +151,16 @@ TEST_F(CliTest, AnImpossibleToleranceExitsWithOne) {
   const Finished machine = compare({"tolerances.d_hidden_rel_l2=1e-30"}, {"--json", "-"});
   EXPECT_EQ(machine.exit_code(), 1);
   EXPECT_FALSE(json::parse(machine.out)["pass"].get<bool>());
+}
+
+TEST_F(CliTest, LossesOfTokensHaveAGateWhateverTheReduction) {
+  for (const std::string setting : {"reduction=mean", "reduction=sum", "reduction=none"}) {
+    const json r = report({setting, "tolerances.losses_rel_l2=1e-4"});
+    EXPECT_EQ(r["gates"][1]["name"], "losses_rel_l2") << setting;
+    EXPECT_EQ(r["gates"][1]["limit"], 1e-4) << setting;
+    EXPECT_EQ(r["gates_not_applied"], json::array()) << setting;
+  }
+  EXPECT_EQ(compare({"tolerances.losses_rel_l2=1e-30"}).exit_code(), 1);
 }
 
 TEST_F(CliTest, TolerancesOfOtherCommandsAreListedAsNotApplied) {

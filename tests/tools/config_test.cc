@@ -102,7 +102,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.kernel.simd_target, "plain");
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
   EXPECT_EQ(set({"normaliser=12.5"}).normaliser, 12.5);
-  for (const char* per_token : {"reduction=none", "level=logits", "task=grpo"}) {
+  for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=grpo"}) {
     EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
   }
 }
@@ -195,9 +195,6 @@ TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
   EXPECT_EQ(
       error("kernel: {bwd_impl: dense, plan: two_pass}"),
       "c.yaml:1: kernel.plan has no meaning with kernel.bwd_impl dense, which has no tiles: leave it out or auto");
-  EXPECT_EQ(
-      error("tolerances: {losses_rel_l2: 1}"),
-      "c.yaml:1: tolerances.losses_rel_l2 needs reduction none: otherwise there is one loss, which loss_atol bounds");
   EXPECT_EQ(error("task: kto\ntolerances: {losses_rel_l2: 1}"),
             "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto: it has no loss a token");
 }

@@ -169,11 +169,6 @@ void check_together(const Config& config) {
   check_task(config);
   check_level(config);
   if (config.normaliser && config.reduction != Reduction::kMean) reject(config, "normaliser", "needs reduction mean");
-  const bool one_loss = config.task == Task::kCrossEntropy && config.level == Level::kFused;
-  if (config.tolerances.losses_rel_l2 && one_loss && config.reduction != Reduction::kNone) {
-    reject(config, "tolerances.losses_rel_l2",
-           "needs reduction none: otherwise there is one loss, which loss_atol bounds");
-  }
 }
 
 }  // namespace

@@ -27,10 +27,9 @@ struct ToleranceConfig {
 };
 
 /// Of two computations in `dtype`.
-
 struct Tolerances {
   double loss_atol;      ///< nats a token
-  double losses_rel_l2;  ///< of the vector of per-token losses, under reduction none
+  double losses_rel_l2;  ///< of the vector of per-token losses
   double d_hidden_rel_l2;
   double d_weight_rel_l2;
   double d_bias_rel_l2;

@@ -152,21 +152,18 @@ Json difference_of(const T* a, const T* b, int64_t count) {
   return {{"max_abs", sum.max_abs}, {"rel_l2", rel_l2}};
 }
 
-Json differences_of(const io::Config& config, const Runner& a, const Runner& b) {
+Json differences_of(const Runner& a, const Runner& b) {
   Json json = Json::object();
   const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype) {
     if (!left) return;
     json[name] = io::with_type(
         dtype, [&]<class T>(T) { return difference_of(left.as<T>(), right.as<T>(), left.count(sizeof(T))); });
   };
-  if (config.task == io::Task::kCrossEntropy && config.reduction == Reduction::kNone) {
-    const auto bytes_of = [](const std::vector<double>& values) {
-      static constexpr double kNone = 0;
-      return TensorBytes{reinterpret_cast<const std::byte*>(values.empty() ? &kNone : values.data()),
-                         values.size() * sizeof(double)};
-    };
-    add("losses", bytes_of(a.result().per_token_loss), bytes_of(b.result().per_token_loss), DType::kFloat64);
-  }
+  const auto losses_of = [](const Runner& runner) {
+    const std::vector<double>& losses = runner.result().per_token_loss;
+    return TensorBytes{reinterpret_cast<const std::byte*>(losses.data()), losses.size() * sizeof(double)};
+  };
+  add("losses", losses_of(a), losses_of(b), DType::kFloat64);
   const auto gradient = [&](const char* name, TensorId id) {
     add(name, a.job()[id], b.job()[id], a.job().gradient_dtype);
   };
@@ -248,7 +245,7 @@ Json take_turns(
   for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate, request.compare));
   if (!request.compare) return result;
   on_turn("", "comparing", 1);
-  result["differences"] = differences_of(config, *runners[0], *runners[1]);
+  result["differences"] = differences_of(*runners[0], *runners[1]);
   result["job"] = job_json(job);
   result["has_bias"] = job.has(TensorId::kBias);
   return result;
