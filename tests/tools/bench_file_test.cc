@@ -211,5 +211,26 @@ TEST_F(BenchFileTest, PointsAreMatchedByAllOfTheirSettings) {
   EXPECT_TRUE(has(zeros.err, "was measured with --inputs random, not zeros"));
 }
 
+// Settings that leave the layout out may stand for either: the default was [H, V] once, and is [V, H].
+TEST_F(BenchFileTest, ALayoutThatNoSettingNamesIsThePointsOwn) {
+  const std::string fused = write("fused.yaml", "model: {hidden_size: 8, vocab_size: 300}\nseq_len: 8\n");
+  const std::vector<std::string> forward = {"--contenders", "forward", "-o", path("old.jsonl")};
+  ASSERT_EQ(bench(fused, forward).exit_code(), 0);
+  std::vector<json> old = lines_of("old.jsonl");
+  old[1]["shape"]["layout"] = "hidden_vocab";
+  write_lines("old.jsonl", old);
+
+  const std::string differ = "model.layout is hidden_vocab there and vocab_hidden here";
+  const Finished against = bench(fused, {"--against", path("old.jsonl")});
+  EXPECT_EQ(against.exit_code(), 2);
+  EXPECT_TRUE(has(against.err, "old.jsonl: has none of these points: " + differ));
+  const Finished resumed = bench(fused, forward);
+  EXPECT_EQ(resumed.exit_code(), 2);
+  EXPECT_TRUE(has(resumed.err, differ));
+  const Finished same =
+      bench(fused, {"--set", "model.layout=hidden_vocab", "--against", path("old.jsonl"), "--margin", "1000000"});
+  EXPECT_EQ(same.exit_code(), 0) << same.err;
+}
+
 }  // namespace
 }  // namespace logitless::testing

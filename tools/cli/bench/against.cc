@@ -56,11 +56,13 @@ std::vector<std::string> differences(const Facts& there, const Facts& here) {
   return list;
 }
 
-// Every setting of a point by key, swept or not, but for those that no figure depends on.
-Facts settings_of(const BenchRun& run, const std::vector<std::string>& at) {
+// Every setting of a point by key, swept or not, but for those that no figure depends on. The layout is that
+// of the point, because its default has changed: settings that leave it out do not tell.
+Facts settings_of(const BenchRun& run, const Point& point) {
   Facts facts;
   add_settings(run.settings, facts);
-  for (size_t i = 0; i < at.size(); ++i) facts[run.sweep[i].key] = at[i];
+  for (size_t i = 0; i < point.at.size(); ++i) facts[run.sweep[i].key] = point.at[i];
+  facts["model.layout"] = layout_of(point);
   std::erase_if(facts,
                 [](const auto& fact) { return fact.first == "model.name" || fact.first.starts_with("tolerances."); });
   return facts;
@@ -76,7 +78,7 @@ std::string name_of(const BenchRun& run, const Point& point) {
 
 const Point* find(const BenchRun& run, const std::map<std::string, std::string>& settings) {
   for (const Point& point : run.points) {
-    if (settings_of(run, point.at) == settings) return &point;
+    if (settings_of(run, point) == settings) return &point;
   }
   return nullptr;
 }
@@ -164,7 +166,7 @@ std::string differences_of(const BenchRun& there, const BenchRun& here) {
 Comparison compare_runs(const BenchRun& before, const BenchRun& now, double margin) {
   Comparer comparer(margin);
   for (const Point& point : now.points) {
-    const Point* earlier = find(before, settings_of(now, point.at));
+    const Point* earlier = find(before, settings_of(now, point));
     if (earlier) {
       comparer.compare(name_of(now, point), *earlier, point);
     } else {
@@ -172,22 +174,24 @@ Comparison compare_runs(const BenchRun& before, const BenchRun& now, double marg
     }
   }
   for (const Point& point : before.points) {
-    if (!find(now, settings_of(before, point.at))) comparer.missing(name_of(before, point) + ": not in this run");
+    if (!find(now, settings_of(before, point))) comparer.missing(name_of(before, point) + ": not in this run");
   }
   return comparer.result(machine_differences(before, now));
 }
 
-void check_comparable(const BenchRun& before, const BenchRun& now, const std::vector<std::vector<std::string>>& at) {
+std::string layout_of(const Point& point) { return point.level == "fused" ? point.shape.layout : ""; }
+
+void check_comparable(const BenchRun& before, const BenchRun& planned) {
   const std::string place = "--against " + before.name;
-  if (before.inputs != now.inputs) {
-    throw io::Error(place + ": was measured with --inputs " + before.inputs + ", not " + now.inputs);
+  if (before.inputs != planned.inputs) {
+    throw io::Error(place + ": was measured with --inputs " + before.inputs + ", not " + planned.inputs);
   }
-  for (const auto& one : at) {
-    if (find(before, settings_of(now, one))) return;
+  for (const Point& point : planned.points) {
+    if (find(before, settings_of(planned, point))) return;
   }
   std::vector<std::string> nearest;
   for (const Point& point : before.points) {
-    const auto list = differences(settings_of(before, point.at), settings_of(now, at.front()));
+    const auto list = differences(settings_of(before, point), settings_of(planned, planned.points.front()));
     if (nearest.empty() || list.size() < nearest.size()) nearest = list;
   }
   throw io::Error(place + ": has none of these points: " + some_of(nearest));

@@ -72,11 +72,11 @@ Json header_of(const BenchOptions& options, const BenchPlan& plan, const Environ
 
 Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& measured) {
   Json at = Json::object();
-  for (size_t i = 0; i < point.at.size(); ++i) at[plan.sweep[i].key] = point.at[i];
+  for (size_t i = 0; i < plan.sweep.size(); ++i) at[plan.sweep[i].key] = point.outline.at[i];
   Json json = {{"type", "point"},
                {"at", at},
-               {"task", io::name_of(point.config.task)},
-               {"level", io::name_of(point.config.level)},
+               {"task", point.outline.task},
+               {"level", point.outline.level},
                {"shape", shape_json(seeded_shape(point.config))}};
   json.update(measured);
   return json;
@@ -107,7 +107,7 @@ class Bench {
   void run() {
     size_t there = 0;
     for (const PlannedPoint& point : plan_.points) {
-      const bool measured = file_.find(point.at) != nullptr;
+      const bool measured = file_.find(point.outline) != nullptr;
       there += measured;
       if (!measured) work_ += point.work;
     }
@@ -117,7 +117,7 @@ class Bench {
     }
     if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
-      const report::Point* point = file_.find(plan_.points[i].at);
+      const report::Point* point = file_.find(plan_.points[i].outline);
       if (!point) point = &measure(i);
       if (metrics_) write_metrics(*point, static_cast<int64_t>(i) + 1, *metrics_);
     }
@@ -185,11 +185,10 @@ int run_bench(const BenchOptions& options) {
   std::optional<report::BenchRun> before;
   if (!options.against_path.empty()) {
     before = report::read_run(options.against_path);
-    report::BenchRun header;
-    report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), header);
-    std::vector<std::vector<std::string>> places;
-    for (const PlannedPoint& point : plan.points) places.push_back(point.at);
-    check_comparable(*before, header, places);
+    report::BenchRun planned;
+    report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), planned);
+    for (const PlannedPoint& point : plan.points) planned.points.push_back(point.outline);
+    check_comparable(*before, planned);
   }
   Bench bench(options, plan, environment);
   bench.run();

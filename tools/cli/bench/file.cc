@@ -97,10 +97,15 @@ bool BenchFile::resume(const std::string& text) {
   return true;
 }
 
-const report::Point* BenchFile::find(const std::vector<std::string>& at) const {
-  const auto it =
-      std::find_if(run_.points.begin(), run_.points.end(), [&](const auto& point) { return point.at == at; });
-  return it == run_.points.end() ? nullptr : &*it;
+const report::Point* BenchFile::find(const report::Point& outline) const {
+  const auto it = std::ranges::find(run_.points, outline.at, &report::Point::at);
+  if (it == run_.points.end()) return nullptr;
+  // A layout that no setting names is the default, which has not always been the same.
+  if (layout_of(*it) != layout_of(outline)) {
+    throw io::Error("-o " + path_ + ": holds another benchmark (model.layout is " + layout_of(*it) + " there and " +
+                    layout_of(outline) + " here): " + kChooseAnother);
+  }
+  return &*it;
 }
 
 const report::Point& BenchFile::append(const Json& point) {

@@ -105,14 +105,19 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   PlannedPoint point;
   point.config = io::load_config(options.config.path(), options.config.assignments, swept);
   for (const std::string& assignment : swept) {
-    point.at.push_back(assignment.substr(assignment.find('=') + 1));
+    point.outline.at.push_back(assignment.substr(assignment.find('=') + 1));
     point.name += (point.name.empty() ? "" : " ") + assignment;
   }
   if (swept.empty()) point.name = "the config's point";
   check_seeded(point.config);
   check_outputs(point.config, point.config.model.bias);
   check_effects(point.config);
-  point.profile = profile.apply(seeded_shape(point.config), point.config);
+  const Job shape = seeded_shape(point.config);
+  point.outline.task = name_of(point.config.task);
+  point.outline.level = name_of(point.config.level);
+  point.outline.shape = {shape.tokens, shape.hidden_size, shape.vocab_size, name_of(shape.dtype),
+                         io::name_of(shape.layout)};
+  point.profile = profile.apply(shape, point.config);
   point.contenders = contenders_for(point.config, options.contenders);
   for (const Contender& contender : point.contenders) check_contender(point.config, contender);
   point.work = work_of(point, options.warmup + options.iters);

@@ -32,7 +32,7 @@ struct BenchOptions {
 };
 
 struct PlannedPoint {
-  std::vector<std::string> at;  ///< the value of each swept key
+  report::Point outline;  ///< all of a point but what is measured
   io::Config config;
   std::vector<Contender> contenders;
 
