@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -57,11 +58,6 @@ std::string fitted(std::string line) {
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
   if (known && line.size() >= window.ws_col) line.resize(window.ws_col - 1u);
   return line;
-}
-
-std::string time_left(double seconds) {
-  if (seconds < 90) return format(", about %.0f s left", seconds);
-  return format(", about %.0f min left", seconds / 60);
 }
 
 }  // namespace
@@ -147,6 +143,13 @@ std::string TextTable::text() const {
   return text;
 }
 
+std::string time_left(double seconds) {
+  if (seconds < 90) return format("about %.0f s left", seconds);
+  const auto minutes = std::llround(seconds / 60);
+  if (minutes < 90) return format("about %lld min left", minutes);
+  return format("about %lld h %lld min left", minutes / 60, minutes % 60);
+}
+
 Progress::Progress(bool wanted) : wanted_(wanted), drawing_(wanted && isatty(STDERR_FILENO)) {}
 
 void Progress::phase(const std::string& name, double share) {
@@ -154,7 +157,7 @@ void Progress::phase(const std::string& name, double share) {
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
   const std::chrono::duration<double> gone = now - start_;
   std::fprintf(stderr, "\r\033[K%s",
-               fitted(name + (share > 0 ? time_left(gone.count() / share * (1 - share)) : "")).c_str());
+               fitted(name + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;

@@ -81,6 +81,9 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// "about 80 s left", "about 12 min left", "about 3 h 5 min left"
+std::string time_left(double seconds);
+
 /// One line on standard error that says what runs, only where standard error is a terminal.
 class Progress {
  public:
@@ -89,6 +92,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// The time that is left is reckoned from here on: other work begins.
+  void restart() { start_ = std::chrono::steady_clock::now(); }
   /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody
   /// knows.
   void phase(const std::string& name, double share = 0);
@@ -104,7 +109,7 @@ class Progress {
  private:
   const bool wanted_, drawing_;
   bool drawn_ = false;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 

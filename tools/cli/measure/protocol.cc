@@ -70,6 +70,8 @@ io::Config contender_config(std::vector<std::string> settings, const Contender& 
   return io::load_config(std::nullopt, settings);
 }
 
+std::string failure_text(const std::string& message) { return message.empty() ? "failed without a message" : message; }
+
 Json failed_contender(const std::string& name, const std::string& message) {
   return {{"name", name}, {"status", "error"}, {"message", message}};
 }
@@ -81,7 +83,7 @@ Json measure_turns(TurnsRequest request, const OnStep& on_step) {
     const int status = run_child(kTurnsCommand, line_of(nlohmann::json(request)),
                                  [&](std::string_view bytes) { answer.receive(bytes); });
     if (answer.result() && answer.result()->contains("contenders")) return *answer.result();
-    const std::string why = answer.result()   ? answer.result()->at("message").get<std::string>()
+    const std::string why = answer.result()   ? failure_text(answer.result()->at("message"))
                             : request.compare ? how_it_died(status)
                                               : "its process " + how_it_died(status);
     if (request.compare) throw_failure(answer, why);

@@ -48,7 +48,7 @@ class Runner {
     extra_peaks_.push_back(static_cast<double>(measured.extra_peak_bytes));
     peak_method_ = std::max(peak_method_, measured.peak_method);
   }
-  void fail(const std::string& message) { error_ = message; }
+  void fail(const std::string& message) { error_ = failure_text(message); }
 
   /// `compared`: what a comparison tells is there too.
   Json json(std::optional<double> gemm_rate, bool compared) const {

@@ -63,6 +63,8 @@ Json take_turns(
     const TurnsRequest& request,
     const std::function<void(const std::string& contender, const std::string& step, double share)>& on_turn);
 
+/// The message, or words in its place where it is empty: a contender has failed where there is an error.
+std::string failure_text(const std::string& message);
 /// The line of a contender that did not run.
 Json failed_contender(const std::string& name, const std::string& message);
 inline constexpr const char* kOutOfMemory = "out of memory (an allocation failed)";

@@ -94,10 +94,11 @@ class Tuner {
     TurnsRequest request{.settings = config_.settings, .warmup = 0, .iters = turns, .gemm_rate = false};
     for (const TuneCandidate& candidate : candidates) request.contenders.push_back(candidate.contender());
     progress_.log(format("%s: %zu to compare, %d turns", round.c_str(), candidates.size(), turns));
-    Progress progress(!options_.quiet);
-    const Json measured = measure_turns(
-        std::move(request), [&](const std::string& step, double share) { progress.phase(round + ": " + step, share); });
-    progress.erase();
+    progress_.restart();
+    const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
+      progress_.phase(round + ": " + step, share);
+    });
+    progress_.erase();
     std::vector<Trial> trials;
     for (size_t i = 0; i < candidates.size(); ++i) {
       trials.push_back({report::measurement_of(measured["contenders"][i], round), candidates[i]});

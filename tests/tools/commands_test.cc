@@ -1,0 +1,121 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Parts of commands that no output shows by itself: the inputs that a config draws, and what a process that measures
+// may answer.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "cli/common/inputs.h"
+#include "cli/measure/turns.h"
+
+namespace logitless::cli {
+namespace {
+
+Inputs draw(std::vector<std::string> settings) {
+  settings.insert(settings.end(), {"model={hidden_size: 4, vocab_size: 5000}", "batch_size=4", "seq_len=5000"});
+  return make_seeded_inputs(io::load_config(std::nullopt, settings));
+}
+
+template <class T>
+std::span<const T> values_of(const Inputs& inputs, TensorId id) {
+  return {inputs.job[id].as<T>(), inputs.job[id].bytes / sizeof(T)};
+}
+
+// `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds they do
+// not.
+void expect_share(int64_t hits, size_t count, double p) {
+  const auto n = static_cast<double>(count);
+  EXPECT_NEAR(static_cast<double>(hits) / n, p, 6 * std::sqrt(p * (1 - p) / n));
+}
+
+TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
+  for (const double fraction : {0.0, 0.25, 1.0}) {
+    const Inputs inputs = draw({"ignored_fraction=" + std::to_string(fraction), "ignore_index=-7"});
+    const auto targets = values_of<int32_t>(inputs, TensorId::kTargets);
+    ASSERT_EQ(targets.size(), 20000u);
+    expect_share(std::ranges::count(targets, -7), targets.size(), fraction);
+    int64_t high = 0;
+    for (const int32_t target : targets) {
+      EXPECT_TRUE(target == -7 || (target >= 0 && target < 5000)) << target;
+      high += target >= 2500;
+    }
+    expect_share(high, targets.size(), (1 - fraction) / 2);
+  }
+}
+
+TEST(SeededInputs, ATaskWithAMaskIgnoresByIt) {
+  const Inputs inputs = draw({"task=grpo", "policy.on_policy=true", "ignored_fraction=0.25"});
+  const auto mask = values_of<uint8_t>(inputs, TensorId::kMask);
+  ASSERT_EQ(mask.size(), 20000u);
+  expect_share(std::ranges::count(mask, 0), mask.size(), 0.25);
+  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, TensorId::kTargets), -100), 0);
+}
+
+// Uniform from low to high: within the range, and with its mean and variance.
+template <class T>
+void expect_uniform(std::span<const T> values, double low, double high) {
+  double sum = 0, squares = 0;
+  for (const T value : values) {
+    EXPECT_GE(value, low);
+    EXPECT_LT(value, high);
+    sum += value;
+    squares += value * value;
+  }
+  const auto n = static_cast<double>(values.size());
+  const double mean = sum / n, deviation = (high - low) / std::sqrt(12.0);
+  EXPECT_NEAR(mean, (low + high) / 2, 6 * deviation / std::sqrt(n));
+  EXPECT_NEAR(std::sqrt(squares / n - mean * mean), deviation, 0.05 * deviation);
+}
+
+TEST(SeededInputs, ClassWeightsLieAroundOne) {
+  const Inputs inputs = draw({"class_weights=true"});
+  const auto weights = values_of<float>(inputs, TensorId::kClassWeights);
+  ASSERT_EQ(weights.size(), 5000u);
+  expect_uniform(weights, 0.5, 1.5);
+  EXPECT_FALSE(draw({}).job.has(TensorId::kClassWeights));
+}
+
+TEST(SeededInputs, TemperaturesFillTheirRange) {
+  const Inputs inputs = draw({"temperature=[0.5, 2]"});
+  const auto temperatures = values_of<double>(inputs, TensorId::kTemperatures);
+  ASSERT_EQ(temperatures.size(), 20000u);
+  expect_uniform(temperatures, 0.5, 2);
+  EXPECT_FALSE(draw({"temperature=0.5"}).job.has(TensorId::kTemperatures));
+}
+
+// The process that this one starts says so: see main().
+TEST(Protocol, AFailureWithoutWordsIsAFailure) {
+  alarm(60);  // ends what would go on for ever
+  const Json answer = measure_turns({.settings = {}, .contenders = {{.name = "auto"}}}, [](const auto&, double) {});
+  EXPECT_EQ(answer["contenders"], (Json::array({failed_contender("auto", "failed without a message")})));
+  EXPECT_THROW(
+      measure_turns({.settings = {}, .contenders = {{.name = "auto"}}, .compare = true}, [](const auto&, double) {}),
+      ChildFailure);
+  alarm(0);
+}
+
+TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
+  EXPECT_EQ(time_left(80), "about 80 s left");
+  EXPECT_EQ(time_left(720), "about 12 min left");
+  EXPECT_EQ(time_left(3 * 3600 + 290), "about 3 h 5 min left");
+  EXPECT_EQ(time_left(100 * 3600), "about 100 h 0 min left");
+}
+
+}  // namespace
+}  // namespace logitless::cli
+
+int main(int argc, char** argv) {
+  using namespace logitless::cli;
+  if (argc == 5 && argv[1] == std::string(kTurnsCommand)) {
+    const ChildEnds ends{std::stoi(argv[2]), std::stoi(argv[3]), std::stoi(argv[4])};
+    begin_child(ends);
+    send_answer(ends, "{\"message\": \"\", \"bad_input\": false}\n");
+    return 0;
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
