@@ -49,12 +49,11 @@ auto choice(std::vector<std::pair<std::string, T>> choices) {
   return [=](const ConfigValue& value) { return read_choice<T>(value, choices); };
 }
 
-// One of `values`, by their own names.
-template <class T, class Values = std::initializer_list<T>>
+template <class T, class Values = std::vector<T>>
 auto named(const Values& values) {
-  std::vector<std::pair<std::string, T>> choices;
-  for (const T value : values) choices.emplace_back(name_of(value), value);
-  return choice<T>(std::move(choices));
+  return [values = std::vector<T>(std::begin(values), std::end(values))](const ConfigValue& value) {
+    return read_named<T>(value, values);
+  };
 }
 
 // A name the library offers at run time, or auto.
@@ -136,8 +135,8 @@ std::vector<KeyRule> build_schema() {
       model("name", &M::name, read_text),
       model("hidden_size", &M::hidden_size, integer(1, kMaxSize)),
       model("vocab_size", &M::vocab_size, integer(1, kMaxSize)),
-      model("layout", &M::layout, named<HeadLayout>({HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden})),
-      model("dtype", &M::dtype, named<DType>({DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64})),
+      model("layout", &M::layout, named<HeadLayout>(kLayouts)),
+      model("dtype", &M::dtype, named<DType>(kDTypes)),
       model("softcap", &M::softcap, number(kSoftcap)),
       model("bias", &M::bias, read_bool),
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
@@ -208,7 +207,7 @@ std::vector<KeyRule> build_schema() {
       kernel("block_size", &K::block_size, auto_or(integer(1, kMaxSize))),
       kernel("time_block", &K::time_block, auto_or(integer(1, kMaxSize))),
       kernel("bwd_impl", &K::dense_backward, choice<bool>({{"fused", false}, {"dense", true}})),
-      kernel("plan", &K::plan, named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass})),
+      kernel("plan", &K::plan, named<PlanKind>(kPlans)),
       kernel("workspace", &K::workspace_bytes, read_workspace),
       kernel("in_place", &K::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),

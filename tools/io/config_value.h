@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace logitless::io {
+#include "io/config.h"
 
-struct Config;
+namespace logitless::io {
 
 struct ConfigValue {
   std::string key;    ///< dotted: "model.dtype"
@@ -54,6 +54,18 @@ T read_choice(const ConfigValue& value, const std::vector<std::pair<std::string,
   }
   value.reject(join_choices(names));
 }
+
+/// One of `values`, by their own names.
+template <class T, class Values = std::initializer_list<T>>
+T read_named(const ConfigValue& value, const Values& values) {
+  std::vector<std::pair<std::string, T>> choices;
+  for (const T choice : values) choices.emplace_back(name_of(choice), choice);
+  return read_choice(value, choices);
+}
+/// What configs and profiles both name.
+inline constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
+inline constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
+inline constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
 
 /// A rule of the schema: a key and where its value goes. One table, used alike for files and --set.
 struct KeyRule {

@@ -21,15 +21,6 @@ namespace {
 
 constexpr int64_t kMostSize = int64_t{1} << 40;
 
-const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::kFloat32},
-                                                            {"bfloat16", DType::kBFloat16},
-                                                            {"float16", DType::kFloat16},
-                                                            {"float64", DType::kFloat64}};
-const std::vector<std::pair<std::string, HeadLayout>> kLayouts = {{"hidden_vocab", HeadLayout::kHiddenVocab},
-                                                                  {"vocab_hidden", HeadLayout::kVocabHidden}};
-const std::vector<std::pair<std::string, PlanKind>> kPlans = {
-    {"auto", PlanKind::kAuto}, {"one_pass", PlanKind::kOnePass}, {"two_pass", PlanKind::kTwoPass}};
-
 // A text, written as in a profile and read again.
 std::string rewritten(const std::string& text) {
   YAML::Emitter out;
@@ -99,14 +90,14 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   ProfileEntry out;
   out.machine = read_machine(entry.section("machine", {"cpu", "threads", "simd_target", "gemm_backend", "blas_core"}));
   const Section shape = entry.section("shape", {"dtype", "layout", "tokens", "hidden_size", "vocab_size"});
-  out.dtype = read_choice(shape.value("dtype"), kDTypes);
-  if (shape.has("layout")) out.layout = read_choice(shape.value("layout"), kLayouts);
+  out.dtype = read_named<DType>(shape.value("dtype"), kDTypes);
+  if (shape.has("layout")) out.layout = read_named<HeadLayout>(shape.value("layout"), kLayouts);
   out.tokens = shape.range("tokens");
   if (shape.has("hidden_size")) out.hidden_size = shape.range("hidden_size");
   out.vocab_size = shape.range("vocab_size");
   out.workspace_bytes = read_bytes(entry.value("workspace"));
   const Section kernel = entry.section("kernel", {"plan", "time_block", "block_size"});
-  if (kernel.has("plan")) out.plan = read_choice(kernel.value("plan"), kPlans);
+  if (kernel.has("plan")) out.plan = read_named<PlanKind>(kernel.value("plan"), kPlans);
   out.row_tile = kernel.tile("time_block");
   out.vocab_tile = kernel.tile("block_size");
   if (entry.has("measured")) {

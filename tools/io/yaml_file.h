@@ -1,4 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// YAML, read so that no text from a stranger hangs or exhausts the command.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -1,4 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The page of `logitless report`, and the parts that its charts and claims are made of.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,10 +20,11 @@ std::string page(const std::vector<BenchRun>& runs);
 /// points.
 ///
 ///     {lead,     // where the claims were measured, or why there are none
-///      claims:   [{contender, remark, figures: [{figure, words, detail}]}],  // memory where it is not 0 ÷ 0, and
-///      time:
-///                // {"4.9×", "less extra peak memory than dense", "245.0 MiB, not 1.16 GiB"}
-///      remarks}  // failures, what is missing
+///      claims: [{contender, remark, figures: [{figure, words, detail}]}],
+///      remarks}  // what failed, and what is missing
+///
+/// A claim has a figure of memory, such as {"4.9×", "less extra peak memory than dense", "245.0 MiB, not 1.16
+/// GiB"}, and one of time. That of memory is left out where neither contender took any.
 nlohmann::ordered_json headline(const BenchRun& run);
 
 /// A chapter against each swept key of numbers; where there is none, against each key of names, and one
