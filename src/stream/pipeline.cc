@@ -115,7 +115,7 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
 
 Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Work& work) {
   Plan plan = choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
-  plan.least_workspace_bytes = plan.workspace_bytes;
+  plan.least_workspace_bytes = least_workspace(detail::state_of(context), problem, work);
   return plan;
 }
 

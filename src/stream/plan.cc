@@ -450,8 +450,10 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
   return plan;
 }
 
-SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
-                      const Work& work) {
+namespace {
+
+// Decides everything of a plan but how many threads work.
+SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
   const ContextOptions& options = context.options;
   const bool coupled = !work.groups.empty();
   check_one_pass(options, work);
@@ -469,13 +471,33 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
   plan.row_block = options.row_block > 0 ? options.row_block : kSweepRows;
   plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : kRowColumns, problem.vocab_size);
   plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_block;
-  plan.threads = threads;
-  plan.workspace_bytes = measure_sweep(problem, run);
-  if (plan.workspace_bytes > options.workspace_bytes) {
-    core::fail("workspace_bytes = ", options.workspace_bytes, " is too small: ", threads, " threads with tiles of ",
-               plan.vocab_tile, " words need ", plan.workspace_bytes, " bytes");
-  }
   return run;
+}
+
+void set_team(int threads, const LogitsProblem& problem, SweepPlan& run) {
+  run.plan.threads = threads;
+  run.plan.workspace_bytes = measure_sweep(problem, run);
+}
+
+}  // namespace
+
+SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
+                      const Work& work) {
+  const size_t budget = context.options.workspace_bytes;
+  SweepPlan run = cut_sweep(context, problem, work);
+  // How many words a kernel takes at once decides about bits, so that stays, and threads are left out.
+  for (int team = threads; team > 0; --team) {
+    set_team(team, problem, run);
+    if (run.plan.workspace_bytes <= budget) return run;
+  }
+  core::fail("workspace_bytes = ", budget, " is too small: plan ", name_of(run.plan.kind), " of finished logits, ",
+             run.plan.vocab_tile, " words of a row at a time, needs at least ", run.plan.workspace_bytes, " bytes");
+}
+
+size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
+  SweepPlan run = cut_sweep(context, problem, work);
+  set_team(1, problem, run);
+  return run.plan.workspace_bytes;
 }
 
 }  // namespace stream

@@ -101,8 +101,12 @@ struct SweepPlan {
   bool all_rows_at_once = false;
 };
 
-/// Plans `work` on finished logits. It throws InvalidInput when the budget does not hold the threads'
-/// scratch, or when plan one_pass was asked for and cannot run.
+/// Plans `work` on finished logits, for `threads` threads or as many as the budget holds the scratch of. It
+/// throws InvalidInput when it does not hold that of one thread, or when plan one_pass was asked for and
+/// cannot run.
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
+
+/// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call.
+size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work);
 
 }  // namespace logitless::stream

@@ -201,6 +201,34 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   }
 }
 
+// The least budget is that of one thread, whatever the team: it is accepted and leaves the same bits, and one
+// byte less is refused with a message that names it.
+TEST(Logits, ASmallBudgetTakesFewerThreads) {
+  for (const DType dtype : kDTypes) {
+    for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      LogitsTester tester = small().dtype(dtype).plan(kind).tiles(2, 64).threads(3);
+      const LogitsRun roomy = tester.cross_entropy_once();
+      EXPECT_EQ(roomy.result.plan.threads, 3);
+      const size_t one = LogitsTester(tester).threads(1).cross_entropy_once().result.plan.workspace_bytes;
+      for (const int threads : {1, 2, 3, 7}) {
+        tester.threads(threads).workspace(one);
+        const LogitsRun tight = tester.cross_entropy_once();
+        EXPECT_EQ(tight.result.plan.threads, 1);
+        EXPECT_EQ(tight.result.plan.workspace_bytes, one);
+        EXPECT_EQ(tester.planned().least_workspace_bytes, one);
+        EXPECT_TRUE(tight.bytes == roomy.bytes) << threads << " threads";
+        expect_invalid_input({"workspace_bytes = " + std::to_string(one - 1), "64 words of a row",
+                              "needs at least " + std::to_string(one) + " bytes"},
+                             [&] { tester.workspace(one - 1).cross_entropy_once(); });
+      }
+      // What lies between takes the threads that it holds.
+      const LogitsRun middle = tester.workspace(roomy.result.plan.workspace_bytes - 1).threads(3).cross_entropy_once();
+      EXPECT_EQ(middle.result.plan.threads, 2);
+      EXPECT_TRUE(middle.bytes == roomy.bytes);
+    }
+  }
+}
+
 TEST(Logits, GuardPages) {
   for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
     SCOPED_TRACE(flush == Flush::kEnd ? "flush with the end" : "flush with the beginning");

@@ -167,6 +167,13 @@ void LogitsTester::with_buffers(LogitsRun& run, const Call& call) {
   run.bytes.insert(run.bytes.end(), run.dlogits.bytes().begin(), run.dlogits.bytes().end());
 }
 
+Plan LogitsTester::planned() {
+  Reference& r = reference();
+  LogitsBuffer out = new_gradient();
+  return plan_cross_entropy(context(), r.logits.view(), r.targets(), r.options,
+                            without_gradient_ ? LogitsGradient() : out.output());
+}
+
 LogitsRun LogitsTester::cross_entropy_once() {
   Reference& r = reference();
   LogitsRun run;

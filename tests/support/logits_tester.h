@@ -77,6 +77,8 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
   /// Does all three.
   void matches_oracle();
 
+  /// Returns the plan of cross_entropy.
+  Plan planned();
   LogitsRun cross_entropy_once();
   LogitsRun token_loss_once();
   LogitsRun entropy_once();
