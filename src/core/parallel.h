@@ -8,6 +8,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/first_error.h"
@@ -28,6 +29,18 @@ void parallel_for(int threads, int64_t count, const Work& work) {
     for (int64_t i = 0; i < count; ++i) error.guard([&] { work(i); });
   }
   error.rethrow();
+}
+
+/// Calls work(begin, end) for nearly equal parts of [0, count), one for each thread of a team of at most
+/// `threads`. For one thread it opens no region.
+template <class Work>
+void parallel_ranges(int threads, int64_t count, const Work& work) {
+  const int64_t parts = std::min<int64_t>(threads, count);
+  if (parts > 1) {
+    parallel_for(threads, parts, [&](int64_t part) { work(part * count / parts, (part + 1) * count / parts); });
+  } else if (count > 0) {
+    work(int64_t{0}, count);
+  }
 }
 
 /// Calls work(error) on every thread of a team of at most `threads`. `work` runs what may throw by

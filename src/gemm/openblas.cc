@@ -135,17 +135,11 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
   if (!core::is_half(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
   const int64_t stored_rows = m.transposed ? cols : rows;
   const int64_t stored_cols = m.transposed ? rows : cols;
-  const auto widen_row = [&](int64_t r) {
-    kernels.widen(core::element(first, m.dtype, r * m.stride), m.dtype, stored_cols, scratch + r * stored_cols);
-  };
-  if (threads > 1) {
-    const int64_t parts = std::min<int64_t>(threads, stored_rows);
-    core::parallel_for(threads, parts, [&](int64_t part) {
-      for (int64_t r = part * stored_rows / parts; r < (part + 1) * stored_rows / parts; ++r) widen_row(r);
-    });
-  } else {
-    for (int64_t r = 0; r < stored_rows; ++r) widen_row(r);
-  }
+  core::parallel_ranges(threads, stored_rows, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels.widen(core::element(first, m.dtype, r * m.stride), m.dtype, stored_cols, scratch + r * stored_cols);
+    }
+  });
   return {scratch, DType::kFloat32, stored_cols, m.transposed};
 }
 

@@ -40,7 +40,7 @@ class DenseSchedule final : public Schedule {
         tiles_(*context.kernels, problem, kRowColumns, widened_bias<Logit>(arena_, context.kernels, problem),
                problem.head.softcap),
         walk_(tiles_, *context.kernels, v_, kRowColumns) {
-    if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, buffers_.gathered);
+    if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, threads_, buffers_.gathered);
   }
 
   int64_t chunks() const override { return 1; }
@@ -115,10 +115,8 @@ class DenseSchedule final : public Schedule {
     product.c = buffers_.sums;
     product.ldc = product.n;
     multiply(product);
-    for (int64_t row = 0; row < problem_.tokens; ++row) {
-      store(buffers_.sums + row * product.n, product.n, outputs_.d_hidden_mode,
-            d_hidden_row(problem_, outputs_, row).data, d_hidden_dtype(outputs_));
-    }
+    store_rows(product, outputs_.d_hidden_mode, d_hidden_dtype(outputs_),
+               [&](int64_t row) { return d_hidden_row(problem_, outputs_, row).data; });
   }
 
   void d_weight() const {
@@ -152,26 +150,34 @@ class DenseSchedule final : public Schedule {
     product.c = buffers_.sums;
     product.ldc = product.n;
     multiply(product);
-    for (int64_t r = 0; r < product.m; ++r) {
-      store(product.c + r * product.n, product.n, mode, core::element(out.data, out.dtype, offset + r * out.stride),
-            out.dtype);
-    }
+    store_rows(product, mode, out.dtype,
+               [&](int64_t row) { return core::element(out.data, out.dtype, offset + row * out.stride); });
   }
 
   void d_bias() const {
     const Vector& out = outputs_.d_bias;
     const bool accumulate = outputs_.d_bias_mode == WriteMode::kAccumulate;
-    if (!is_narrow(out.dtype)) {
-      tiles_.table().add_column_sums(buffers_.logits, v_, problem_.tokens, v_, accumulate, static_cast<Sum*>(out.data));
-      return;
-    }
-    tiles_.table().add_column_sums(buffers_.logits, v_, problem_.tokens, v_, false, buffers_.sums);
-    store(buffers_.sums, v_, outputs_.d_bias_mode, out.data, out.dtype);
+    Sum* sums = is_narrow(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
+    core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
+      const int64_t words = end - begin;
+      tiles_.table().add_column_sums(buffers_.logits + begin, v_, problem_.tokens, words,
+                                     accumulate && !is_narrow(out.dtype), sums + begin);
+      if (is_narrow(out.dtype)) {
+        store(sums + begin, words, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
+      }
+    });
   }
 
   // Stores `count` sums where they belong, in the type of the output.
   void store(const Sum* sums, int64_t count, WriteMode mode, void* to, DType dtype) const {
     store_sums(*context_.kernels, tiles_.table(), sums, count, mode, to, dtype);
+  }
+  // Stores the rows of a product whose sums stand apart: row r goes to place(r).
+  template <class Place>
+  void store_rows(const gemm::Product<Sum>& product, WriteMode mode, DType dtype, const Place& place) const {
+    core::parallel_ranges(threads_, product.m, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) store(product.c + r * product.ldc, product.n, mode, place(r), dtype);
+    });
   }
 
   const detail::ContextState& context_;

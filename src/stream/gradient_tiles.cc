@@ -52,7 +52,7 @@ class GradientTasks {
   void run() {
     for (const RowBlock& rows : active_.blocks.blocks) {
       if (logits_stay_ && !rows.contiguous) {
-        gather_rows(pass_.problem, active_.blocks.rows(rows), chunk_gathered(rows));
+        gather_rows(pass_.problem, active_.blocks.rows(rows), pass_.run.plan.threads, chunk_gathered(rows));
       }
     }
     Tokens tokens(*this);
@@ -325,11 +325,13 @@ void GradientTasks<Types>::finish_weight_tile(int64_t j) {
 template <class Types>
 void GradientTasks<Types>::hand_on_d_hidden() {
   const auto& order = active_.blocks.order;
-  for (size_t i = 0; i < order.size(); ++i) {
-    store_sums(*pass_.context.kernels, pass_.tiles.table(),
-               buffers_.d_hidden + static_cast<int64_t>(i) * grid_.hidden_size, grid_.hidden_size,
-               outputs_.d_hidden_mode, d_hidden_row(pass_.problem, outputs_, order[i]).data, d_hidden_dtype(outputs_));
-  }
+  core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(order.size()), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      void* to = d_hidden_row(pass_.problem, outputs_, order[static_cast<size_t>(i)]).data;
+      store_sums(*pass_.context.kernels, pass_.tiles.table(), buffers_.d_hidden + i * grid_.hidden_size,
+                 grid_.hidden_size, outputs_.d_hidden_mode, to, d_hidden_dtype(outputs_));
+    }
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "problem/hidden_problem.h"
@@ -60,13 +61,14 @@ inline DType d_hidden_dtype(const Gradients& outputs) {
   return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
 }
 
-/// Copies `rows` of hidden to `to`, one after the other.
-inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> rows, std::byte* to) {
+/// Copies `rows` of hidden to `to`, one after the other, on a team of at most `threads`.
+inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> rows, int threads, std::byte* to) {
   const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
-  for (const int64_t row : rows) {
-    std::memcpy(to, hidden_row(problem, row).data, bytes);
-    to += bytes;
-  }
+  core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      std::memcpy(to + i * bytes, hidden_row(problem, rows[i]).data, bytes);
+    }
+  });
 }
 
 /// Copies the rows of `block` to their places in `to` [tile_rows, H]; the other places become zeros.
