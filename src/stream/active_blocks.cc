@@ -72,7 +72,7 @@ ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const T
   const bool nothing_dropped = std::all_of(whole.begin(), whole.end(), [&](const RowBlock& block) {
     return all_have_gradients(grads, run.blocks.rows(block));
   });
-  if (run.plan.kind == PlanKind::kOnePass) {
+  if (run.logits_stay) {
     keep_tiles(run, begin, end, grads, out);
   } else if (nothing_dropped) {
     for (size_t b = begin; b < end; ++b) append_block(run.blocks, run.blocks.blocks[b], out.blocks);

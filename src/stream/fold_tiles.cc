@@ -28,18 +28,16 @@ class SegmentTask {
         chunk_begin_(chunk_begin),
         first_tile_(pass.run.grid.segment_begin(segment)),
         end_tile_(pass.run.grid.segment_begin(segment + 1)) {
-    const RowBlocks& blocks = pass.run.blocks;
-    if (!block.contiguous) gather_tile(pass.problem, blocks, block, scratch.gathered);
-    hidden_ = tile_operand(pass.problem, blocks, block, scratch.gathered);
     // Rows that have been in no tile before stand one after the other.
-    first_row_ = blocks.first_place(block) * pass.run.grid.tile_stride;
+    first_row_ = pass.run.blocks.first_place(block) * pass.run.grid.tile_stride;
   }
 
   void fold(kernels::RowStats* stats) {
     std::fill_n(stats, block_.count, kernels::RowStats{});
     pass_.tiles.set_temperatures(rows_, scratch_.fold);
+    const gemm::Operand hidden = gathered();
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
-      compute_logits(pass_, block_, hidden_, j, scratch_.gemm, data(j));
+      compute_logits(pass_, block_, hidden, j, scratch_.gemm, data(j));
       pass_.tiles.fold(own_rows(j), rows_, scratch_.fold, stats);
     }
   }
@@ -53,8 +51,9 @@ class SegmentTask {
           static_cast<Logit>(whole[r].defined() ? whole[r].chosen : std::numeric_limits<double>::quiet_NaN());
     }
     std::fill_n(scratch_.above, block_.count, int64_t{0});
+    const gemm::Operand hidden = pass_.run.logits_stay ? gemm::Operand() : gathered();
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
-      if (!pass_.run.logits_stay) compute_logits(pass_, block_, hidden_, j, scratch_.gemm, data(j));
+      if (!pass_.run.logits_stay) compute_logits(pass_, block_, hidden, j, scratch_.gemm, data(j));
       pass_.tiles.count_above(own_rows(j), scratch_.chosen, scratch_.fold.row, scratch_.above);
     }
     for (int64_t r = 0; r < block_.count; ++r) {
@@ -65,6 +64,11 @@ class SegmentTask {
   }
 
  private:
+  // Returns the rows of the block's tiles, which are copied together where they do not follow one another.
+  gemm::Operand gathered() const {
+    if (!block_.contiguous) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
+    return tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
+  }
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
   }
@@ -79,7 +83,6 @@ class SegmentTask {
   int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
   int64_t first_tile_;
   int64_t end_tile_;
-  gemm::Operand hidden_;
 };
 
 }  // namespace
