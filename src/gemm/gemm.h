@@ -114,8 +114,8 @@ class Backend {
   /// What this returns is alive while a team calls multiply(): it keeps the backend from using threads of its
   /// own in the whole process, where it has no narrower switch.
   virtual std::shared_ptr<void> single_threaded_region() const = 0;
-  /// Estimates what the backend allocates by itself for one thread's products of these sizes.
-  virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k) const = 0;
+  /// Estimates what the backend allocates by itself for one thread's products of these sizes and types.
+  virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
 };
 
 /// Returns the names that find_backend() knows, best first.

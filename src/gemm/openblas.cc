@@ -255,11 +255,15 @@ class OpenBlas final : public Backend {
     return std::shared_ptr<void>(nullptr, [](void*) { ProcessThreads::instance().leave(); });
   }
 
-  size_t packing_bytes(int64_t m, int64_t n, int64_t k) const override {
+  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    if (!reads(a, b)) {  // It sees the widened panels alone.
+      n = std::min(n, kWidenBreadth);
+      k = std::min(k, kWidenDepth);
+    }
     // OpenBLAS packs a panel of each operand, at most about 448 deep and 768 rows of A (its Zen and SkylakeX
     // kernels).
-    const int64_t depth = std::min<int64_t>(k, 448);
-    return static_cast<size_t>((std::min<int64_t>(m, 768) + n) * depth) * sizeof(float);
+    const int64_t elements = (std::min<int64_t>(m, 768) + n) * std::min<int64_t>(k, 448);
+    return static_cast<size_t>(elements) * (core::sums_in_double(a) ? sizeof(double) : sizeof(float));
   }
 
  private:

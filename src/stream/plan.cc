@@ -241,9 +241,14 @@ struct Planner {
     plan.threads = static_cast<int>(std::min(team, tiles_alive));
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
-    plan.blas_bytes = static_cast<size_t>(plan.threads) *
-                      std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size),
-                               context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile));
+    const DType hidden = problem.hidden.dtype;
+    const DType gradient = problem.in_double() ? DTypeOf<kernels::DoubleTiles::Gradient>::value
+                                               : DTypeOf<kernels::FloatTiles::Gradient>::value;
+    plan.blas_bytes =
+        static_cast<size_t>(plan.threads) *
+        std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden,
+                                             problem.head.weight.dtype),
+                 context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, gradient, hidden));
   }
 
   // Returns whether the rows of every block follow one another in d_hidden.
