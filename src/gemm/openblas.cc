@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/parallel.h"
+#include "core/store.h"
 #include "core/views.h"
 #include "gemm/openblas_core.h"
 #include "gemm/openblas_row_rule.h"
@@ -252,7 +253,8 @@ class OpenBlas final : public Backend {
   std::shared_ptr<void> single_threaded_region() const override {
     if (threading() != Threading::kPthreads) return nullptr;
     ProcessThreads::instance().enter();
-    return std::shared_ptr<void>(nullptr, [](void*) { ProcessThreads::instance().leave(); });
+    return std::shared_ptr<void>(
+        nullptr, [](void*) { ProcessThreads::instance().leave(); }, core::Allocator<std::byte>());
   }
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
