@@ -1,0 +1,163 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Reads files of golden values, and compares what the library computes with them. Tests of a kind of loss run
+// each case several times:
+//   Statistics   the loss on float64 log-probabilities and entropies: ∂loss/∂logp and ∂loss/∂H to eight digits
+//   Fused        the public call on float32 hidden states that are the logits, with an identity as the head, so that
+//                d_hidden is ∂loss/∂logits
+//   FromLogits   the public call on the logits themselves
+// The public calls run at once and in their two halves.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "logitless/logits.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
+#include "support/compare.h"
+
+namespace logitless::testing {
+
+using nlohmann::json;
+
+// The files hold ten digits, of gradients by logits six.
+inline constexpr double kDigits = 1e-8;
+// Of the public calls. Statistics of 11 words with logits below 8 have float32 errors of a few units of 2^-24
+// times 8.
+inline constexpr double kRelative = 1e-5;
+inline constexpr double kLogpError = 1e-6;
+
+/// A file of golden values.
+struct Golden {
+  json inputs;
+  std::map<std::string, json> cases;
+
+  explicit Golden(const std::string& name);
+  std::vector<std::string> names(const std::function<bool(const json&)>& wanted) const;
+};
+
+/// Appends nested arrays; null is NaN.
+template <class T = double>
+void append(const json& value, std::vector<T>& out) {
+  if (value.is_array()) {
+    for (const json& element : value) append(element, out);
+  } else {
+    out.push_back(value.is_null() ? std::numeric_limits<T>::quiet_NaN() : value.get<T>());
+  }
+}
+/// Returns them as one vector.
+template <class T = double>
+std::vector<T> flat(const json& value) {
+  std::vector<T> out;
+  append(value, out);
+  return out;
+}
+
+/// Sets an option to a value of the file.
+void assign(double& to, const json& value);
+void assign(int64_t& to, const json& value);
+void assign(bool& to, const json& value);
+template <class T>
+void assign(std::optional<T>& to, const json& value) {
+  if (value.is_null()) {
+    to.reset();
+  } else {
+    assign(to.emplace(), value);
+  }
+}
+/// Parses the name of an enumerator. The values are 0, 1, ... up to the last one.
+template <class Enum>
+Enum parse(const json& value, Enum last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (value == name_of(static_cast<Enum>(i))) return static_cast<Enum>(i);
+  }
+  throw std::invalid_argument("no such name: " + value.dump());
+}
+/// `set` sets the option of a name. The entropy is always wanted.
+template <class Options>
+Options read_options(const json& values, void (*set)(Options& options, const std::string& name, const json& value)) {
+  Options options;
+  options.want_entropy = true;
+  for (const auto& [name, value] : values.items()) set(options, name, value);
+  return options;
+}
+
+/// The logits of a file as hidden states, and exact statistics of the words they are asked for.
+struct Tokens {
+  int64_t batch = 0, length = 0, vocab = 0;
+  std::vector<double> logits;
+  std::vector<float> hidden, identity, d_hidden;
+  std::vector<int64_t> rows;  ///< that take part
+  TokenStats stats;
+
+  Tokens(const json& values, const std::vector<int64_t>& words, double temperature,
+         const std::function<bool(int64_t)>& takes_part);
+
+  int64_t tokens() const { return batch * length; }
+  std::vector<int64_t> offsets() const;
+  TokenGrads zero_grads() const;
+  HiddenStates hidden_states() const { return {ConstMatrix(hidden.data(), tokens(), vocab), batch}; }
+  LmHead head() const { return {ConstMatrix(identity.data(), vocab, vocab), HeadLayout::kHiddenVocab}; }
+  Logits finished_logits() const { return {hidden.data(), batch, length, vocab}; }
+  /// Give d_hidden to a call, full of NaN.
+  Gradients gradients();
+  LogitsGradient logits_gradient();
+  /// Log-probabilities of a sequence add up: no reward, log ratio or mean is further off than this.
+  double largest_sum() const;
+
+ private:
+  void add_statistics(size_t row, size_t word, double temperature);
+};
+
+/// Expects numbers within `relative` of the largest; a NaN that is wanted stands for anything.
+void expect_all_near(const std::string& what, const std::vector<double>& got, const std::vector<double>& want,
+                     double relative);
+
+/// Compares d_hidden by its relative L2 error, and expects exact zeros where a token takes no part.
+void expect_d_hidden(const Tokens& tokens, const json& expected);
+
+/// Returns what a float32 error of each log-probability can do to the loss, to first order:
+/// Σ |∂loss/∂logp_i| |logp_i| ulps.
+double loss_tolerance(const Tokens& tokens, const json& expected);
+
+void expect_metrics(const std::map<std::string, double>& got, const json& want, double relative, double floor);
+
+/// Returns metrics by the names that they have in the files.
+std::map<std::string, double> as_map(const PolicyMetrics& m);
+std::map<std::string, double> as_map(const PreferenceMetrics& m);
+std::map<std::string, double> as_map(const KtoMetrics& m);
+
+/// Compares everything that results have in common. A public call left its gradient in d_hidden of `tokens`.
+template <class Result>
+void expect_result(const Result& got, const json& expected, const Tokens& tokens, bool public_call) {
+  const double loss = expected.at("loss").get<double>();
+  expect_near("loss", got.loss, loss, public_call ? loss_tolerance(tokens, expected) : kDigits * std::abs(loss));
+  const double floor = public_call ? kLogpError * tokens.largest_sum() : kDigits;
+  expect_metrics(as_map(got.metrics), expected.at("metrics"), public_call ? kRelative : kDigits, floor);
+  if (!public_call) return;
+  for (const int64_t row : tokens.rows) {
+    const double logp = tokens.stats.logp[static_cast<size_t>(row)];
+    expect_near("per_token_logps[" + std::to_string(row) + "]", got.per_token_logps[static_cast<size_t>(row)], logp,
+                kLogpError * (1 + std::abs(logp)));
+  }
+  expect_d_hidden(tokens, expected.at("d_logits"));
+}
+
+/// Runs `call` under both plans that a loss with gradients has.
+void for_each_plan(const std::function<void(const Context&)>& call);
+/// Returns a context whose tiles divide nothing.
+Context odd_tiles();
+
+/// Returns the name of a case as that of its test.
+std::string case_name(const ::testing::TestParamInfo<std::string>& info);
+
+}  // namespace logitless::testing

@@ -1,0 +1,145 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Policy losses against golden values of TRL and Liger-Kernel (tests/golden/README.md).
+#include <set>
+#include <string>
+#include <vector>
+
+#include "golden.h"
+#include "loss/policy.h"
+
+namespace logitless::testing {
+namespace {
+
+const Golden& policy_golden() {
+  static const Golden golden("policy.json");
+  return golden;
+}
+
+void assign(PolicyVariant& to, const json& value) { to = parse(value, all_policy_variants().back()); }
+void assign(KlEstimator& to, const json& value) { to = parse(value, KlEstimator::kK3); }
+void assign(ImportanceLevel& to, const json& value) { to = parse(value, ImportanceLevel::kSequence); }
+void assign(SamplerCorrection& to, const json& value) { to = parse(value, SamplerCorrection::kSequenceMask); }
+using testing::assign;
+
+#define OPTION(name) \
+  if (key == #name) return assign(options.name, value)
+
+void set_option(PolicyOptions& options, const std::string& key, const json& value) {
+  OPTION(variant);
+  OPTION(importance_sampling_level);
+  OPTION(epsilon_low);
+  OPTION(epsilon_high);
+  OPTION(delta);
+  OPTION(log_ratio_clamp);
+  OPTION(beta);
+  OPTION(kl_estimator);
+  OPTION(use_bias_correction_kl);
+  OPTION(entropy_bonus);
+  OPTION(top_entropy_quantile);
+  OPTION(off_policy_mask_threshold);
+  OPTION(sampler_correction);
+  OPTION(sampler_clip_min);
+  OPTION(sampler_clip_max);
+  OPTION(num_items_in_batch);
+  OPTION(max_completion_length);
+  OPTION(sapo_temperature_pos);
+  OPTION(sapo_temperature_neg);
+  OPTION(vespo_k_pos);
+  OPTION(vespo_lambda_pos);
+  OPTION(vespo_k_neg);
+  OPTION(vespo_lambda_neg);
+  OPTION(loss_scale);
+  if (key == "temperature") return assign(options.token.temperature, value);
+  throw std::invalid_argument("no such option: " + key);
+}
+
+#undef OPTION
+
+class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  PolicyGoldenTest()
+      : options_(read_options<PolicyOptions>(case_.at("options"), set_option)),
+        ids_(flat<int64_t>(inputs_.at("chosen_ids"))),
+        mask_(flat<uint8_t>(inputs_.at("mask"))),
+        advantages_(flat(inputs_.at(case_.at("advantages").get<std::string>()))),
+        old_(optional("old_logps")),
+        ref_(optional("ref_logps")),
+        sampling_(optional("sampling_logps")),
+        tokens_(inputs_.at("logits"), ids_, options_.token.temperature,
+                [&](int64_t row) { return mask_[static_cast<size_t>(row)] != 0; }) {
+    batch_.chosen_ids = Targets(std::span<const int64_t>(ids_));
+    batch_.mask = mask_;
+    batch_.advantages = view(advantages_);
+    batch_.old_logps = view(old_);
+    batch_.ref_logps = view(ref_);
+    batch_.sampling_logps = view(sampling_);
+  }
+
+  static ConstVector view(const std::vector<double>& values) {
+    return values.empty() ? ConstVector() : ConstVector(values.data(), static_cast<int64_t>(values.size()));
+  }
+  void expect_public_result(const PolicyResult& result) const {
+    expect_result(result, expected_, tokens_, true);
+    expect_all_near("per_token_loss", result.per_token_loss, flat(expected_.at("per_token_loss")), kRelative);
+  }
+  std::vector<double> optional(const std::string& name) const {
+    return case_.at(name).get<bool>() ? flat(inputs_.at(name)) : std::vector<double>();
+  }
+
+  const json& inputs_ = policy_golden().inputs;
+  const json& case_ = policy_golden().cases.at(GetParam());
+  const json& expected_ = case_.at("expected");
+  const PolicyOptions options_;
+  const std::vector<int64_t> ids_;
+  const std::vector<uint8_t> mask_;
+  const std::vector<double> advantages_, old_, ref_, sampling_;
+  Tokens tokens_;
+  PolicyBatch batch_;
+};
+
+TEST_P(PolicyGoldenTest, Statistics) {
+  loss::PolicyLoss loss(batch_, options_, tokens_.offsets(), tokens_.vocab);
+  TokenGrads grads = tokens_.zero_grads();
+  loss.evaluate(tokens_.rows, tokens_.stats, grads);
+  const PolicyResult result = loss.result(tokens_.stats, {});
+  expect_result(result, expected_, tokens_, false);
+  expect_all_near("per_token_loss", result.per_token_loss, flat(expected_.at("per_token_loss")), kDigits);
+  expect_all_near("d_logps", grads.logp, flat(expected_.at("d_logps")), kDigits);
+  EXPECT_EQ(loss.gradients().entropy, expected_.contains("d_entropies"));
+  if (expected_.contains("d_entropies")) {
+    expect_all_near("d_entropies", grads.entropy, flat(expected_.at("d_entropies")), kDigits);
+  }
+}
+
+TEST_P(PolicyGoldenTest, Fused) {
+  const HiddenStates hidden = tokens_.hidden_states();
+  const LmHead head = tokens_.head();
+  for_each_plan([&](const Context& context) {
+    expect_public_result(policy_loss(context, hidden, head, batch_, options_, tokens_.gradients()));
+  });
+  const PolicyForward forward = policy_loss_forward(Context(), hidden, head, batch_, options_);
+  policy_loss_backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
+  expect_public_result(forward.result);
+}
+
+TEST_P(PolicyGoldenTest, FromLogits) {
+  const Context context = odd_tiles();
+  const Logits logits = tokens_.finished_logits();
+  expect_public_result(policy_loss(context, logits, batch_, options_, tokens_.logits_gradient()));
+  const PolicyForward forward = policy_loss_forward(context, logits, batch_, options_);
+  policy_loss_backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
+  expect_public_result(forward.result);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, PolicyGoldenTest,
+                         ::testing::ValuesIn(policy_golden().names([](const json&) { return true; })), case_name);
+
+TEST(GoldenFilesTest, HoldEveryPolicyVariant) {
+  std::set<std::string> held;
+  for (const auto& [name, c] : policy_golden().cases) held.insert(c.at("options").value("variant", "grpo"));
+  for (const PolicyVariant variant : all_policy_variants()) EXPECT_TRUE(held.contains(name_of(variant)));
+  EXPECT_EQ(held.size(), all_policy_variants().size());
+}
+
+}  // namespace
+}  // namespace logitless::testing
