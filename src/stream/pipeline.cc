@@ -168,6 +168,14 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
                        const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
   Plan plan;
+  if (!problem::is_wanted(outputs)) {
+    // There is nothing to write, and the statistics are known: nothing runs.
+    plan.tokens = problem.tokens;
+    plan.active_rows = static_cast<int64_t>(problem.active().size());
+    plan.vocab_size = problem.vocab_size;
+    if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
+    return plan;
+  }
   const auto schedule = make_schedule(context, problem, outputs, work_of(problem, grads), plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();

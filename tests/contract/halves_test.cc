@@ -56,6 +56,9 @@ struct Halves : ::testing::Test {
 
     source.call(backward_half, context, inputs..., options, forward, 1.0, apart.views());
     EXPECT_EQ(apart.values(), at_once.values());
+    const decltype(apart.views()) nowhere;
+    EXPECT_EQ(source.call(backward_half, context, inputs..., options, forward, 1.0, nowhere).kind,
+              PlanKind::kForwardOnly);
     const Plan plan = source.call(backward_half, context, inputs..., options, forward, -2.0, twice.views());
     EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
     for (size_t i = 0; i < twice.values().size(); ++i) ASSERT_EQ(twice.values()[i], -2 * at_once.values()[i]) << i;
