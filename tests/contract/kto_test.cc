@@ -51,6 +51,26 @@ TEST(Kto, TokenOptionsAndPackedSequences) {
   matches_oracle_in_every_plan(small().sink().padding(3));
 }
 
+// A reference model takes its log-probabilities at the same temperatures.
+TEST(Kto, TemperatureOfEachToken) {
+  for (const auto meaning : {TemperatureMeaning::kScaleLogits, TemperatureMeaning::kScaleLogp}) {
+    for (const ReferenceForm form : {ReferenceForm::kTokens, ReferenceForm::kModel}) {
+      KtoTester tester = small().temperatures().temperature_meaning(meaning).reference(form);
+      matches_oracle_in_every_plan(tester);
+      for (const DType dtype : kDTypes) tester.dtype(dtype).softcap(9).shift().matches_oracle();
+      tester.form(Form::kSplit).matches_oracle();
+    }
+  }
+}
+
+TEST(Kto, TheTwoHalves) {
+  for (const KtoCase& one : kto_cases()) {
+    KtoTester tester = small().vocab(50).hidden(9).options(one).form(Form::kSplit);
+    for (const DType dtype : kDTypes) tester.dtype(dtype).matches_oracle();
+    tester.upstream().accumulate().empty_sequences({0, 3}).reference(ReferenceForm::kModel).matches_oracle();
+  }
+}
+
 TEST(Kto, NothingTakesPart) {
   matches_oracle_in_every_plan(small().ignored(1));
   matches_oracle_in_every_plan(small().ignored(1).accumulate());

@@ -86,6 +86,14 @@ TEST(Policy, TemperaturesAndSoftcap) {
   }
 }
 
+TEST(Policy, TheTwoHalves) {
+  for (PolicyTester tester : representatives()) {
+    tester.form(Form::kSplit).matches_oracle();
+    for (const DType dtype : kDTypes) tester.dtype(dtype).upstream().temperatures().matches_oracle();
+    tester.accumulate().workspace(size_t{64} << 20).matches_oracle();
+  }
+}
+
 TEST(Policy, OutputsInEveryForm) {
   for (PolicyTester tester : representatives()) {
     tester.layout(HeadLayout::kVocabHidden).padding(5);

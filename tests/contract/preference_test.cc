@@ -87,6 +87,30 @@ TEST(Preference, TokenOptions) {
   }
 }
 
+// A reference model takes its log-probabilities at the same temperatures.
+TEST(Preference, TemperatureOfEachToken) {
+  for (const PreferenceLoss loss : {PreferenceLoss::kRobust, PreferenceLoss::kOrpo, PreferenceLoss::kSft}) {
+    for (const auto meaning : {TemperatureMeaning::kScaleLogits, TemperatureMeaning::kScaleLogp}) {
+      PreferenceTester tester = small().loss(loss).temperatures().temperature_meaning(meaning);
+      matches_oracle_in_every_plan(tester);
+      for (const DType dtype : kDTypes) tester.dtype(dtype).softcap(9).shift().matches_oracle();
+      tester.form(Form::kSplit).matches_oracle();
+      if (needs_reference(loss))
+        matches_oracle_in_every_plan(tester.form(Form::kFused).reference(ReferenceForm::kModel));
+    }
+  }
+}
+
+TEST(Preference, TheTwoHalves) {
+  for (const PreferenceLoss loss : every_preference_loss()) {
+    PreferenceTester tester = small().vocab(50).hidden(9).loss(loss).form(Form::kSplit);
+    for (const DType dtype : kDTypes) tester.dtype(dtype).upstream().matches_oracle();
+    tester.accumulate().shift().empty_sequences({1}).matches_oracle();
+    PreferenceTester(tester).gradients(false, false, false).matches_oracle();
+    if (needs_reference(loss)) tester.reference(ReferenceForm::kModel).matches_oracle();
+  }
+}
+
 TEST(Preference, PackedSequences) {
   for (const PreferenceLoss loss : kRepresentatives) {
     for (const bool shift : {false, true}) {

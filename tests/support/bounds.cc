@@ -37,8 +37,8 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
       capped = sech_squared(nearest / problem.softcap) * raw + kFunctionUnits * u * std::abs(c);
     }
     bounds.raw(i, v) = raw;
-    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to a -
-    // m.
+    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to
+    // a - m.
     bounds.shifted(i, v) = capped / problem.logit_divisor(i) + 4 * u * std::abs(shifted);
   }
 }
@@ -51,7 +51,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const int64_t best = stats.argmax[i];
   const double log_sum = stats.log_sum[i];
 
-  // Growth = Σ p (e^d - 1): how far Σ exp(a - m) can move, as a share of itself
+  // The growth, Σ p (e^d - 1), is how far Σ exp(a - m) can move, as a share of itself.
   double growth = 0, rival = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double d = bounds.shifted(i, v);
@@ -127,6 +127,12 @@ Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
   // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter bounds.
   static const std::set<std::string> narrow_gradients = {};
   if (inputs == DType::kBFloat16 && narrow_gradients.contains(gemm_backend)) arithmetic.gradient_unit = 0x1p-8;
+  return arithmetic;
+}
+
+Arithmetic arithmetic_of_logits(DType logits) {
+  Arithmetic arithmetic = arithmetic_for(logits, "");
+  arithmetic.exact_logits = true;
   return arithmetic;
 }
 

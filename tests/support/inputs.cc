@@ -18,6 +18,29 @@ HostTensor head_tensor(const InputSpec& spec, DType dtype, const Allocate& alloc
                                : HostTensor(dtype, spec.vocab, spec.hidden, spec.padding, allocate);
 }
 
+InputSpec completed(InputSpec spec) {
+  if (!spec.finished_logits) return spec;
+  spec.hidden = spec.vocab;
+  spec.bias = false;
+  return spec;
+}
+
+// Turns hidden states into their logits, and the head into an identity.
+void turn_into_logits(Inputs& inputs) {
+  const int64_t words = inputs.spec.vocab;
+  std::vector<double> logits(static_cast<size_t>(words));
+  for (int64_t i = 0; i < inputs.spec.tokens; ++i) {
+    for (int64_t v = 0; v < words; ++v) {
+      logits[v] = 0;
+      for (int64_t h = 0; h < words; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
+    }
+    for (int64_t v = 0; v < words; ++v) inputs.set_hidden(i, v, logits[v]);
+  }
+  for (int64_t v = 0; v < words; ++v) {
+    for (int64_t h = 0; h < words; ++h) inputs.set_weight(v, h, v == h);
+  }
+}
+
 bool has_second(const InputSpec& spec) { return spec.second_tokens >= 0; }
 int64_t rows_of_first(const InputSpec& spec) { return spec.tokens - std::max<int64_t>(0, spec.second_tokens); }
 
@@ -93,7 +116,7 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 }  // namespace
 
 Inputs::Inputs(const InputSpec& input_spec)
-    : spec(input_spec),
+    : spec(completed(input_spec)),
       hidden(first_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
       hidden_second(second_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
       weight(head_tensor(spec, spec.dtype, spec.allocate)),
@@ -129,6 +152,7 @@ Inputs::Inputs(const InputSpec& input_spec)
     targets = lay_out<int64_t>(words, spec.strided_targets, target_sequences(), spec.allocate);
   }
   if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
+  if (spec.finished_logits) turn_into_logits(*this);
 }
 
 HiddenStates Inputs::hidden_view() const {
@@ -154,6 +178,21 @@ LmHead Inputs::head_view() const {
   if (spec.bias) head.bias = bias.vector_view();
   head.softcap = spec.softcap;
   return head;
+}
+
+Logits Inputs::logits_view() const {
+  const ConstMatrix rows = hidden.view();
+  const int64_t time = spec.tokens / spec.sequences;
+  return {rows.data,  rows.dtype, spec.sequences, time, spec.vocab, hidden.batch_stride().value_or(time * rows.stride),
+          rows.stride};
+}
+
+LogitsGradient Inputs::logits_gradient(const Gradients& gradients) const {
+  const Matrix& rows = gradients.d_hidden;
+  const int64_t time = spec.tokens / spec.sequences;
+  return {rows.data,  rows.dtype, spec.sequences,
+          time,       spec.vocab, gradients.d_hidden_batch_stride.value_or(time * rows.stride),
+          rows.stride};
 }
 
 Targets Inputs::targets_view() const { return spec.targets32 ? targets_in(targets32) : targets_in(targets); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/logits.h"
 #include "logitless/tensors.h"
 #include "support/host_tensor.h"
 
@@ -29,6 +30,9 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
+  /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so that
+  /// the gradient of hidden states is that of the logits; there is no bias.
+  bool finished_logits = false;
   /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities
   /// hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
@@ -51,7 +55,10 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
-  /// Lays out a word id a token as the spec says; below is the view of it.
+  /// Of finished logits: they, and their gradient in the place of d_hidden.
+  Logits logits_view() const;
+  LogitsGradient logits_gradient(const Gradients& gradients) const;
+  /// Lays out word ids, one a token, as the spec says; targets_in() is the view of them.
   HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
   template <class T>
   Targets targets_in(const HostArray<T>& ids) const {
@@ -133,5 +140,16 @@ class GradientOutputs {
   int64_t next_word_ = 0;
   std::string complaints_;
 };
+
+/// Calls `call(gradients, source...)`, where the source is hidden states and a head, or finished logits.
+template <class Call>
+void with_source(const Inputs& inputs, GradientOutputs& outputs, const Call& call) {
+  const Gradients gradients = outputs.gradients();
+  if (inputs.spec.finished_logits) {
+    call(inputs.logits_gradient(gradients), inputs.logits_view());
+  } else {
+    call(gradients, inputs.hidden_view(), inputs.head_view());
+  }
+}
 
 }  // namespace logitless::testing

@@ -123,8 +123,7 @@ LogitsTester::Reference& LogitsTester::reference() {
       r.finite_logits.set(i, v, std::isfinite(stored) ? stored : 0);
     }
   }
-  r.arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
-  r.arithmetic.exact_logits = true;
+  r.arithmetic = arithmetic_of_logits(spec_.dtype);
   reference_ = reference;
   return r;
 }

@@ -45,34 +45,6 @@ std::vector<int64_t> offsets_of(const InputSpec& spec) {
   return offsets;
 }
 
-// Changes inputs that are as wide as the vocabulary: the hidden states become their logits, and the head an
-// identity, so that d_hidden is dL/dlogits.
-void turn_into_logits(Inputs& inputs) {
-  const int64_t words = inputs.spec.vocab;
-  std::vector<double> logits(static_cast<size_t>(words));
-  for (int64_t i = 0; i < inputs.spec.tokens; ++i) {
-    for (int64_t v = 0; v < words; ++v) {
-      logits[v] = 0;
-      for (int64_t h = 0; h < words; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
-    }
-    for (int64_t v = 0; v < words; ++v) inputs.set_hidden(i, v, logits[v]);
-  }
-  for (int64_t v = 0; v < words; ++v) {
-    for (int64_t h = 0; h < words; ++h) inputs.set_weight(v, h, v == h);
-  }
-}
-
-PolicyResult loss_from_logits(const Context& context, const Inputs& inputs, const PolicyBatch& batch,
-                              const PolicyOptions& options, const Gradients& gradients) {
-  const ConstMatrix in = inputs.hidden.view();
-  const Matrix& out = gradients.d_hidden;
-  const int64_t sequences = inputs.spec.sequences, length = inputs.spec.tokens / sequences;
-  const PolicyResult result = policy_loss(
-      context, Logits(in.data, in.dtype, sequences, length, in.cols, length * in.stride, in.stride), batch, options,
-      LogitsGradient(out.data, out.dtype, sequences, length, out.cols, length * out.stride, out.stride));
-  return {result.loss, result.per_token_loss, result.per_token_logps, result.metrics, {}};
-}
-
 // The loss follows from the statistics, whose errors are bounded: each one is moved by its bound, both ways,
 // and what the oracle's answer moves by is added up. Together they may move it by the second-order terms
 // more, which are as much smaller as the bounds are small: below 1e-2, so 1.1 times the sum holds. The
@@ -204,23 +176,14 @@ void PolicyTester::make_batch(Reference& reference) const {
 
 PolicyTester::Reference& PolicyTester::reference() {
   if (reference_) return *reference_;
-  InputSpec spec = spec_;
-  if (from_logits_) {
-    spec.hidden = spec.vocab;
-    spec.bias = false;
-  }
-  auto made = std::make_shared<Reference>(spec);
-  if (from_logits_) turn_into_logits(made->inputs);
+  auto made = std::make_shared<Reference>(spec_);
   made->options = case_.options;
   const TokenOptions token = token_options(made->temperatures);
   made->options.token = token;
   made->options.token.ignore_index = TokenOptions().ignore_index;
   made->options.token.shift = false;
-  Arithmetic arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
-  if (from_logits_) {
-    arithmetic.exact_logits = true;
-    arithmetic.gradient_unit = 0;
-  }
+  const Arithmetic arithmetic =
+      spec_.finished_logits ? arithmetic_of_logits(spec_.dtype) : arithmetic_for(spec_.dtype, context().gemm_backend());
   made->expected = expect_statistics(
       oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(), made->inputs.targets_view(), token),
       arithmetic);
@@ -245,11 +208,15 @@ PolicyTester::Reference& PolicyTester::truth() {
     EXPECT_FALSE(kink.is_near(errors)) << "the data are too near to a kink: try another seed";
   }
   truth.bounds = bound_policy_loss(tokens, truth.options, at, errors, truth.want);
+  const double upstream = upstream_value();
   oracle::TokenGradients grads(spec_.tokens);
   for (int64_t i = 0; i < spec_.tokens; ++i) {
-    grads.logp[i] = truth.want.d_logp(i);
-    grads.entropy[i] = truth.want.d_entropy(i);
+    grads.logp[i] = upstream * truth.want.d_logp(i);
+    grads.entropy[i] = upstream * truth.want.d_entropy(i);
   }
+  // The product with it rounds once in the library and once here, which kFormula has room for.
+  truth.bounds.grads.logp *= std::abs(upstream);
+  truth.bounds.grads.entropy *= std::abs(upstream);
   add_gradients(expected, grads, truth.bounds.grads);
   truth.has_truth = true;
   return truth;
@@ -257,12 +224,19 @@ PolicyTester::Reference& PolicyTester::truth() {
 
 PolicyRun PolicyTester::call(const Reference& reference, GradientOutputs& outputs) const {
   PolicyRun run;
-  if (from_logits_) {
-    run.result = loss_from_logits(context(), reference.inputs, reference.batch, reference.options, outputs.gradients());
-  } else {
-    run.result = policy_loss(context(), reference.inputs.hidden_view(), reference.inputs.head_view(), reference.batch,
-                             reference.options, outputs.gradients());
-  }
+  const Context context = this->context();
+  const PolicyBatch& batch = reference.batch;
+  const PolicyOptions& options = reference.options;
+  with_source(reference.inputs, outputs, [&](const auto& gradients, const auto&... source) {
+    if (form_ == Form::kSplit) {
+      const PolicyForward forward = policy_loss_forward(context, source..., batch, options);
+      run.backward_plan =
+          policy_loss_backward(context, source..., batch, options, forward, upstream_value(), gradients);
+      run.result = forward.result;
+    } else {
+      run.result = policy_loss(context, source..., batch, options, gradients);
+    }
+  });
   const PolicyMetrics& metrics = run.result.metrics;
   std::vector<double> numbers = run.result.per_token_loss;
   numbers.insert(numbers.end(), run.result.per_token_logps.begin(), run.result.per_token_logps.end());
@@ -281,13 +255,14 @@ PolicyRun PolicyTester::run_once() {
   return call(own, outputs);
 }
 
-void PolicyTester::expect_plan(const Plan& plan, int64_t tokens) {
+void PolicyTester::expect_plan(const PolicyRun& run, int64_t tokens) {
+  const Plan& plan = form_ == Form::kSplit ? run.backward_plan : run.result.plan;
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
-  if (run_.context.plan != PlanKind::kAuto) {
-    EXPECT_EQ(plan.kind, run_.context.plan);
+  expect_kind(plan);
+  if (form_ == Form::kFused) {
+    EXPECT_EQ(plan.kind, planned().kind);
   }
-  EXPECT_EQ(plan.kind, planned().kind);
-  EXPECT_EQ(plan.active_rows, tokens);
+  EXPECT_EQ(run.result.plan.active_rows, tokens);
 }
 
 PolicyRun PolicyTester::matches_oracle() {
@@ -295,7 +270,7 @@ PolicyRun PolicyTester::matches_oracle() {
   Reference& truth = this->truth();
   GradientOutputs outputs(truth.inputs, run_);
   PolicyRun run = call(truth, outputs);
-  if (!from_logits_) expect_plan(run.result.plan, truth.want.tokens);
+  expect_plan(run, truth.want.tokens);
   expect_result_near(run.result, truth.want, truth.bounds, truth.expected);
   expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
   return run;
@@ -304,8 +279,11 @@ PolicyRun PolicyTester::matches_oracle() {
 Plan PolicyTester::planned() {
   Reference& own = reference();
   GradientOutputs outputs(own.inputs, run_);
-  return plan_policy_loss(context(), own.inputs.hidden_view(), own.inputs.head_view(), own.batch, own.options,
-                          outputs.gradients());
+  Plan plan;
+  with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
+    plan = plan_policy_loss(context(), source..., own.batch, own.options, gradients);
+  });
+  return plan;
 }
 
 }  // namespace logitless::testing

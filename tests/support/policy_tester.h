@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Compares policy_loss and policy_loss with the oracle, as a sentence:
+// Compares policy_loss, of hidden states and of finished logits, with the oracle, as a sentence:
 //
 //   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
 #pragma once
@@ -16,6 +16,7 @@ namespace logitless::testing {
 /// What one run of a PolicyTester left.
 struct PolicyRun {
   PolicyResult result;
+  Plan backward_plan;  ///< of the split form
   /// gradients, loss, losses, metrics: everything that must not depend on threads
   std::vector<std::byte> bytes;
 };
@@ -31,10 +32,10 @@ class PolicyTester : public Tester<PolicyTester> {
     spec_.offsets.clear();
     return tokens(sequences * length).batch(sequences);
   }
-  /// Calls policy_loss, on padded sequences of finished logits: d_hidden is then dL/dlogits, and the only
+  /// The loss is that of finished logits, of padded sequences: d_hidden is then dL/dlogits, and the only
   /// gradient.
   PolicyTester& from_logits(bool on = true) {
-    return gradients(true, !on, !on).input("from_logits", on, from_logits_, on);
+    return gradients(true, !on, !on).input("from_logits", on, spec_.finished_logits, on);
   }
   /// Sets options, and what the batch has to look like for them.
   PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
@@ -60,11 +61,10 @@ class PolicyTester : public Tester<PolicyTester> {
   Reference& truth();
   void make_batch(Reference& reference) const;
   PolicyRun call(const Reference& reference, GradientOutputs& outputs) const;
-  void expect_plan(const Plan& plan, int64_t tokens);
+  void expect_plan(const PolicyRun& run, int64_t tokens);
 
   PolicyCase case_ = plain_case(PolicyVariant::kGrpo);
   DType batch_dtype_ = DType::kFloat64;
-  bool from_logits_ = false;
   std::shared_ptr<Reference> reference_;
 };
 

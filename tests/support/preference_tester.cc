@@ -104,29 +104,6 @@ void expect_result_near(Result got, Truth want, Truth bound, SequenceData& data,
   }
 }
 
-void add_token_gradients(SequenceData& data, const std::vector<double>& d_logp, const std::vector<double>& errors) {
-  oracle::TokenGradients grads(data.batch.tokens()), token_errors(data.batch.tokens());
-  for (int64_t i = 0; i < data.batch.tokens(); ++i) {
-    grads.logp[i] = d_logp[i];
-    token_errors.logp[i] = errors[i];
-  }
-  add_gradients(data.expected, grads, token_errors);
-}
-
-void expect_plan(const Plan& plan, const SequenceData& data, const RunSpec& run) {
-  int64_t active = 0;
-  for (int64_t i = 0; i < data.batch.tokens(); ++i) active += data.batch.takes_part[i] ? 1 : 0;
-  EXPECT_EQ(plan.tokens, data.batch.tokens());
-  EXPECT_EQ(plan.active_rows, active);
-  EXPECT_LE(plan.workspace_bytes, run.context.workspace_bytes);
-  if (active == 0) return;
-  if (!run.d_hidden && !run.d_weight && !(run.d_bias && data.inputs.spec.bias)) {
-    EXPECT_EQ(plan.kind, PlanKind::kForwardOnly);
-  } else if (run.context.plan != PlanKind::kAuto) {
-    EXPECT_EQ(plan.kind, run.context.plan);
-  }
-}
-
 // Returns everything that must not depend on threads.
 template <class Result>
 std::vector<std::byte> bytes_of(Result& result, const GradientOutputs& outputs) {
@@ -142,6 +119,38 @@ std::vector<std::byte> bytes_of(Result& result, const GradientOutputs& outputs) 
 }
 
 }  // namespace
+
+template <class Self>
+void SequenceTester<Self>::add_token_gradients(const std::vector<double>& d_logp, const std::vector<double>& errors) {
+  const double upstream = this->upstream_value();
+  oracle::TokenGradients grads(data_->batch.tokens()), token_errors(data_->batch.tokens());
+  for (int64_t i = 0; i < data_->batch.tokens(); ++i) {
+    grads.logp[i] = upstream * d_logp[i];
+    token_errors.logp[i] = std::abs(upstream) * (errors[i] + 2 * kFloat64Unit * std::abs(d_logp[i]));
+  }
+  add_gradients(data_->expected, grads, token_errors);
+}
+
+template <class Self>
+template <class Result>
+void SequenceTester<Self>::expect_plan(const SequenceRun<Result>& run) const {
+  const bool split = this->form_ == Form::kSplit;
+  const Plan& plan = split ? run.backward_plan : run.result.plan;
+  int64_t active = 0;
+  for (int64_t i = 0; i < data_->batch.tokens(); ++i) active += data_->batch.takes_part[i] ? 1 : 0;
+  EXPECT_EQ(plan.tokens, data_->batch.tokens());
+  EXPECT_EQ(run.result.plan.active_rows, active);
+  EXPECT_LE(plan.workspace_bytes, this->run_.context.workspace_bytes);
+  if (active == 0) return;
+  if (split) {
+    EXPECT_EQ(run.result.plan.kind, PlanKind::kForwardOnly);
+  }
+  if (!this->run_.d_hidden && !this->run_.d_weight && !(this->run_.d_bias && data_->inputs.spec.bias)) {
+    EXPECT_EQ(plan.kind, PlanKind::kForwardOnly);
+  } else {
+    this->expect_kind(plan);
+  }
+}
 
 PreferenceTester& PreferenceTester::loss(PreferenceLoss loss) {
   reference(oracle::compares_with_reference(loss) ? ReferenceForm::kTokens : ReferenceForm::kNone);
@@ -161,8 +170,18 @@ SequenceData& PreferenceTester::given() {
 SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, GradientOutputs& outputs) const {
   SequenceRun<PreferenceResult> run;
   const Inputs& inputs = data.inputs;
-  run.result = preference_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
-                               data.reference, options_, outputs.gradients());
+  const Context context = this->context();
+  const Targets targets = inputs.targets_view();
+  with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
+    if (form_ == Form::kSplit) {
+      const PreferenceForward forward = preference_loss_forward(context, source..., targets, data.reference, options_);
+      run.backward_plan = preference_loss_backward(context, source..., targets, data.reference, options_, forward,
+                                                   upstream_value(), gradients);
+      run.result = forward.result;
+    } else {
+      run.result = preference_loss(context, source..., targets, data.reference, options_, gradients);
+    }
+  });
   run.bytes = bytes_of(run.result, outputs);
   return run;
 }
@@ -196,14 +215,14 @@ void PreferenceTester::matches_oracle() {
       return oracle::compute_preference(batch, options_);
     };
     data.pairs = {compute(data.batch), bound_truth<oracle::PreferenceTruth>(data, compute)};
-    add_token_gradients(data, data.pairs->first.d_logp, data.pairs->second.d_logp);
+    add_token_gradients(data.pairs->first.d_logp, data.pairs->second.d_logp);
   }
   const auto& [truth, bound] = *data.pairs;
   // Four sums take part in any one comparison, each within twice its error.
   ASSERT_GT(oracle::distance_from_kinks(data.batch, options_), 8 * largest_error(data));
   GradientOutputs outputs(data.inputs, run_);
   const SequenceRun<PreferenceResult> run = call(data, outputs);
-  expect_plan(run.result.plan, data, run_);
+  expect_plan(run);
   EXPECT_EQ(run.result.metrics.pairs, truth.metrics.pairs);
   expect_result_near(run.result, truth, bound, data, options_.want_entropy);
   expect_gradients_near(outputs, data.expected, run_, spec_.layout);
@@ -227,7 +246,17 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   batch.reference = data.reference;
   batch.kl_logps = ConstVector(kl_logps.data(), kl_logps.size());
   batch.kl_ref_logps = ConstVector(kl_ref_logps.data(), kl_ref_logps.size());
-  run.result = kto_loss(context(), inputs.hidden_view(), inputs.head_view(), batch, case_.options, outputs.gradients());
+  const Context context = this->context();
+  with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
+    if (form_ == Form::kSplit) {
+      const KtoForward forward = kto_loss_forward(context, source..., batch, case_.options);
+      run.backward_plan =
+          kto_loss_backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
+      run.result = forward.result;
+    } else {
+      run.result = kto_loss(context, source..., batch, case_.options, gradients);
+    }
+  });
   run.bytes = bytes_of(run.result, outputs);
   const auto losses = std::as_bytes(std::span(run.result.sequence_losses));
   run.bytes.insert(run.bytes.end(), losses.begin(), losses.end());
@@ -248,12 +277,12 @@ void KtoTester::matches_oracle() {
       return oracle::compute_kto(kto_input(batch, case_), case_.options);
     };
     data.kto = {compute(data.batch), bound_truth<oracle::KtoTruth>(data, compute)};
-    add_token_gradients(data, data.kto->first.d_logp, data.kto->second.d_logp);
+    add_token_gradients(data.kto->first.d_logp, data.kto->second.d_logp);
   }
   const auto& [truth, bound] = *data.kto;
   GradientOutputs outputs(data.inputs, run_);
   const SequenceRun<KtoResult> run = call(data, outputs);
-  expect_plan(run.result.plan, data, run_);
+  expect_plan(run);
   EXPECT_EQ(run.result.metrics.desirable, truth.metrics.desirable);
   EXPECT_EQ(run.result.metrics.undesirable, truth.metrics.undesirable);
   expect_columns_near("sequence_losses", run.result.sequence_losses, truth.sequence_losses, bound.sequence_losses);

@@ -21,6 +21,7 @@ namespace logitless::testing {
 template <class Result>
 struct SequenceRun {
   Result result;
+  Plan backward_plan;  ///< of the split form
   /// gradients, loss, log-probabilities, metrics: what must not depend on threads
   std::vector<std::byte> bytes;
 };
@@ -29,7 +30,13 @@ struct SequenceRun {
 template <class Self>
 class SequenceTester : public Tester<Self> {
  public:
-  Self& reference(ReferenceForm form) { return this->input("reference", static_cast<int>(form), form_, form); }
+  Self& reference(ReferenceForm form) {
+    return this->input("reference", static_cast<int>(form), reference_form_, form);
+  }
+  /// The loss is that of finished logits: d_hidden is then dL/dlogits, and the only gradient.
+  Self& from_logits(bool on = true) {
+    return this->gradients(true, !on, !on).input("from_logits", on, this->spec_.finished_logits, on);
+  }
   /// Sets the element type of the numbers of kSequences and kTokens.
   Self& reference_dtype(DType dtype) { return this->input("reference_dtype", name_of(dtype), reference_dtype_, dtype); }
   /// The sequences with these numbers have no target.
@@ -43,16 +50,21 @@ class SequenceTester : public Tester<Self> {
   SequenceData& data(bool pairs) {
     if (data_) return *data_;
     const TokenOptions token = this->token_options(temperatures_);
-    data_ =
-        make_sequence_data(this->spec_, empty_, token, form_, reference_dtype_, pairs, this->context().gemm_backend());
+    data_ = make_sequence_data(this->spec_, empty_, token, reference_form_, reference_dtype_, pairs,
+                               this->context().gemm_backend());
     return *data_;
   }
+
+  /// Adds ∂(upstream · loss)/∂logp to what is expected, from ∂loss/∂logp and its bounds.
+  void add_token_gradients(const std::vector<double>& d_logp, const std::vector<double>& errors);
+  template <class Result>
+  void expect_plan(const SequenceRun<Result>& run) const;
 
   std::shared_ptr<SequenceData> data_;
 
  private:
   HostArray<double> temperatures_;
-  ReferenceForm form_ = ReferenceForm::kTokens;
+  ReferenceForm reference_form_ = ReferenceForm::kTokens;
   DType reference_dtype_ = DType::kFloat64;
   std::vector<int64_t> empty_;
 };

@@ -31,6 +31,7 @@ InputSpec reference_spec_of(const InputSpec& policy) {
   const Inputs draft(policy);
   InputSpec spec = policy;
   spec.hidden = policy.hidden / 2 + 3;
+  spec.finished_logits = false;
   spec.layout = policy.layout == HeadLayout::kHiddenVocab ? HeadLayout::kVocabHidden : HeadLayout::kHiddenVocab;
   spec.seed = policy.seed + 1000;
   spec.peaked = false;
@@ -102,7 +103,8 @@ std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const s
   auto data = std::make_shared<SequenceData>(spec, reference_spec_of(spec));
   data->token = token;
   const Inputs& inputs = data->inputs;
-  const Arithmetic arithmetic = arithmetic_for(spec.dtype, gemm_backend);
+  const Arithmetic of_products = arithmetic_for(spec.dtype, gemm_backend);
+  const Arithmetic arithmetic = spec.finished_logits ? arithmetic_of_logits(spec.dtype) : of_products;
   oracle::Problem problem = read_problem(inputs, inputs.targets_view(), token);
   const std::vector<int64_t> offsets = oracle::sequence_offsets(inputs.hidden_view());
   if (pairs) oracle::drop_half_pairs(offsets, problem);
@@ -110,7 +112,7 @@ std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const s
   data->batch = oracle::read_batch(data->expected.problem, data->expected.stats, offsets);
   data->errors = sums_of(data->batch, data->expected.stat_bounds.logp);
   add_arithmetic(sums_of(data->batch, data->expected.stats.logp), data->errors);
-  add_reference(*data, form, reference_dtype, arithmetic);
+  add_reference(*data, form, reference_dtype, of_products);
   return data;
 }
 

@@ -26,6 +26,13 @@
 
 namespace logitless::testing {
 
+/// Which calls compute a loss.
+enum class Form {
+  kFused,  ///< one call
+  kSplit,  ///< its forward half, then its backward half
+  kDense,  ///< dense_cross_entropy, which only a CrossEntropyTester has
+};
+
 /// What every tester can vary. Self is the tester, so that calls chain.
 template <class Self>
 class Tester {
@@ -103,6 +110,9 @@ class Tester {
     const std::string asked = std::string(d_hidden ? "H" : "-") + (d_weight ? "W" : "-") + (d_bias ? "B" : "-");
     return run("gradients", asked, run_.d_bias, d_bias);
   }
+  Self& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
+  /// ∂L/∂loss of the split form is random, one value or under kNone one a token. Without this it is 1.
+  Self& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
   Self& accumulate(bool on = true) { return run("accumulate", on, run_.accumulate, on); }
   Self& gradient_dtype(std::optional<DType> type) {
     return run("gradient_dtype", type ? name_of(*type) : "default", run_.gradient_dtype, type);
@@ -165,8 +175,21 @@ class Tester {
   virtual ~Tester() = default;
   virtual void forget() = 0;
 
+  /// Returns ∂L/∂loss of one value.
+  double upstream_value() const { return upstream_on_ ? -1.75 : 1.0; }
+  /// Expects the kind of plan that a loss with gradients ran by: the second half always runs two pass.
+  void expect_kind(const Plan& plan) const {
+    if (form_ == Form::kSplit) {
+      EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
+    } else if (run_.context.plan != PlanKind::kAuto) {
+      EXPECT_EQ(plan.kind, run_.context.plan);
+    }
+  }
+
   InputSpec spec_;
   RunSpec run_;
+  Form form_ = Form::kFused;
+  bool upstream_on_ = false;
 
  private:
   TokenOptions token_;
@@ -209,12 +232,6 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   bool class_weights_on_ = false;
 };
 
-enum class Form {
-  kFused,  ///< cross_entropy
-  kSplit,  ///< cross_entropy_forward, then cross_entropy_backward
-  kDense,  ///< dense_cross_entropy
-};
-
 /// What one run of a CrossEntropyTester left.
 struct CrossEntropyRun {
   CrossEntropyResult result;
@@ -225,10 +242,6 @@ struct CrossEntropyRun {
 
 class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> {
  public:
-  /// ∂L/∂loss of the split form is random, one value or under kNone one a token. Without this it is 1.
-  CrossEntropyTester& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
-
-  CrossEntropyTester& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
   CrossEntropyTester& dense() { return finite_everywhere().form(Form::kDense); }
 
   /// Returns the plan that the call would run.
@@ -249,8 +262,6 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
   CrossEntropyRun call(const Reference& reference, const Inputs& inputs, GradientOutputs& outputs) const;
   void expect_plan(const Reference& reference, const CrossEntropyRun& run) const;
 
-  Form form_ = Form::kFused;
-  bool upstream_on_ = false;
   std::shared_ptr<Reference> reference_;
 };
 
