@@ -25,19 +25,23 @@ double smallest_normal(DType dtype) {
 }  // namespace
 
 void Deviation::add(const MatrixXd& want, const StoredMatrix& stored) {
+  add({want.data(), DType::kFloat64, want.cols(), 1}, stored, want.rows(), want.cols());
+}
+
+void Deviation::add(const StoredMatrix& want, const StoredMatrix& stored, int64_t row_count, int64_t cols) {
   const double smallest = smallest_normal(stored.dtype);
-  count_ += want.size();
-  std::vector<Deviation> rows(want.rows());
+  count_ += row_count * cols;
+  std::vector<Deviation> rows(row_count);
 #pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < want.rows(); ++r) {
+  for (int64_t r = 0; r < row_count; ++r) {
     Deviation& row = rows[r];
-    for (int64_t c = 0; c < want.cols(); ++c) {
-      const double wanted = want(r, c), size = std::abs(wanted);
-      const double got = read_element(stored.data, stored.dtype, r * stored.row_stride + c * stored.col_stride);
+    for (int64_t c = 0; c < cols; ++c) {
+      const double wanted = want.at(r, c), size = std::abs(wanted), got = stored.at(r, c);
       const double difference = std::abs(got - wanted);
       row.max_abs_ = sticky_max(row.max_abs_, difference);
       if (!(size < smallest) || std::isnan(difference)) row.max_rel_ = sticky_max(row.max_rel_, difference / size);
-      const double rounded = round_to(wanted, stored.dtype), places = std::abs(got - rounded);
+      const double rounded = want.dtype == stored.dtype ? wanted : round_to(wanted, stored.dtype),
+                   places = std::abs(got - rounded);
       row.rounded_max_abs_ = sticky_max(row.rounded_max_abs_, places);
       if (!(std::abs(rounded) < smallest) || std::isnan(places)) {
         row.rounded_max_rel_ = sticky_max(row.rounded_max_rel_, places / std::abs(rounded));

@@ -16,6 +16,8 @@ struct StoredMatrix {
   DType dtype = DType::kFloat32;
   int64_t row_stride = 0;
   int64_t col_stride = 1;
+
+  double at(int64_t row, int64_t col) const { return read_element(data, dtype, row * row_stride + col * col_stride); }
 };
 
 /// A NaN on either side makes every difference NaN. Tiles in the same order give the same bits for any number
@@ -24,6 +26,8 @@ class Deviation {
  public:
   /// `stored` has the rows and columns of `want`.
   void add(const MatrixXd& want, const StoredMatrix& stored);
+  /// Both are stored, with so many rows and columns.
+  void add(const StoredMatrix& want, const StoredMatrix& stored, int64_t row_count, int64_t cols);
 
   double max_abs() const { return max_abs_; }  ///< max |stored - want|
   /// max |stored - want| / |want| over the elements with |want| at least the smallest normal number of the

@@ -9,8 +9,8 @@
 
 #include "cli/common/task_call.h"
 #include "cli/measure/one_call.h"
-#include "io/safetensors.h"
 #include "logitless/large_gemm.h"
+#include "oracle/deviation.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -111,65 +111,27 @@ void run_turn(Runner& runner, bool timed, bool compare) {
   }
 }
 
-// Elements of one partial sum. Blocks are added in order, whichever thread summed them: the same bits for any
-// number.
-constexpr int64_t kBlock = int64_t{1} << 18;
-
-// Over elements of two tensors. Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of
-// its arguments.
-struct Difference {
-  double max_abs = 0, squares = 0, reference_squares = 0;
-
-  void add(const Difference& other) {
-    max_abs = !(max_abs >= other.max_abs) && max_abs == max_abs ? other.max_abs : max_abs;
-    squares += other.squares;
-    reference_squares += other.reference_squares;
-  }
-};
-
-// max |a - b| and ‖a - b‖ / ‖a‖ (0 where both norms are 0, infinite where only ‖a‖ is) of tensors of the same
-// size. A NaN in either makes both NaN.
-template <class T>
-Json difference_of(const T* a, const T* b, int64_t count) {
-  const auto widen = [](T value) -> double {
-    if constexpr (std::is_same_v<T, double>)
-      return value;
-    else
-      return io::to_float(value);
-  };
-  std::vector<Difference> blocks(static_cast<size_t>((count + kBlock - 1) / kBlock));
-#pragma omp parallel for schedule(dynamic)
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    const int64_t first = static_cast<int64_t>(block) * kBlock, end = std::min(count, first + kBlock);
-    for (int64_t i = first; i < end; ++i) {
-      const double reference = widen(a[i]), difference = reference - widen(b[i]);
-      blocks[block].add({std::abs(difference), difference * difference, reference * reference});
-    }
-  }
-  Difference sum;
-  for (const Difference& block : blocks) sum.add(block);
-  const double rel_l2 = sum.squares == 0 ? 0 : std::sqrt(sum.squares / sum.reference_squares);
-  return {{"max_abs", sum.max_abs}, {"rel_l2", rel_l2}};
-}
-
+// By tensor: what both runners have. b's is held against a's.
 Json differences_of(const Runner& a, const Runner& b) {
   Json json = Json::object();
-  const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype) {
+  const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype, int64_t cols) {
     if (!left) return;
-    json[name] = io::with_type(
-        dtype, [&]<class T>(T) { return difference_of(left.as<T>(), right.as<T>(), left.count(sizeof(T))); });
+    oracle::Deviation deviation;
+    deviation.add({left.data, dtype, cols, 1}, {right.data, dtype, cols, 1},
+                  left.count(size_of(dtype)) / std::max<int64_t>(1, cols), cols);
+    json[name] = {{"max_abs", deviation.max_abs()}, {"rel_l2", deviation.rel_l2()}};
   };
   const auto losses_of = [](const Runner& runner) {
     const std::vector<double>& losses = runner.result().per_token_loss;
     return TensorBytes{reinterpret_cast<const std::byte*>(losses.data()), losses.size() * sizeof(double)};
   };
-  add("losses", losses_of(a), losses_of(b), DType::kFloat64);
-  const auto gradient = [&](const char* name, TensorId id) {
-    add(name, a.job()[id], b.job()[id], a.job().gradient_dtype);
+  add("losses", losses_of(a), losses_of(b), DType::kFloat64, 1);
+  const auto gradient = [&](const char* name, TensorId id, int64_t cols) {
+    add(name, a.job()[id], b.job()[id], a.job().gradient_dtype, cols);
   };
-  gradient("d_hidden", TensorId::kDHidden);
-  gradient("d_weight", TensorId::kDWeight);
-  gradient("d_bias", TensorId::kDBias);
+  gradient("d_hidden", TensorId::kDHidden, a.job().hidden_size);
+  gradient("d_weight", TensorId::kDWeight, a.job().hidden_size);
+  gradient("d_bias", TensorId::kDBias, 1);
   return json;
 }
 
