@@ -19,7 +19,14 @@
 #include "io/error.h"
 #include "io/files.h"
 
-namespace logitless::cli {
+namespace logitless {
+
+// The macro knows nlohmann::json alone, whose members stand in alphabetical order.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Environment, version, cpu, cores, threads, l1d_bytes, l2_bytes, l3_bytes,
+                                   simd_target, simd_targets, gemm_backend, gemm_backends, blas_config, blas_core,
+                                   blas_threading, blas_max_threads, warnings)
+
+namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -251,23 +258,7 @@ std::string warnings_text(const Environment& environment) {
   return text;
 }
 
-Json environment_json(const Environment& e) {
-  return {{"version", e.version},
-          {"cpu", e.cpu},
-          {"cores", e.cores},
-          {"threads", e.threads},
-          {"l1d_bytes", e.l1d_bytes},
-          {"l2_bytes", e.l2_bytes},
-          {"l3_bytes", e.l3_bytes},
-          {"simd_target", e.simd_target},
-          {"simd_targets", e.simd_targets},
-          {"gemm_backend", e.gemm_backend},
-          {"gemm_backends", e.gemm_backends},
-          {"blas_config", e.blas_config},
-          {"blas_core", e.blas_core},
-          {"blas_threading", e.blas_threading},
-          {"blas_max_threads", e.blas_max_threads},
-          {"warnings", e.warnings}};
-}
+Json environment_json(const Environment& environment) { return nlohmann::json(environment); }
 
-}  // namespace logitless::cli
+}  // namespace cli
+}  // namespace logitless

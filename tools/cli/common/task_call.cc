@@ -3,8 +3,20 @@
 
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
-namespace logitless::cli {
+namespace logitless {
+
+// The macros know nlohmann::json alone, whose members stand in alphabetical order.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CrossEntropyMetrics, tokens, mean_nll, perplexity, z_loss, accuracy, mean_entropy)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PolicyMetrics, tokens, mean_ratio, clip_fraction_low, clip_fraction_high,
+                                   clip_fraction, mean_kl, mean_entropy, mean_logp)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PreferenceMetrics, pairs, tokens, chosen_reward, rejected_reward, margin, accuracy,
+                                   chosen_logp, rejected_logp, nll, mean_entropy)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KtoMetrics, desirable, undesirable, tokens, kl, desirable_reward, undesirable_reward,
+                                   margin, desirable_logp, undesirable_logp, mean_entropy)
+
+namespace cli {
 namespace {
 
 using io::Level;
@@ -20,52 +32,11 @@ std::span<const T> span_of(const Job& job, TensorId id) {
   return {job[id].as<T>(), job[id].bytes / sizeof(T)};
 }
 
-Metrics metrics_of(const CrossEntropyMetrics& m) {
-  return {{"tokens", static_cast<double>(m.tokens)},
-          {"mean_nll", m.mean_nll},
-          {"perplexity", m.perplexity},
-          {"z_loss", m.z_loss},
-          {"accuracy", m.accuracy},
-          {"mean_entropy", m.mean_entropy}};
-}
-
-Metrics metrics_of(const PolicyMetrics& m) {
-  return {{"tokens", static_cast<double>(m.tokens)},  {"mean_ratio", m.mean_ratio},
-          {"clip_fraction_low", m.clip_fraction_low}, {"clip_fraction_high", m.clip_fraction_high},
-          {"clip_fraction", m.clip_fraction},         {"mean_kl", m.mean_kl},
-          {"mean_entropy", m.mean_entropy},           {"mean_logp", m.mean_logp}};
-}
-
-Metrics metrics_of(const PreferenceMetrics& m) {
-  return {{"pairs", static_cast<double>(m.pairs)},
-          {"tokens", static_cast<double>(m.tokens)},
-          {"chosen_reward", m.chosen_reward},
-          {"rejected_reward", m.rejected_reward},
-          {"margin", m.margin},
-          {"accuracy", m.accuracy},
-          {"chosen_logp", m.chosen_logp},
-          {"rejected_logp", m.rejected_logp},
-          {"nll", m.nll},
-          {"mean_entropy", m.mean_entropy}};
-}
-
-Metrics metrics_of(const KtoMetrics& m) {
-  return {{"desirable", static_cast<double>(m.desirable)},
-          {"undesirable", static_cast<double>(m.undesirable)},
-          {"tokens", static_cast<double>(m.tokens)},
-          {"kl", m.kl},
-          {"desirable_reward", m.desirable_reward},
-          {"undesirable_reward", m.undesirable_reward},
-          {"margin", m.margin},
-          {"desirable_logp", m.desirable_logp},
-          {"undesirable_logp", m.undesirable_logp},
-          {"mean_entropy", m.mean_entropy}};
-}
-
 template <class Result>
 TaskResult result_of(Result result) {
-  TaskResult out{
-      result.loss, metrics_of(result.metrics), {}, std::move(result.per_token_logps), std::move(result.plan)};
+  TaskResult out{result.loss, {}, {}, std::move(result.per_token_logps), std::move(result.plan)};
+  const nlohmann::json metrics = result.metrics;
+  for (const auto& [name, value] : metrics.items()) out.metrics.emplace_back(name, value);
   if constexpr (requires { result.per_token_loss; }) out.per_token_loss = std::move(result.per_token_loss);
   return out;
 }
@@ -247,4 +218,5 @@ std::vector<InputFile> input_files(const TensorPaths& tensors, const Profile& pr
   return files;
 }
 
-}  // namespace logitless::cli
+}  // namespace cli
+}  // namespace logitless
