@@ -18,25 +18,12 @@ namespace {
 constexpr const char* kBenchHelp = "Measures time and memory over a sweep of config keys";
 
 constexpr const char* kBenchFooter =
-    R"(Each point of the sweep (the product of all --sweep lists) runs in a process of its own, on seeded inputs. In it the
-contenders take turns, so that whatever slows the machine down slows all of them down.
-  level fused   dense, auto (the config's kernel.plan), one_pass, two_pass, forward (no gradients);
-                by default dense, auto and forward
-  level logits  dense (two sweeps over the logits), apart, in_place; by default all of them
-  NAME:KEY=VALUE is that contender with a key of its own, threads or kernel.*: one_pass:threads=1,one_pass:threads=2
-time is a median, spread half the distance between the quartiles, first the first call of all. The GEMM rate is that of
-one large product in the same process, and a contender's share of it counts the products that it makes itself. Extra
-peak is what a call takes above its inputs and outputs (a median too).
+    R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass and forward (no gradients); by
+default dense, auto and forward. At level logits: dense, apart and in_place; by default all. NAME:KEY=VALUE is one with
+a key of its own, threads or kernel.*: one_pass:threads=1,one_pass:threads=2
 
---output gets one JSON line a point as soon as it is measured; `logitless report` draws it. Where the file is there and
-holds the same benchmark, points that stand in it are not measured again, so that an interrupted run can be completed.
-
---against exits with 1 where a time, extra peak or workspace has grown by more than the margin times the earlier figure
-plus both spreads (of memory: 256 KiB at least), or where a contender that ran fails now. Points are the same where all
-of their settings agree; those that only one run has are listed.
-
-Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which no
-contender ran.
+Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which
+no contender ran. `man logitless-bench` says what is measured and what grew means.
 
 Examples:
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl

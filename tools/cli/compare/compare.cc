@@ -19,16 +19,8 @@ constexpr const char* kCompareHelp =
     "Runs the dense and the fused path on one input and compares loss, gradients, time and memory";
 
 constexpr const char* kCompareFooter =
-    R"(The two take turns in a process of their own. The peak memory of each is what a call took above its inputs and
-outputs.
-
-Tolerances: tolerances.loss_atol is in nats a token (times the tokens under reduction sum or none);
-losses_rel_l2, d_hidden_rel_l2, d_weight_rel_l2 and d_bias_rel_l2 are relative L2 distances. dlogits_max_abs
-and dlogits_max_rel belong to a check of the logits' own gradient: compare reads and checks them, and its
-report lists them under gates_not_applied.
-
-Exit status: 0 the two agree, 1 they lie apart beyond the tolerances (a NaN does too), 2 a bad option, config or
-input, 3 a path ran out of memory or died.
+    R"(Exit status: 0 the two agree, 1 they lie apart beyond the tolerances (a NaN does too), 2 a bad option, config or
+input, 3 a path ran out of memory or died. `man logitless-compare` says what is compared.
 
 Examples:
   logitless compare configs/tiny.yaml --set model.dtype=bfloat16 --json report.json

@@ -21,23 +21,8 @@ constexpr const char* kScoreHelp =
     "Writes the log-probability of each target and of each sequence to a safetensors file";
 
 constexpr const char* kScoreFooter =
-    R"(The file holds one entry a row of hidden, [N]:
-  logp         float64, log-probability of the target in nats, with the config's temperature
-  argmax       int64, the first word with the largest logit
-  argmax_logp  float64, its log-probability
-  rank         with --rank: int64, 1 + the number of words with a larger logit than the target; equal logits share the
-               better rank
-  entropy      with --entropy: float64, of the whole distribution, in nats
-and one a sequence (--lengths, or batch_size sequences of equal length), over its rows that take part:
-  sequence_logp       float64, sum of logp; 0 without such a row
-  sequence_tokens     int64, how many rows there are
-  sequence_is_greedy  bool, whether every target is the argmax; true without such a row
-Rows that take no part (targets[i] is ignore_index; under shift=true, where row i predicts target i + 1, the last row of
-a sequence) hold NaN (rank 0, argmax -1), and so do rows whose logits hold a NaN or +inf: these make their sequence's
-sum NaN, and it is not greedy.
-
-The summary is of the rows that take part: cross-entropy, perplexity, bits per token, accuracy (argmax is the target),
-top-5 accuracy (rank is at most 5), mean entropy, and how many sequences are greedy.
+    R"(The file holds logp, argmax, argmax_logp, rank (with --rank) and entropy (with --entropy) of each row of hidden, and
+sequence_logp, sequence_tokens and sequence_is_greedy of each sequence: `man logitless-score` says what each is.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 

@@ -19,15 +19,9 @@ namespace {
 constexpr const char* kTuneHelp = "Finds the fastest tiles and plan for this machine and a config's shape";
 
 constexpr const char* kTuneFooter =
-    R"(Three rounds on seeded inputs, each in a process of its own in which all take turns: the plans at the default tiles,
-a trial of tile sizes, and a final of the three fastest against the default. What is faster by more than both spreads
-is chosen, else the default stays. kernel.plan, kernel.time_block and kernel.block_size of the config are not used;
-every other key is, kernel.workspace as the bound of memory too.
-
---output gets a YAML profile: an entry for this machine, and for sizes from half to twice those of the config. Entries
-that the file has for other machines, shapes and workspaces stay. compare, gradcheck, bench and score take it by
---profile FILE or from the environment variable LOGITLESS_PROFILE, a C++ program by logitless::load_profile(). Other
-tiles round differently in the last places, so results with and without a profile agree within rounding, not to the bit.
+    R"(The profile gets an entry for this machine, and for sizes from half to twice those of the config. compare, gradcheck,
+bench and score take it by --profile FILE or from the environment variable LOGITLESS_PROFILE, a C++ program by
+logitless::load_profile(). `man logitless-tune` says how it is found and when it serves.
 
 Exit status: 0 done (also where the default stays), 2 a bad option, config or file, 3 out of memory.
 
