@@ -45,9 +45,8 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   RowStats out = high;
   out.prior_mass = earlier.prior_mass + later.prior_mass;
   out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
-  if (high.max ==
-      // Neither side has mass, so there is no distance to shift by.
-      -std::numeric_limits<double>::infinity()) {
+  if (high.max == -std::numeric_limits<double>::infinity()) {
+    // Neither side has mass, so there is no distance to shift by.
     out.prior = earlier.prior + later.prior;
     return out;
   }

@@ -1,8 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stream/plan.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "core/checks.h"
 #include "core/integers.h"
@@ -10,135 +12,18 @@
 #include "stream/hidden_blocks.h"
 #include "stream/row_groups.h"
 
-namespace logitless {
-
-const char* name_of(PlanKind kind) {
-  switch (kind) {
-    case PlanKind::kAuto:
-      return "auto";
-    case PlanKind::kForwardOnly:
-      return "forward_only";
-    case PlanKind::kOnePass:
-      return "one_pass";
-    case PlanKind::kTwoPass:
-      return "two_pass";
-    case PlanKind::kDense:
-      return "dense";
-  }
-  return "unknown";
-}
-
-std::string Plan::describe() const {
-  char text[256];
-  if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
-  const int used = std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, ", name_of(kind),
-                                 static_cast<long long>(active_rows), static_cast<long long>(tokens),
-                                 static_cast<long long>(chunk_rows));
-  char* rest = text + used;
-  const size_t left = sizeof text - static_cast<size_t>(used);
-  const double mebibytes = static_cast<double>(workspace_bytes) / (1 << 20);
-  if (row_block > 0) {
-    std::snprintf(rest, left, "blocks of %lld, %.1f MiB workspace", static_cast<long long>(row_block), mebibytes);
-  } else {
-    std::snprintf(rest, left, "tiles %lld x %lld, %d alive, %.1f MiB workspace", static_cast<long long>(row_tile),
-                  static_cast<long long>(vocab_tile), tiles_alive, mebibytes);
-  }
-  return text;
-}
-
-namespace stream {
+namespace logitless::stream {
 namespace {
-
-// This is the one table of block sizes.
-constexpr int64_t kRowTile = 512;  // each element of the head that a GEMM packs then serves 512 multiply-adds
-constexpr int64_t kTileElements =
-    512 * 1024;  // 2 MiB of float32: with what the GEMM packs about a core's L2 and its share of L3
-// Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
-constexpr int64_t kMostVocabTile = 4096;
-// A small call gets narrower tiles, so that there is work for several threads.
-constexpr int64_t kFewestTiles = 8;
-constexpr int64_t kLeastVocabTile = 512;  // down to here; below, a GEMM packs too much for what it computes
-// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line.
-constexpr int64_t kSmallestEdge = 16;
-constexpr int64_t kHiddenBlock = 256;  // narrowest d_hidden and d_weight GEMM: below, packing costs too much
-constexpr int64_t kGradientTasks =
-    4;  // chains of d_hidden: these are a third of the work, so a dozen threads stay busy
-// This many tasks, row blocks × segments, keep many threads even; each costs 56 bytes a row.
-constexpr int64_t kForwardTasks = 128;
-constexpr int64_t kMinChunkRows = 128;  // below, one pass writes d_weight so often that two pass is faster
-constexpr int64_t kSlotsPerThread = 2;  // one tile is made while another one is used
-// This many rows of finished logits are folded and turned into gradients in turn. They are few, because they
-// are read again for their gradients and should still be in the core's cache then.
-constexpr int64_t kSweepRows = 4;
-// A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
-constexpr int64_t kPlannedTeam = 8;
 
 using core::div_up;
 using core::round_up;
 
-// A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
-int64_t padded_stride(int64_t cols) {
-  const int64_t stride = round_up(cols, 16);
-  return stride % 256 == 0 ? stride + 16 : stride;
-}
-
-// These are the largest tiles that a budget leaves room for, below those of the table.
-struct TileCap {
-  int64_t rows = kMostTileEdge;
-  int64_t words = kMostTileEdge;
-};
-
-gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t words) {
-  const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
-  return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
-}
-
-// This rule is asked for its row_step alone, which does not depend on the tiles.
-gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem) {
-  return gemm.row_rule(logit_products(problem, 1), 1);
-}
-
-// Sets the grid for blocks of `rows` of the `all_rows` that take part.
-void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
-              int64_t all_rows, TileGrid& grid) {
-  const ContextOptions& options = context.options;
-  grid.vocab_size = problem.vocab_size;
-  grid.hidden_size = problem.hidden_size;
-  const int64_t step = any_row_rule(*context.gemm, problem).row_step;
-  const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(kRowTile, step), cap.rows);
-  grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
-  if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
-    // Blocks that follow one another need no rows of padding when each has whole steps.
-    grid.row_tile = std::min(round_up(grid.row_tile, step), most_rows / step * step);
-  }
-  const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
-  const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
-  const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
-  grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.words, grid.vocab_size});
-  grid.tile_stride = padded_stride(grid.vocab_tile);
-}
-
-// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one too.
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
-  const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
-  grid.row_rule = rule_of(grid.vocab_tile);
-  const gemm::RowRule last = rule_of(grid.words(grid.vocab_tiles() - 1));
-  grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, last.least_rows);
-  grid.tile_rows = grid.row_rule.padded(grid.row_tile);
-}
-
-// Sets what depends on how many blocks there are.
-void set_splits(int64_t row_blocks, TileGrid& grid) {
-  row_blocks = std::max<int64_t>(row_blocks, 1);
-  const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
-  const auto split = [&](int64_t chains) {
-    const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
-    return std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
-  };
-  grid.hidden_block = split(row_blocks);
-  grid.weight_block = split(grid.vocab_tiles());
-  grid.segments = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
-}
+// In smaller chunks one pass writes d_weight so often that two pass is faster.
+constexpr int64_t kMinChunkRows = 128;
+// A thread makes one tile while another one is used.
+constexpr int64_t kSlotsPerThread = 2;
+// A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
+constexpr int64_t kPlannedTeam = 8;
 
 void cut_chunks(int64_t most_rows, RunPlan& run) {
   run.chunks = {0};
@@ -290,20 +175,11 @@ struct Planner {
                why);
   }
 
-  // Halves the longer edge that the caller has not fixed; returns false when both are as small as they get.
+  // Lowers the cap below the tiles of the plans so far; returns false where these are the smallest.
   bool halve_tiles() {
     TileGrid grid;
     set_grid(context, cap, problem, count(), count(), grid);
-    const bool rows = context.options.row_tile == 0 && grid.row_tile > kSmallestEdge;
-    const bool words = context.options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
-    const auto half = [](int64_t edge) { return round_up(edge / 2, kSmallestEdge); };
-    cap = {grid.row_tile, grid.vocab_tile};
-    if (words && (!rows || cap.words >= cap.rows)) {
-      cap.words = half(cap.words);
-    } else if (rows) {
-      cap.rows = half(cap.rows);
-    }
-    return rows || words;
+    return stream::halve_tiles(context.options, grid, cap);
   }
 
   // Makes the plan for tiles that are not above the cap.
@@ -400,12 +276,6 @@ struct Planner {
   }
 };
 
-void check_one_pass(const ContextOptions& options, const Work& work) {
-  if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
-    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
-  }
-}
-
 Planner make_planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                      const Gradients& outputs) {
   const ContextOptions& options = context.options;
@@ -429,6 +299,12 @@ Planner make_planner(const detail::ContextState& context, int threads, const Hid
 
 }  // namespace
 
+void check_one_pass(const ContextOptions& options, const Work& work) {
+  if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
+    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
+  }
+}
+
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const Gradients& outputs) {
   RunPlan run = make_planner(context, threads, problem, work, outputs).first_that_fits();
@@ -441,69 +317,4 @@ size_t least_workspace(const detail::ContextState& context, int threads, const H
   return make_planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
 }
 
-Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const Gradients& outputs) {
-  if (outputs.weight_sink) core::fail("weight_sink is set: plan dense has no tiles to hand out");
-  Plan plan;
-  plan.kind = PlanKind::kDense;
-  plan.tokens = plan.row_tile = plan.chunk_rows = problem.tokens;
-  plan.active_rows = static_cast<int64_t>(problem.active().size());
-  plan.hidden_size = plan.hidden_block = problem.hidden_size;
-  plan.vocab_size = plan.vocab_tile = problem.vocab_size;
-  plan.threads = threads;
-  plan.workspace_bytes = measure_dense(*context.gemm, problem, threads, outputs);
-  return plan;
-}
-
-namespace {
-
-// Decides everything of a plan but how many threads work.
-SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
-  const ContextOptions& options = context.options;
-  const bool coupled = !work.groups.empty();
-  check_one_pass(options, work);
-  if (options.plan == PlanKind::kOnePass && coupled) {
-    core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
-  }
-  SweepPlan run;
-  run.all_rows_at_once =
-      !work.forward || coupled || options.plan == PlanKind::kTwoPass || options.plan == PlanKind::kDense;
-  Plan& plan = run.plan;
-  plan.kind = !work.backward ? PlanKind::kForwardOnly : run.all_rows_at_once ? PlanKind::kTwoPass : PlanKind::kOnePass;
-  plan.tokens = problem.tokens;
-  plan.active_rows = static_cast<int64_t>(problem.active().size());
-  plan.vocab_size = problem.vocab_size;
-  plan.row_block = options.row_block > 0 ? options.row_block : kSweepRows;
-  plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : kRowColumns, problem.vocab_size);
-  plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_block;
-  return run;
-}
-
-void set_team(int threads, const LogitsProblem& problem, SweepPlan& run) {
-  run.plan.threads = threads;
-  run.plan.workspace_bytes = measure_sweep(problem, run);
-}
-
-}  // namespace
-
-SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
-                      const Work& work) {
-  const size_t budget = context.options.workspace_bytes;
-  SweepPlan run = cut_sweep(context, problem, work);
-  // How many words a kernel takes at once decides about bits, so that stays, and threads are left out.
-  for (int team = threads; team > 0; --team) {
-    set_team(team, problem, run);
-    if (run.plan.workspace_bytes <= budget) return run;
-  }
-  core::fail("workspace_bytes = ", budget, " is too small: plan ", name_of(run.plan.kind), " of finished logits, ",
-             run.plan.vocab_tile, " words of a row at a time, needs at least ", run.plan.workspace_bytes, " bytes");
-}
-
-size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
-  SweepPlan run = cut_sweep(context, problem, work);
-  set_team(1, problem, run);
-  return run.plan.workspace_bytes;
-}
-
-}  // namespace stream
-}  // namespace logitless
+}  // namespace logitless::stream

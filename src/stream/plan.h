@@ -4,21 +4,19 @@
 // threads.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 
-#include "core/integers.h"
 #include "core/store.h"
 #include "logitless/plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "stream/context_state.h"
 #include "stream/row_blocks.h"
+#include "stream/tile_grid.h"
 
 namespace logitless::stream {
 
-using problem::HiddenProblem;
 using problem::LogitsProblem;
 using problem::TokenProblem;
 
@@ -31,28 +29,6 @@ struct Work {
   std::span<const int64_t> groups = {};
   /// Without `forward`, this many of the rows that take part have a gradient.
   int64_t kept_rows = 0;
-};
-
-/// This cuts rows, vocabulary and hidden into tiles and blocks.
-struct TileGrid {
-  int64_t vocab_size = 0;
-  int64_t hidden_size = 0;
-  int64_t row_tile = 0;      // most rows of hidden that a tile is made for
-  int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it
-  int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
-  int64_t tile_stride = 0;   // elements from one row of a tile to the next
-  int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
-  int64_t weight_block = 0;  // components of d_weight that one GEMM writes
-  int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
-  gemm::RowRule row_rule;    // of the products that are logits
-
-  int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
-  int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
-  int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
-  int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
-  int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
-  /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
-  int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };
 
 struct RunPlan {
@@ -75,6 +51,10 @@ struct RunPlan {
   /// always so where the output is narrower than its sums.
   bool hidden_apart = false;
 };
+
+/// Throws InvalidInput where plan one_pass was asked for and `work` is gradients of their own, which come
+/// after the forward pass.
+void check_one_pass(const ContextOptions& options, const Work& work);
 
 /// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the
 /// budget holds none of the usual size. It throws InvalidInput when the budget does not hold the smallest

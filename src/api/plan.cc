@@ -1,0 +1,42 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "logitless/plan.h"
+
+#include <cstdio>
+
+namespace logitless {
+
+const char* name_of(PlanKind kind) {
+  switch (kind) {
+    case PlanKind::kAuto:
+      return "auto";
+    case PlanKind::kForwardOnly:
+      return "forward_only";
+    case PlanKind::kOnePass:
+      return "one_pass";
+    case PlanKind::kTwoPass:
+      return "two_pass";
+    case PlanKind::kDense:
+      return "dense";
+  }
+  return "unknown";
+}
+
+std::string Plan::describe() const {
+  char text[256];
+  if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
+  const int used = std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, ", name_of(kind),
+                                 static_cast<long long>(active_rows), static_cast<long long>(tokens),
+                                 static_cast<long long>(chunk_rows));
+  char* rest = text + used;
+  const size_t left = sizeof text - static_cast<size_t>(used);
+  const double mebibytes = static_cast<double>(workspace_bytes) / (1 << 20);
+  if (row_block > 0) {
+    std::snprintf(rest, left, "blocks of %lld, %.1f MiB workspace", static_cast<long long>(row_block), mebibytes);
+  } else {
+    std::snprintf(rest, left, "tiles %lld x %lld, %d alive, %.1f MiB workspace", static_cast<long long>(row_tile),
+                  static_cast<long long>(vocab_tile), tiles_alive, mebibytes);
+  }
+  return text;
+}
+
+}  // namespace logitless

@@ -1,0 +1,104 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/tile_grid.h"
+
+#include <algorithm>
+
+#include "core/integers.h"
+#include "stream/hidden_blocks.h"
+
+namespace logitless::stream {
+namespace {
+
+using core::div_up;
+using core::round_up;
+
+// This is the table of the sizes of tiles and blocks of products.
+// A row tile is so high that each element of the head that a GEMM packs serves 512 multiply-adds.
+constexpr int64_t kRowTile = 512;
+// A tile has 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of L3.
+constexpr int64_t kTileElements = 512 * 1024;
+// Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
+constexpr int64_t kMostVocabTile = 4096;
+// A small call gets narrower tiles, so that there is work for several threads, down to kLeastVocabTile: below
+// that, a GEMM packs too much for what it computes.
+constexpr int64_t kFewestTiles = 8;
+constexpr int64_t kLeastVocabTile = 512;
+// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line.
+constexpr int64_t kSmallestEdge = 16;
+// This is the narrowest GEMM into d_hidden or d_weight: below, packing costs too much.
+constexpr int64_t kHiddenBlock = 256;
+// d_hidden has this many chains of tasks: they are a third of the work, so a dozen threads stay busy.
+constexpr int64_t kGradientTasks = 4;
+// This many tasks, row blocks × segments, keep many threads even; each costs 56 bytes a row.
+constexpr int64_t kForwardTasks = 128;
+
+// A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
+int64_t padded_stride(int64_t cols) {
+  const int64_t stride = round_up(cols, 16);
+  return stride % 256 == 0 ? stride + 16 : stride;
+}
+
+gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t words) {
+  const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
+  return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
+}
+
+}  // namespace
+
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem) {
+  return gemm.row_rule(logit_products(problem, 1), 1);
+}
+
+void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
+              int64_t all_rows, TileGrid& grid) {
+  const ContextOptions& options = context.options;
+  grid.vocab_size = problem.vocab_size;
+  grid.hidden_size = problem.hidden_size;
+  const int64_t step = any_row_rule(*context.gemm, problem).row_step;
+  const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(kRowTile, step), cap.rows);
+  grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
+  if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
+    // Blocks that follow one another need no rows of padding when each has whole steps.
+    grid.row_tile = std::min(round_up(grid.row_tile, step), most_rows / step * step);
+  }
+  const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
+  const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
+  grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.words, grid.vocab_size});
+  grid.tile_stride = padded_stride(grid.vocab_tile);
+}
+
+void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
+  const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
+  grid.row_rule = rule_of(grid.vocab_tile);
+  const gemm::RowRule last = rule_of(grid.words(grid.vocab_tiles() - 1));
+  grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, last.least_rows);
+  grid.tile_rows = grid.row_rule.padded(grid.row_tile);
+}
+
+void set_splits(int64_t row_blocks, TileGrid& grid) {
+  row_blocks = std::max<int64_t>(row_blocks, 1);
+  const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
+  const auto split = [&](int64_t chains) {
+    const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
+    return std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
+  };
+  grid.hidden_block = split(row_blocks);
+  grid.weight_block = split(grid.vocab_tiles());
+  grid.segments = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
+}
+
+bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap) {
+  const bool rows = options.row_tile == 0 && grid.row_tile > kSmallestEdge;
+  const bool words = options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
+  const auto half = [](int64_t edge) { return round_up(edge / 2, kSmallestEdge); };
+  cap = {grid.row_tile, grid.vocab_tile};
+  if (words && (!rows || cap.words >= cap.rows)) {
+    cap.words = half(cap.words);
+  } else if (rows) {
+    cap.rows = half(cap.rows);
+  }
+  return rows || words;
+}
+
+}  // namespace logitless::stream

@@ -1,0 +1,63 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// This cuts rows, vocabulary and hidden into tiles: how large these are follows from shapes, options and what
+// the budget leaves room for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/integers.h"
+#include "gemm/gemm.h"
+#include "logitless/context.h"
+#include "problem/hidden_problem.h"
+#include "stream/context_state.h"
+
+namespace logitless::stream {
+
+using problem::HiddenProblem;
+
+/// This cuts rows, vocabulary and hidden into tiles and blocks.
+struct TileGrid {
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t row_tile = 0;      // most rows of hidden that a tile is made for
+  int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it
+  int64_t vocab_tile = 0;    // columns of a tile; the last one may be narrower
+  int64_t tile_stride = 0;   // elements from one row of a tile to the next
+  int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
+  int64_t weight_block = 0;  // components of d_weight that one GEMM writes
+  int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
+  gemm::RowRule row_rule;    // of the products that are logits
+
+  int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
+  int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
+  int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
+  int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
+  int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
+  /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
+  int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
+};
+
+/// These are the largest tiles that a budget leaves room for, below those of the table.
+struct TileCap {
+  int64_t rows = kMostTileEdge;
+  int64_t words = kMostTileEdge;
+};
+
+/// Returns the row rule of the products that are logits, for its row_step and class_rows alone, which do not
+/// depend on the tiles.
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
+
+/// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part.
+void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
+              int64_t all_rows, TileGrid& grid);
+/// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one too.
+void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid);
+/// Sets what depends on how many blocks of rows there are in a chunk.
+void set_splits(int64_t row_blocks, TileGrid& grid);
+
+/// Makes `cap` the tiles of `grid` with the longer edge that the caller has not fixed halved; returns false
+/// when both are as small as they get.
+bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap);
+
+}  // namespace logitless::stream
