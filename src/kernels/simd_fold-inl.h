@@ -1,0 +1,197 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// This folds tiles into statistics, and counts the words above the target.
+// It is compiled once for each target: its guard is toggled by foreach_target.h.
+#if defined(LOGITLESS_KERNELS_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOGITLESS_KERNELS_FOLD_INL_H_
+#undef LOGITLESS_KERNELS_FOLD_INL_H_
+#else
+#define LOGITLESS_KERNELS_FOLD_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/row_kernels.h"
+#include "kernels/row_stats.h"
+#include "kernels/simd_base-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace logitless::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// These are the largest element of a row and whether it holds a NaN (Max would drop it).
+template <class T>
+struct MaxAndNan {
+  T max = -std::numeric_limits<T>::infinity();
+  bool nan = false;
+};
+
+template <class T>
+HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  MaxAndNan<T> out;
+  // Four chains hide the latency of Max.
+  auto m0 = hn::Set(d, out.max);
+  auto m1 = m0, m2 = m0, m3 = m0;
+  // No NaN was seen yet. Ne(x, x) would not find one: Highway 1.0.3 compares ordered on AVX, which is false
+  // for a NaN.
+  auto nan = hn::IsNaN(m0);
+  int64_t v = 0;
+  for (; v + 4 * lanes <= cols; v += 4 * lanes) {
+    const auto x0 = hn::LoadU(d, logits + v);
+    const auto x1 = hn::LoadU(d, logits + v + lanes);
+    const auto x2 = hn::LoadU(d, logits + v + 2 * lanes);
+    const auto x3 = hn::LoadU(d, logits + v + 3 * lanes);
+    nan = hn::Or(nan, hn::Or(hn::Or(hn::IsNaN(x0), hn::IsNaN(x1)), hn::Or(hn::IsNaN(x2), hn::IsNaN(x3))));
+    m0 = hn::Max(m0, x0);
+    m1 = hn::Max(m1, x1);
+    m2 = hn::Max(m2, x2);
+    m3 = hn::Max(m3, x3);
+  }
+  out.nan = !hn::AllFalse(d, nan);
+  const auto largest = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+  // Highway 1.0.3's emulated target begins MaxOfLanes at the lowest finite number, which is above -inf.
+  if (!hn::AllTrue(d, hn::Eq(largest, hn::Set(d, out.max)))) out.max = hn::GetLane(hn::MaxOfLanes(d, largest));
+  for (; v < cols; ++v) {
+    out.nan |= std::isnan(logits[v]);
+    if (logits[v] > out.max) out.max = logits[v];
+  }
+  return out;
+}
+
+template <class T>
+struct RowSums {
+  double below = 0;    // Σ exp(u) of the columns below the largest
+  double largest = 0;  // how many columns are the largest
+  double weighted = 0;
+  double prior = 0;
+};
+
+template <bool kEntropy, Prior kPrior, class D, class T>
+HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T inverse_temperature, int64_t begin,
+                            int64_t end, RowSums<T>& sums) {
+  using V = hn::Vec<D>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  const V one = hn::Set(d, T{1});
+  const V vmax = hn::Set(d, max);
+  const V scale = hn::Set(d, inverse_temperature);
+  V below = zero, largest = zero, weighted = zero, prior = zero;
+  for (int64_t v = begin; v < end; v += lanes) {
+    // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is
+    // harmless.
+    hwy::Prefetch(capped + end + v);
+    const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
+    const V term = exp_nonpositive(d, u);
+    const auto is_below = hn::Lt(u, zero);
+    below = hn::Add(below, hn::IfThenElseZero(is_below, term));
+    largest = hn::Add(largest, hn::IfThenZeroElse(is_below, one));
+    // 0 · (-inf) must be 0.
+    if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(term, zero), hn::Mul(term, u)));
+    if constexpr (kPrior == Prior::kUniform) prior = hn::Add(prior, u);
+    if constexpr (kPrior == Prior::kWeights) {
+      const V q = load_weights(d, weights + v);
+      prior = hn::Add(prior, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
+    }
+  }
+  sums.below += hn::GetLane(hn::SumOfLanes(d, below));
+  sums.largest += hn::GetLane(hn::SumOfLanes(d, largest));
+  if constexpr (kEntropy) sums.weighted += hn::GetLane(hn::SumOfLanes(d, weighted));
+  if constexpr (kPrior != Prior::kNone) sums.prior += hn::GetLane(hn::SumOfLanes(d, prior));
+}
+
+template <bool kEntropy, Prior kPrior, class T>
+HWY_NOINLINE void sum_row(const T* capped, const float* weights, T max, T inverse_temperature, int64_t cols,
+                          RowSums<T>& sums) {
+  const hn::ScalableTag<T> wide;
+  const hn::CappedTag<T, 1> narrow;
+  const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
+  sum_columns<kEntropy, kPrior>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
+  if (whole < cols) sum_columns<kEntropy, kPrior>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
+}
+
+template <class T>
+int64_t find_first(const T* capped, int64_t cols, T value) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t v = 0;
+  for (; v + lanes <= cols; v += lanes) {
+    if (!hn::AllFalse(d, hn::Eq(hn::LoadU(d, capped + v), hn::Set(d, value)))) break;
+  }
+  for (; v < cols; ++v) {
+    if (capped[v] == value) return v;
+  }
+  return -1;
+}
+
+template <bool kEntropy, Prior kPrior, class T>
+HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  double prior_mass = 0;
+  if constexpr (kPrior == Prior::kUniform) prior_mass = args.uniform_prior * static_cast<double>(shape.cols);
+  if constexpr (kPrior == Prior::kWeights) prior_mass = args.weights_mass;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    RowStats& stats = args.stats[row];
+    const T* logits = args.logits + row * shape.stride;
+    bool nan = false;
+    if (!shape.plain()) {
+      nan = cap_row<T>(shape, logits, args.scratch, nullptr);
+      logits = args.scratch;
+    }
+    const MaxAndNan<T> found = find_max(logits, shape.cols);
+    RowStats tile;
+    tile.max = nan || found.nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(found.max);
+    tile.prior_mass = prior_mass;
+    if (std::isfinite(tile.max)) {
+      RowSums<T> sums;
+      sum_row<kEntropy, kPrior>(logits, args.prior_weights, found.max, args.inverse_temperature[row], shape.cols, sums);
+      tile.rest = sums.below + (sums.largest - 1);
+      tile.weighted = sums.weighted;
+      tile.prior = kPrior == Prior::kUniform ? sums.prior * args.uniform_prior : sums.prior;
+    }
+    const int32_t target = args.target[row];
+    if (target >= 0 && target < shape.cols) tile.chosen = logits[target];
+    if (args.argmax && tile.max > stats.max)
+      tile.argmax = args.first_column + find_first(logits, shape.cols, found.max);
+    stats = merge(stats, tile, args.inverse_temperature[row]);
+  }
+}
+
+template <class T>
+void fold(const FoldArgs<T>& args) {
+  if (args.shape.cols == 0) return;
+  with_terms(args, [&](auto entropy, auto prior) HWY_ATTR { fold_rows<entropy.value, prior.value>(args); });
+}
+
+template <class T>
+HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T chosen) {
+  size_t count = 0;
+  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+    count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, capped + v), hn::Set(d, chosen)));
+  });
+  return static_cast<int64_t>(count);
+}
+
+template <class T>
+void count_above(const CountArgs<T>& args) {
+  const TileShape<T>& shape = args.shape;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const T* logits = args.logits + row * shape.stride;
+    if (!shape.plain()) {
+      cap_row<T>(shape, logits, args.scratch, nullptr);
+      logits = args.scratch;
+    }
+    args.counts[row] += count_above(logits, shape.cols, args.chosen[row]);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace logitless::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOGITLESS_KERNELS_FOLD_INL_H_
