@@ -16,7 +16,8 @@
 
 namespace logitless {
 
-/// Runs cross_entropy() under the plan kDense, whatever the context's plan is.
+/// Runs cross_entropy() under the plan kDense, whatever the context's plan is. It makes a Context for that; a
+/// caller in a loop makes one of plan kDense once, and calls cross_entropy().
 LOGITLESS_API CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden,
                                                      const LmHead& head, const Targets& targets,
                                                      const CrossEntropyOptions& options = {},

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "api/call.h"
-#include "core/store.h"
 
 #include <algorithm>
 #include <utility>
@@ -61,9 +60,10 @@ void Call::set_task(Task task) {
       source_);
 }
 
-stream::Ran Call::run(TokenLoss* loss) const {
-  return std::visit([&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss); },
-                    source_);
+stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
+  return std::visit(
+      [&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss, returned); },
+      source_);
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {
@@ -77,7 +77,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
   stats::Columns columns;
   TokenGrads& scaled = columns.grads;
   for (const auto& [name, term] : stats::kTerms) {
-    scaled.*term = stats::take_column((grads.*term).size(), 0.0);
+    scaled.*term = columns.take_grads((grads.*term).size());
     std::transform((grads.*term).begin(), (grads.*term).end(), (scaled.*term).begin(),
                    [upstream](double value) { return value * upstream; });
   }

@@ -32,9 +32,9 @@ struct Task {
 };
 
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
-/// its thread takes from core/store.h comes from the context's workspace. Everything that can be wrong with a
-/// call is thrown by the constructor and by set_task(), before anything is written. What is given must
-/// outlive the Call.
+/// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
+/// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is written.
+/// What is given must outlive the Call.
 class Call {
  public:
   /// Takes logits that are products.
@@ -56,8 +56,9 @@ class Call {
 
   void set_task(Task task);
 
-  /// Computes the statistics, the loss (null: none) and the gradients that are wanted.
-  stream::Ran run(TokenLoss* loss) const;
+  /// Computes the statistics, the loss (null: none) and the gradients that are wanted. `returned` says which
+  /// columns will be moved out of the result, to a caller of the library.
+  stream::Ran run(TokenLoss* loss, stats::Returned returned = {}) const;
   /// Computes gradients from statistics and token gradients. Returns what ran.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
   /// Does the same for a loss whose gradient is multiplied with `upstream`.

@@ -1,9 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/policy.h"
 
-#include <utility>
-
-#include "api/call.h"
+#include "api/loss_call.h"
 #include "logitless/logits.h"
 
 namespace logitless {
@@ -11,78 +9,64 @@ namespace {
 
 using api::Call;
 
-// Gives the call its task.
-loss::PolicyLoss make_loss(Call& call, const PolicyBatch& batch, const PolicyOptions& options) {
-  const problem::TokenProblem& problem = call.problem();
-  loss::PolicyLoss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name);
-  call.set_task({.options = options.token,
-                 .request = loss.needs(),
-                 .targets = problem::row_targets(loss.targets()),
-                 .reads = loss::batch_ranges(batch)});
-  return loss;
-}
+struct Completions {
+  using Loss = loss::PolicyLoss;
+  using Forward = PolicyForward;
+  static constexpr stats::Returned kKept = {.stats = true, .grads = true};
 
-PolicyResult run(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
-  loss::PolicyLoss loss = make_loss(call, batch, options);
-  const stream::Ran ran = call.run(&loss);
-  return loss.result(ran.stats, ran.plan);
-}
+  const PolicyBatch& batch;
+  const PolicyOptions& options;
 
-PolicyForward run_forward(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
-  loss::PolicyLoss loss = make_loss(call, batch, options);
-  stream::Ran ran = call.run(&loss);
-  return {loss.result(ran.stats, ran.plan), std::move(ran.stats), std::move(ran.grads)};
-}
-
-Plan run_backward(Call call, const PolicyBatch& batch, const PolicyOptions& options, const PolicyForward& forward,
-                  double upstream) {
-  make_loss(call, batch, options);
-  return call.run_gradients(forward.stats, forward.grads, upstream);
-}
-
-Plan plan(Call call, const PolicyBatch& batch, const PolicyOptions& options) {
-  const loss::PolicyLoss loss = make_loss(call, batch, options);
-  return call.plan(&loss);
-}
+  Loss make_loss(Call& call) const {
+    const problem::TokenProblem& problem = call.problem();
+    Loss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name);
+    call.set_task({.options = options.token,
+                   .request = loss.needs(),
+                   .targets = problem::row_targets(loss.targets()),
+                   .reads = loss::batch_ranges(batch)});
+    return loss;
+  }
+  void prepare(const Call&, Loss&) const {}
+};
 
 }  // namespace
 
 PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                          const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
-  return run(Call(context, hidden, head, gradients), batch, options);
+  return api::run(Call(context, hidden, head, gradients), Completions{batch, options});
 }
 PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
                          const PolicyOptions& options, const LogitsGradient& dlogits) {
-  return run(Call(context, logits, dlogits), batch, options);
+  return api::run(Call(context, logits, dlogits), Completions{batch, options});
 }
 
 PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                   const PolicyBatch& batch, const PolicyOptions& options) {
-  return run_forward(Call(context, hidden, head), batch, options);
+  return api::run_forward(Call(context, hidden, head), Completions{batch, options});
 }
 PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
                                   const PolicyOptions& options) {
-  return run_forward(Call(context, logits), batch, options);
+  return api::run_forward(Call(context, logits), Completions{batch, options});
 }
 
 Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                           const PolicyBatch& batch, const PolicyOptions& options, const PolicyForward& forward,
                           double upstream, const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), batch, options, forward, upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), Completions{batch, options}, forward, upstream);
 }
 Plan policy_loss_backward(const Context& context, const Logits& logits, const PolicyBatch& batch,
                           const PolicyOptions& options, const PolicyForward& forward, double upstream,
                           const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), batch, options, forward, upstream);
+  return api::run_backward(Call(context, logits, dlogits), Completions{batch, options}, forward, upstream);
 }
 
 Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
                       const PolicyOptions& options, const Gradients& gradients) {
-  return plan(Call(context, hidden, head, gradients), batch, options);
+  return api::plan(Call(context, hidden, head, gradients), Completions{batch, options});
 }
 Plan plan_policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
                       const PolicyOptions& options, const LogitsGradient& dlogits) {
-  return plan(Call(context, logits, dlogits), batch, options);
+  return api::plan(Call(context, logits, dlogits), Completions{batch, options});
 }
 
 }  // namespace logitless

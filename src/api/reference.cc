@@ -43,9 +43,9 @@ bool is_given(const Reference& reference) {
          std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second != nullptr; });
 }
 
-void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, int64_t vocab_size) {
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens,
+                     const problem::TokenProblem& problem) {
   const ConstVector& logps = reference.logps;
-  const int64_t n = tokens.tokens();
   if (logps.size != 0) {
     for (const auto& [name, data] : parts_of_model(reference)) {
       if (data) fail("reference.logps and ", name, " are both set: one of the two is enough");
@@ -53,11 +53,12 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
     core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
     loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
   } else if (is_given(reference)) {
-    if (reference.hidden.tokens() != n) {
-      fail("reference.hidden has ", reference.hidden.tokens(), " rows but hidden has ", n);
+    if (reference.hidden.tokens() != problem.tokens) {
+      fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", problem.rows_name, " has ",
+           problem.tokens);
     }
-    if (reference.head.vocab_size() != vocab_size) {
-      fail("reference.head has ", reference.head.vocab_size(), " words but lm_head has ", vocab_size);
+    if (reference.head.vocab_size() != problem.vocab_size) {
+      fail("reference.head has ", reference.head.vocab_size(), " words but the vocabulary has ", problem.vocab_size);
     }
   }
 }

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "logitless/token_stats.h"
-#include "core/store.h"
 
 #include <utility>
 
@@ -29,7 +28,7 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
 TokenStats statistics(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
                       Plan* plan) {
   set_task(call, targets, options, request);
-  stream::Ran ran = call.run(nullptr);
+  stream::Ran ran = call.run(nullptr, {.stats = true});
   if (plan) *plan = ran.plan;
   return std::move(ran.stats);
 }
@@ -43,7 +42,7 @@ void backpropagate(Call call, const Targets& targets, const TokenOptions& option
 
 TokenStats run_loss(Call call, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
   set_task(call, targets, options, loss);
-  stream::Ran ran = call.run(&loss);
+  stream::Ran ran = call.run(&loss, {.stats = true});
   if (plan) *plan = ran.plan;
   return std::move(ran.stats);
 }
@@ -141,12 +140,14 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
                  .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
   if (!call.wants_gradients()) {
     if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
-    return std::move(call.run(nullptr).stats.entropy);
+    const stream::Ran ran = call.run(nullptr);
+    return ran.stats.entropy;
   }
   problem::check_entries("upstream", upstream.size(), call.problem());
   problem::check_finite_entries("upstream", upstream, call.problem());
   GivenEntropyGradient loss(upstream);
-  return std::move(call.run(&loss).stats.entropy);
+  const stream::Ran ran = call.run(&loss);
+  return ran.stats.entropy;
 }
 
 }  // namespace logitless

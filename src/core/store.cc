@@ -12,13 +12,6 @@ thread_local Store* current = nullptr;
 // Requests of nearly the same size find the same block.
 constexpr size_t kGrain = 64;
 
-template <class T>
-size_t bytes_of(const std::vector<std::vector<T>>& columns) {
-  size_t bytes = 0;
-  for (const std::vector<T>& column : columns) bytes += column.capacity() * sizeof(T);
-  return bytes;
-}
-
 }  // namespace
 
 Store* current_store() { return current; }
@@ -31,7 +24,7 @@ Store::~Store() {
 
 // This takes the smallest free block that fits and is at most twice as large. A size that grows from call to
 // call would leave a trail of blocks: where there are more bytes than twice those that were ever in use at
-// once, the free ones are released.
+// once, what is free is released, and so it is where the heap has no more.
 void* Store::allocate(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
   if (wanted < bytes) throw std::bad_alloc();
@@ -42,9 +35,14 @@ void* Store::allocate(size_t bytes) {
     if (fits && (!fit || block.bytes < fit->bytes)) fit = &block;
   }
   if (!fit) {
-    if (bytes_ + wanted > 2 * std::max(most_in_use_, in_use_ + wanted)) release_blocks();
     if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 32);
-    blocks_.push_back({::operator new(wanted), wanted, false});
+    if (bytes_ + wanted > 2 * std::max(most_in_use_, in_use_ + wanted)) release_unused();
+    void* data = ::operator new(wanted, std::nothrow);
+    if (!data) {
+      release_unused();
+      data = ::operator new(wanted);
+    }
+    blocks_.push_back({data, wanted, false});
     fit = &blocks_.back();
     bytes_ += wanted;
   }
@@ -62,41 +60,49 @@ void Store::free(void* data) noexcept {
 }
 
 template <>
-std::vector<std::vector<double>>& Store::columns<double>() {
+Store::Columns<double>& Store::columns<double>() {
   return double_columns_;
 }
 template <>
-std::vector<std::vector<int64_t>>& Store::columns<int64_t>() {
+Store::Columns<int64_t>& Store::columns<int64_t>() {
   return int64_columns_;
 }
 
 template <class T>
 std::vector<T> Store::take_column(size_t count, T value) {
   std::vector<T> column;
+  if (count == 0) return column;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::vector<T>>& spare = columns<T>();
-    const auto largest = std::max_element(spare.begin(), spare.end(),
+    Columns<T>& all = columns<T>();
+    // Room to take it back is made now, where there may be no memory for it.
+    all.spare.reserve(all.spare.size() + all.taken + 1);
+    const auto largest = std::max_element(all.spare.begin(), all.spare.end(),
                                           [](const auto& a, const auto& b) { return a.capacity() < b.capacity(); });
-    if (largest != spare.end()) {
+    if (largest != all.spare.end()) {
       column = std::move(*largest);
-      std::swap(*largest, spare.back());
-      spare.pop_back();
+      std::swap(*largest, all.spare.back());
+      all.spare.pop_back();
     }
+    ++all.taken;
   }
-  column.assign(count, value);
+  try {
+    column.assign(count, value);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    --columns<T>().taken;
+    throw;
+  }
   return column;
 }
 
-// Where there is no memory to note a column, its owner keeps it and frees it.
 template <class T>
 void Store::give_back(std::vector<T>& column) noexcept {
   if (column.capacity() == 0) return;
   const std::lock_guard lock(mutex_);
-  try {
-    columns<T>().push_back(std::move(column));
-  } catch (const std::bad_alloc&) {
-  }
+  Columns<T>& all = columns<T>();
+  --all.taken;
+  all.spare.push_back(std::move(column));
 }
 
 template std::vector<double> Store::take_column(size_t, double);
@@ -106,18 +112,21 @@ template void Store::give_back(std::vector<int64_t>&) noexcept;
 
 size_t Store::bytes() const {
   const std::lock_guard lock(mutex_);
-  return bytes_ + bytes_of(double_columns_) + bytes_of(int64_columns_);
+  size_t bytes = bytes_;
+  for (const auto& column : double_columns_.spare) bytes += column.capacity() * sizeof(double);
+  for (const auto& column : int64_columns_.spare) bytes += column.capacity() * sizeof(int64_t);
+  return bytes;
 }
 
 void Store::release() noexcept {
   const std::lock_guard lock(mutex_);
-  double_columns_.clear();
-  int64_columns_.clear();
-  release_blocks();
+  release_unused();
   most_in_use_ = in_use_;
 }
 
-void Store::release_blocks() noexcept {
+void Store::release_unused() noexcept {
+  double_columns_.spare.clear();
+  int64_columns_.spare.clear();
   const auto free = std::partition(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.in_use; });
   for (auto block = free; block != blocks_.end(); ++block) ::operator delete(block->data);
   blocks_.erase(free, blocks_.end());

@@ -27,8 +27,10 @@ class Store {
   void free(void* data) noexcept;
 
   /// Returns `count` entries of `value`, in the memory of a column that was given back, where there is one.
+  /// Every column that is taken is given back.
   template <class T>
   std::vector<T> take_column(size_t count, T value);
+  /// Keeps the memory of a column for the next one.
   template <class T>
   void give_back(std::vector<T>& column) noexcept;
 
@@ -43,17 +45,23 @@ class Store {
     size_t bytes;
     bool in_use;
   };
-  void release_blocks() noexcept;  // releases the blocks that are free
+  // The spare columns of one type, and how many more calls have taken.
   template <class T>
-  std::vector<std::vector<T>>& columns();
+  struct Columns {
+    std::vector<std::vector<T>> spare;
+    size_t taken = 0;
+  };
+  void release_unused() noexcept;
+  template <class T>
+  Columns<T>& columns();
 
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
   size_t bytes_ = 0;        // bytes of all blocks
   size_t in_use_ = 0;       // bytes of the blocks in use
   size_t most_in_use_ = 0;  // the most that in_use_ was since release()
-  std::vector<std::vector<double>> double_columns_;
-  std::vector<std::vector<int64_t>> int64_columns_;
+  Columns<double> double_columns_;
+  Columns<int64_t> int64_columns_;
 };
 
 /// Returns the store of the call that this thread works on; null stands for the heap.

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/checks.h"
-#include "core/store.h"
 
 namespace logitless::loss {
 namespace {
@@ -55,9 +54,25 @@ TokenLoss::GradientTerms CrossEntropyLoss::gradients() const {
   return {.lse = options_.z_loss > 0, .prior = options_.label_smoothing > 0};
 }
 
+void CrossEntropyLoss::set_upstream(double upstream) {
+  core::check_finite("upstream", upstream);
+  upstream_ = upstream;
+}
+
+void CrossEntropyLoss::set_upstream(std::span<const double> upstream) {
+  const bool per_token = options_.reduction == Reduction::kNone;
+  const int64_t wanted = per_token ? problem_.tokens : 1;
+  if (static_cast<int64_t>(upstream.size()) != wanted) {
+    core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
+               per_token ? ": one a token under reduction none" : ": the loss is one value");
+  }
+  if (!per_token) return set_upstream(upstream[0]);
+  problem::check_finite_entries("upstream", upstream, problem_);
+  upstreams_ = upstream;
+}
+
 double CrossEntropyLoss::upstream(int64_t row) const {
-  if (upstream_.empty()) return 1;
-  return upstream_[options_.reduction == Reduction::kNone ? static_cast<size_t>(row) : 0];
+  return upstreams_.empty() ? upstream_ : upstreams_[static_cast<size_t>(row)];
 }
 
 double CrossEntropyLoss::class_weight(int64_t row) const {
@@ -83,23 +98,14 @@ double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
   return options_.z_loss * lse * lse;
 }
 
-std::vector<double> CrossEntropyLoss::unreduced(const TokenStats& stats) const {
-  std::vector<double> losses(static_cast<size_t>(problem_.tokens), 0);
-  for (const int64_t row : problem_.active()) {
-    const double loss = nll(row, stats) + (options_.z_loss > 0 ? z_loss(row, stats) : 0);
-    losses[static_cast<size_t>(row)] = weighted(options_.loss_scale, loss);
-  }
-  return losses;
-}
-
 void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    nll_[i] = weighted(nll_scale_, nll(row, stats));
+    nll_[i] = nll(row, stats);
     grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream(row);
     if (options_.label_smoothing > 0) grads.prior[i] = -prior_factor() * nll_scale_ * upstream(row);
     if (options_.z_loss > 0) {
-      z_[i] = weighted(z_scale_, z_loss(row, stats));
+      z_[i] = z_loss(row, stats);
       grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream(row), stats.lse[i]);
     }
   }
@@ -108,6 +114,7 @@ void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
 CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan& plan) const {
   CrossEntropyResult out;
   out.plan = plan;
+  out.per_token_loss.assign(nll_.size(), 0);
   CrossEntropyMetrics& metrics = out.metrics;
   metrics.tokens = static_cast<int64_t>(problem_.active().size());
   double nll = 0, entropy = 0;
@@ -117,8 +124,10 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
     nll -= stats.logp[i];
     if (options_.want_entropy) entropy += stats.entropy[i];
     if (options_.want_accuracy) correct += stats.argmax[i] == problem_.target(row);
-    if (!z_.empty()) metrics.z_loss += z_[i];
-    out.loss += nll_[i];
+    const double z = z_.empty() ? 0 : z_[i];
+    out.loss += weighted(nll_scale_, nll_[i]);
+    metrics.z_loss += weighted(z_scale_, z);
+    out.per_token_loss[i] = weighted(options_.loss_scale, nll_[i] + z);
   }
   out.loss += metrics.z_loss;
   const double share = reciprocal_or_zero(static_cast<double>(metrics.tokens));
@@ -126,7 +135,6 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   metrics.perplexity = std::exp(metrics.mean_nll);
   if (options_.want_entropy) metrics.mean_entropy = entropy * share;
   if (options_.want_accuracy) metrics.accuracy = static_cast<double>(correct) * share;
-  out.per_token_loss = unreduced(stats);
   out.per_token_logps = stats.logp;
   return out;
 }

@@ -25,30 +25,32 @@ class CrossEntropyLoss final : public TokenLoss {
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradientTerms gradients() const override;
-  bool may_drop_rows() const override { return !options_.class_weights.empty() || !upstream_.empty(); }
+  bool may_drop_rows() const override { return !options_.class_weights.empty(); }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Sets ∂L/∂loss: one value, or one a token. The span must outlive evaluate().
-  void set_upstream(std::span<const double> upstream) { upstream_ = upstream; }
+  /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
+  /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
+  void set_upstream(double upstream);
+  void set_upstream(std::span<const double> upstream);
 
   /// Returns the loss and metrics of all rows that were evaluated.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  std::vector<double> unreduced(const TokenStats& stats) const;
   double upstream(int64_t row) const;
   double class_weight(int64_t row) const;
   double prior_factor() const;
-  double nll(int64_t row, const TokenStats& stats) const;  // neither scaled nor reduced
+  double nll(int64_t row, const TokenStats& stats) const;
   double z_loss(int64_t row, const TokenStats& stats) const;
 
   const CrossEntropyOptions& options_;
   const problem::TokenProblem& problem_;
-  std::span<const double> upstream_;
-  double nll_scale_ = 1;     // what a token's nll is multiplied with
-  double z_scale_ = 1;       // what a token's z-loss is multiplied with
-  core::Array<double> nll_;  // [N], scaled
-  core::Array<double> z_;    // [N], scaled; empty without z-loss
+  double upstream_ = 1;                // of all tokens
+  std::span<const double> upstreams_;  // [N], or empty
+  double nll_scale_ = 1;               // what a token's nll is multiplied with
+  double z_scale_ = 1;                 // what a token's z-loss is multiplied with
+  core::Array<double> nll_;            // [N], neither scaled nor reduced
+  core::Array<double> z_;              // [N], neither scaled nor reduced; empty without z-loss
 };
 
 }  // namespace logitless::loss

@@ -18,12 +18,12 @@ void check_kto_options(const KtoOptions& o) {
   }
 }
 
-KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens)
+KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name)
     : options_(options), tokens_(std::move(tokens)) {
   using core::fail;
   const int64_t sequences = tokens_.sequences();
   if (static_cast<int64_t>(batch.labels.size()) != sequences) {
-    fail("labels has ", batch.labels.size(), " entries but hidden holds ", sequences, " sequences");
+    fail("labels has ", batch.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
   }
   core::check_vector("kl_logps", batch.kl_logps.data, batch.kl_logps.dtype, batch.kl_logps.size);
   core::check_vector("kl_ref_logps", batch.kl_ref_logps.data, batch.kl_ref_logps.dtype, batch.kl_ref_logps.size);
@@ -34,7 +34,8 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
     kl_ += finite_entry("kl_logps", batch.kl_logps, j) - finite_entry("kl_ref_logps", batch.kl_ref_logps, j);
   }
   kl_ = std::max(0.0, kl_ / static_cast<double>(std::max<int64_t>(batch.kl_logps.size, 1)));
-  for (const uint8_t label : batch.labels) desirable_.push_back(label != 0);
+  desirable_.assign(batch.labels.size(), false);
+  for (size_t s = 0; s < batch.labels.size(); ++s) desirable_[s] = batch.labels[s] != 0;
   for (const int64_t count : tokens_.counts) active_ += count > 0;
   sums_.assign(tokens_.counts.size(), 0);
   loss_.assign(tokens_.counts.size(), 0);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/store.h"
 #include "logitless/preference.h"
@@ -15,8 +16,9 @@ void check_kto_options(const KtoOptions& options);
 
 class KtoLoss final : public TokenLoss {
  public:
-  /// Checks and copies labels and baseline.
-  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens);
+  /// Keeps a reference to the options; checks and copies labels and baseline. Messages call the tensor that
+  /// has the rows `rows_name`.
+  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name);
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [B]. Call it before evaluate().

@@ -113,6 +113,7 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
 // Finds the (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
 void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<double> entropies;
+  entropies.reserve(rows.size());
   for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
   kept_tokens_ = 0;
   if (entropies.empty()) return;

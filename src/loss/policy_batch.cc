@@ -26,8 +26,8 @@ void check_meaning(bool given, bool used, std::string_view name, const PolicyOpt
 
 void check_size(std::string_view name, const ConstVector& values, int64_t tokens, std::string_view rows_name) {
   core::check_vector(name, values.data, values.dtype, values.size);
-  if (values.size != tokens)
-    core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
+  if (values.size == tokens) return;
+  core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
 }  // namespace

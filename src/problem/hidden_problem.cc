@@ -95,6 +95,8 @@ core::BatchedRows second_places(const HiddenStates& hidden) {
 core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    if (hidden.sequences > kMost) fail("sequences = ", hidden.sequences, " is above ", kMost);
     if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
       return core::Array<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
     }
@@ -128,11 +130,12 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
 }
 
 // Checks the batch stride of d_hidden or of d_hidden_second.
-void check_output_places(const HiddenProblem& problem, std::string_view name, std::string_view stride_name,
-                         const std::optional<int64_t>& stride, const core::BatchedRows& places) {
+void check_output_places(const HiddenProblem& problem, std::string_view name, std::string_view row_stride_name,
+                         std::string_view stride_name, const std::optional<int64_t>& stride,
+                         const core::BatchedRows& places) {
   if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
   check_batch_stride(name, stride_name, places);
-  core::check_rows_apart(stride_name, std::string(name) + ".stride", places);
+  core::check_rows_apart(stride_name, row_stride_name, places);
 }
 
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
@@ -150,12 +153,12 @@ void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
   if (second.data && !has_second) fail("d_hidden_second is set but hidden.second is not");
   if (first.data) {
     check_output_shape("d_hidden", first, problem.hidden, "hidden");
-    check_output_places(problem, "d_hidden", "d_hidden_batch_stride", outputs.d_hidden_batch_stride,
+    check_output_places(problem, "d_hidden", "d_hidden.stride", "d_hidden_batch_stride", outputs.d_hidden_batch_stride,
                         d_hidden_places(problem, outputs));
   }
   if (second.data) {
     check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
-    check_output_places(problem, "d_hidden_second", "d_hidden_second_batch_stride",
+    check_output_places(problem, "d_hidden_second", "d_hidden_second.stride", "d_hidden_second_batch_stride",
                         outputs.d_hidden_second_batch_stride, d_hidden_second_places(problem, outputs));
   }
   if (first.data && !second.data && problem.hidden_second.rows > 0) {

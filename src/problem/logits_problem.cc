@@ -38,6 +38,7 @@ void check_view(std::string_view name, const View& view) {
     fail(name, " of [", view.batch, ", ", view.time, ", ", view.vocab, "] with strides ", view.batch_stride, " and ",
          view.row_stride, " does not fit 64-bit offsets");
   }
+  if (view.batch > kMost) fail(name, ".batch = ", view.batch, " is above ", kMost);
   if (tokens > 0 && !view.data) fail(name, ".data is null");
   if (reinterpret_cast<uintptr_t>(view.data) % size_of(view.dtype) != 0) {
     fail(name, ".data = ", view.data, " is not aligned to its element type ", name_of(view.dtype));
@@ -72,6 +73,7 @@ LogitsProblem make_problem(const Logits& logits) {
   problem.vocab_size = logits.vocab;
   problem.dtype = logits.dtype;
   problem.rows_name = "logits";
+  problem.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));
   for (int64_t b = 0; b <= logits.batch; ++b) problem.sequence_offsets.push_back(b * logits.time);
   return problem;
 }

@@ -14,6 +14,13 @@ namespace {
 
 using core::fail;
 
+// Returns the least normal number of the type in which tensors of type `dtype` are summed.
+double least_normal(DType dtype) {
+  return dtype == DType::kFloat64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+}
+
+bool is_scale(double value, DType dtype) { return value >= least_normal(dtype) && value <= 1 / least_normal(dtype); }
+
 void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
   if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
@@ -31,7 +38,9 @@ void check_token_options(const TokenProblem& problem) {
 void check_temperatures(const TokenProblem& problem) {
   if (problem.options.temperatures.empty()) return;
   for (const int64_t row : problem.active()) {
-    check_scale("temperatures[" + std::to_string(row) + "]", problem.temperature(row), problem.dtype);
+    const double temperature = problem.temperature(row);
+    if (is_scale(temperature, problem.dtype)) continue;
+    check_scale("temperatures[" + std::to_string(row) + "]", temperature, problem.dtype);
   }
 }
 
@@ -74,6 +83,8 @@ core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& o
 
 RowTargets row_targets(core::Array<int64_t> words) {
   RowTargets out;
+  out.rows.reserve(
+      static_cast<size_t>(std::count_if(words.begin(), words.end(), [](int64_t word) { return word != kNoTarget; })));
   for (size_t row = 0; row < words.size(); ++row) {
     if (words[row] != kNoTarget) out.rows.push_back(static_cast<int64_t>(row));
   }
@@ -94,12 +105,10 @@ bool TokenProblem::takes_part(int64_t row) const {
 
 void check_scale(std::string_view name, double value, DType dtype) {
   core::check_positive_finite(name, value);
-  const bool in_double = dtype == DType::kFloat64;
-  const double least = in_double ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  if (value < least || value > 1 / least) {
-    fail(name, " = ", value, " must be in [", least, ", ", 1 / least, "] for ", in_double ? "float64" : "float32",
-         " sums");
-  }
+  if (is_scale(value, dtype)) return;
+  const double least = least_normal(dtype);
+  fail(name, " = ", value, " must be in [", least, ", ", 1 / least, "] for ",
+       dtype == DType::kFloat64 ? "float64" : "float32", " sums");
 }
 
 void check_tokens(TokenProblem& problem) {

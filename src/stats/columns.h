@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the columns of statistics and of their gradients. Callers get them, so they are plain vectors;
-// those that no caller gets go back to the store of the call.
+// These are the columns of statistics and of their gradients. Callers may get them, so they are plain vectors.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +9,6 @@
 #include "logitless/token_stats.h"
 
 namespace logitless::stats {
-
-/// Returns a column of `count` entries, in memory of the current store.
-template <class T>
-std::vector<T> take_column(size_t count, T value) {
-  core::Store* store = core::current_store();
-  return store ? store->take_column(count, value) : std::vector<T>(count, value);
-}
 
 /// A term is one of the token gradients; kTerms is for all that goes through them one by one.
 struct Term {
@@ -28,26 +20,50 @@ inline constexpr Term kTerms[] = {{"grads.logp", &TokenGrads::logp},
                                   {"grads.entropy", &TokenGrads::entropy},
                                   {"grads.prior", &TokenGrads::prior}};
 
-/// These are the statistics and gradients of a call. What is not moved out of them goes back to the store
-/// that was current when they were made.
+/// This says which columns the caller of a public function gets.
+struct Returned {
+  bool stats = false;
+  bool grads = false;
+};
+
+/// These are the statistics and gradients of a call. Those that its caller gets are taken from the heap, the
+/// others from the store that was current when this was made, and go back to it.
 struct Columns {
   TokenStats stats;
   TokenGrads grads;
 
-  Columns() : store_(core::current_store()) {}
+  explicit Columns(Returned returned = {})
+      : stats_store_(returned.stats ? nullptr : core::current_store()),
+        grads_store_(returned.grads ? nullptr : core::current_store()) {}
   Columns(Columns&&) = default;
   Columns& operator=(Columns&&) = default;
   ~Columns() {
-    if (!store_) return;
     for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.prior, &stats.max_logit, &stats.log_sum}) {
-      store_->give_back(*column);
+      give_back(stats_store_, *column);
     }
-    for (const Term& term : kTerms) store_->give_back(grads.*term.column);
-    for (auto* column : {&stats.argmax, &stats.rank}) store_->give_back(*column);
+    for (auto* column : {&stats.argmax, &stats.rank}) give_back(stats_store_, *column);
+    for (const Term& term : kTerms) give_back(grads_store_, grads.*term.column);
   }
 
+  /// These return `count` entries of `value` for a column of the statistics, and for one of the gradients.
+  template <class T>
+  std::vector<T> take_stats(size_t count, T value) const {
+    return take(stats_store_, count, value);
+  }
+  std::vector<double> take_grads(size_t count) const { return take(grads_store_, count, 0.0); }
+
  private:
-  core::Store* store_;
+  template <class T>
+  static std::vector<T> take(core::Store* store, size_t count, T value) {
+    return store ? store->take_column(count, value) : std::vector<T>(count, value);
+  }
+  template <class T>
+  static void give_back(core::Store* store, std::vector<T>& column) noexcept {
+    if (store) store->give_back(column);
+  }
+
+  core::Store* stats_store_;
+  core::Store* grads_store_;
 };
 
 }  // namespace logitless::stats

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stats/row_gradients.h"
-#include "core/store.h"
 
 #include <cmath>
 

@@ -47,18 +47,24 @@ const Combine& combine_locally() {
   return combine;
 }
 
-TokenStats empty_stats(const problem::TokenProblem& problem) {
+void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   const auto n = static_cast<size_t>(problem.tokens);
-  TokenStats stats;
-  stats.logp = take_column<double>(n, 0);
-  stats.lse = take_column<double>(n, 0);
-  stats.max_logit = take_column<double>(n, 0);
-  stats.log_sum = take_column<double>(n, 0);
-  if (problem.request.entropy) stats.entropy = take_column<double>(n, 0);
-  if (problem.request.prior) stats.prior = take_column<double>(n, 0);
-  if (problem.request.argmax) stats.argmax = take_column<int64_t>(n, -1);
-  if (problem.request.rank) stats.rank = take_column<int64_t>(n, 0);
-  return stats;
+  TokenStats& stats = columns.stats;
+  for (auto* column : {&stats.logp, &stats.lse, &stats.max_logit, &stats.log_sum}) *column = columns.take_stats(n, 0.0);
+  if (problem.request.entropy) stats.entropy = columns.take_stats(n, 0.0);
+  if (problem.request.prior) stats.prior = columns.take_stats(n, 0.0);
+  if (problem.request.argmax) stats.argmax = columns.take_stats<int64_t>(n, -1);
+  if (problem.request.rank) stats.rank = columns.take_stats<int64_t>(n, 0);
+}
+
+void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns) {
+  const auto n = static_cast<size_t>(problem.tokens);
+  const TokenLoss::GradientTerms terms = loss.gradients();
+  TokenGrads& grads = columns.grads;
+  grads.logp = columns.take_grads(n);
+  if (terms.lse) grads.lse = columns.take_grads(n);
+  if (terms.entropy) grads.entropy = columns.take_grads(n);
+  if (terms.prior) grads.prior = columns.take_grads(n);
 }
 
 void Finisher::operator()(const Partials& partials) const {
@@ -66,17 +72,6 @@ void Finisher::operator()(const Partials& partials) const {
   for (size_t i = 0; i < partials.rows.size(); ++i) {
     finish_row(problem_, partials.rows[i], partials.whole(static_cast<int64_t>(i)), stats_);
   }
-}
-
-TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& loss) {
-  const auto n = static_cast<size_t>(problem.tokens);
-  const TokenLoss::GradientTerms terms = loss.gradients();
-  TokenGrads grads;
-  grads.logp = take_column<double>(n, 0);
-  if (terms.lse) grads.lse = take_column<double>(n, 0);
-  if (terms.entropy) grads.entropy = take_column<double>(n, 0);
-  if (terms.prior) grads.prior = take_column<double>(n, 0);
-  return grads;
 }
 
 }  // namespace logitless::stats

@@ -8,6 +8,7 @@
 #include "kernels/row_stats.h"
 #include "logitless/token_stats.h"
 #include "problem/token_problem.h"
+#include "stats/columns.h"
 
 namespace logitless::stats {
 
@@ -38,8 +39,10 @@ class Combine {
 /// Returns the Combine that merges the segments of this process, in vocabulary order.
 const Combine& combine_locally();
 
-/// Returns the statistics that the request asks for, [N] each, with the values of rows that take no part.
-TokenStats empty_stats(const problem::TokenProblem& problem);
+/// Makes the statistics that the request asks for, [N] each, with the values of rows that take no part.
+void make_stats(const problem::TokenProblem& problem, Columns& columns);
+/// Makes token gradients with an entry a row for each term that `loss` fills.
+void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns);
 
 /// These are the steps between folded tiles and the statistics of a call: combine, then finish. A call fills
 /// the entries of the rows whose partials it is given; any thread may call it, for different rows. A logp is
@@ -47,7 +50,7 @@ TokenStats empty_stats(const problem::TokenProblem& problem);
 /// target are added.
 class Finisher {
  public:
-  /// Everything that is given must outlive this. `stats` is made by empty_stats().
+  /// Everything that is given must outlive this. `stats` is made by make_stats().
   Finisher(const problem::TokenProblem& problem, const Combine& combine, TokenStats& stats)
       : problem_(problem), combine_(combine), stats_(stats) {}
 
@@ -60,8 +63,5 @@ class Finisher {
   const Combine& combine_;
   TokenStats& stats_;
 };
-
-/// Returns token gradients with an entry a row for each term that `loss` fills.
-TokenGrads empty_grads(const problem::TokenProblem& problem, const TokenLoss& loss);
 
 }  // namespace logitless::stats

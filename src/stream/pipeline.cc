@@ -21,16 +21,16 @@ namespace {
 // This makes the statistics, token gradients and outputs of one call, chunk by chunk.
 class Pipeline {
  public:
-  Pipeline(Schedule& schedule, const TokenProblem& problem, TokenLoss* loss, bool wants_gradients)
+  // The columns are made already.
+  Pipeline(Schedule& schedule, const TokenProblem& problem, TokenLoss* loss, bool wants_gradients,
+           stats::Columns& columns)
       : schedule_(schedule),
         loss_(loss),
         wants_gradients_(wants_gradients),
-        stats_(stats::empty_stats(problem)),
-        finisher_(problem, stats::combine_locally(), stats_) {
-    if (loss) grads_ = stats::empty_grads(problem, *loss);
-  }
+        columns_(columns),
+        finisher_(problem, stats::combine_locally(), columns.stats) {}
 
-  void run(Ran& ran) {
+  void run() {
     if (schedule_.chunk_team() > 0) {
       run_chunks_side_by_side();
     } else {
@@ -41,8 +41,6 @@ class Pipeline {
       }
     }
     if (wants_gradients_) schedule_.finish_gradients();
-    ran.stats = std::move(stats_);
-    ran.grads = std::move(grads_);
   }
 
  private:
@@ -52,14 +50,14 @@ class Pipeline {
   void evaluate(int64_t chunk) {
     const std::span<const int64_t> rows = schedule_.rows(chunk);
     if (!loss_ || (rows.empty() && schedule_.chunks() > 1)) return;
-    if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, stats_, grads_);
+    if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, columns_.stats, columns_.grads);
     core::Array<int64_t> sorted(rows.begin(), rows.end());
     std::sort(sorted.begin(), sorted.end());
-    loss_->evaluate(sorted, stats_, grads_);
+    loss_->evaluate(sorted, columns_.stats, columns_.grads);
   }
 
   void make_gradients(int64_t chunk) {
-    if (wants_gradients_) schedule_.gradients(chunk, stats_, grads_);
+    if (wants_gradients_) schedule_.gradients(chunk, columns_.stats, columns_.grads);
   }
 
   // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read
@@ -76,8 +74,7 @@ class Pipeline {
   Schedule& schedule_;
   TokenLoss* loss_;
   bool wants_gradients_;
-  TokenStats stats_;
-  TokenGrads grads_;
+  stats::Columns& columns_;
   stats::Finisher finisher_;
 };
 
@@ -140,11 +137,14 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
 }
 
 template <class Problem, class Outputs>
-Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss) {
+Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
+            stats::Returned returned) {
   const bool wants_gradients = loss && problem::is_wanted(outputs);
-  Ran ran;
+  Ran ran(returned);
   const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), ran.plan);
-  Pipeline(*schedule, problem, loss, wants_gradients).run(ran);
+  stats::make_stats(problem, ran);
+  if (loss) stats::make_grads(problem, *loss, ran);
+  Pipeline(*schedule, problem, loss, wants_gradients, ran).run();
   return ran;
 }
 
@@ -189,11 +189,13 @@ Plan plan_any(const Context& context, const Problem& problem, const Outputs& out
 
 }  // namespace
 
-Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss) {
-  return run_any(context, problem, outputs, loss);
+Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
+        stats::Returned returned) {
+  return run_any(context, problem, outputs, loss, returned);
 }
-Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss) {
-  return run_any(context, problem, outputs, loss);
+Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
+        stats::Returned returned) {
+  return run_any(context, problem, outputs, loss, returned);
 }
 
 Plan run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs,

@@ -17,13 +17,17 @@ namespace logitless::stream {
 /// This is what a run leaves besides its outputs. The token gradients are as the loss filled them, and empty
 /// without one.
 struct Ran : stats::Columns {
+  using Columns::Columns;
+
   Plan plan;
 };
 
 /// Computes the statistics, evaluates the loss unless it is null, and makes the gradients that `outputs`
-/// wants.
-Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss);
-Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss);
+/// wants. `returned` says which columns the caller will move out of the result.
+Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
+        stats::Returned returned);
+Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
+        stats::Returned returned);
 
 /// Makes the gradients from statistics and token gradients, and returns the plan that ran. It throws
 /// InvalidInput where entries are missing.

@@ -140,6 +140,12 @@ TEST(BadInput, Shapes) {
       {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
       {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"sequences = 0", "positive", "6 rows"}},
       {"fewer than no sequence", [](Call& c) { c.hidden.sequences = -1; }, {"sequences = -1", "negative"}},
+      {"too many sequences without rows",
+       [](Call& c) {
+         c.hidden.states.rows = 0;
+         c.hidden.sequences = std::numeric_limits<int64_t>::max();
+       },
+       {"sequences = 9223372036854775807", "2147483647"}},
       {"first offset", offsets_of({1, 6}), {"offsets[0] = 1", "0"}},
       {"falling offset", offsets_of({0, 4, 3, 6}), {"offsets[2] = 3", "4"}},
       {"last offset", offsets_of({0, 4, 7}), {"offsets[2] = 7", "6"}},

@@ -70,6 +70,12 @@ TEST(LogitsBadInput, PointersAndShapes) {
       {"too many rows",
        [](Call& c) { c.logits.batch = c.logits.time = int64_t{1} << 40; },
        {"logits of [1099511627776, 1099511627776, 5]", "64-bit"}},
+      {"too many sequences without rows",
+       [](Call& c) {
+         c.logits.batch = int64_t{1} << 40;
+         c.logits.time = 0;
+       },
+       {"logits.batch = 1099511627776", "2147483647"}},
   });
 }
 

@@ -158,7 +158,7 @@ class KtoGoldenTest : public SequencesGoldenTest<KtoOptions> {
 };
 
 TEST_P(KtoGoldenTest, Statistics) {
-  loss::KtoLoss loss(options_, batch_, sequence_tokens());
+  loss::KtoLoss loss(options_, batch_, sequence_tokens(), "hidden");
   expect_token_grads(loss);
 }
 

@@ -26,7 +26,7 @@ KtoRun run_kto(const oracle::KtoInput& input, const KtoOptions& options, bool by
     batch.kl_logps = ConstVector(input.kl_logps.data(), static_cast<int64_t>(input.kl_logps.size()));
     batch.kl_ref_logps = ConstVector(input.kl_ref_logps.data(), static_cast<int64_t>(input.kl_ref_logps.size()));
   }
-  loss::KtoLoss loss(options, batch, tokens_of(input.batch));
+  loss::KtoLoss loss(options, batch, tokens_of(input.batch), "hidden");
   loss.set_reference(reference_of(input.batch, loss.tokens()));
   const TokenStats stats = stats_of(input.batch, loss.tokens());
   KtoRun run;

@@ -1,0 +1,53 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What the public functions of a loss do stands here once, for all losses and both sources of logits.
+//
+// A batch holds what a caller gives a loss beside the tensors. Its class has
+//
+//     Loss, Forward         the TokenLoss, and what the forward half returns
+//     kKept                 which columns the forward half leaves for the backward half
+//     make_loss(call)       checks the batch and gives the call its task
+//     prepare(call, loss)   does what must come before the loss is evaluated
+#pragma once
+
+#include <utility>
+
+#include "api/call.h"
+#include "logitless/plan.h"
+#include "stats/columns.h"
+
+namespace logitless::api {
+
+template <class Batch>
+auto run(Call call, const Batch& batch) {
+  typename Batch::Loss loss = batch.make_loss(call);
+  batch.prepare(call, loss);
+  const stream::Ran ran = call.run(&loss);
+  return loss.result(ran.stats, ran.plan);
+}
+
+template <class Batch>
+typename Batch::Forward run_forward(Call call, const Batch& batch) {
+  typename Batch::Loss loss = batch.make_loss(call);
+  batch.prepare(call, loss);
+  stream::Ran ran = call.run(&loss, Batch::kKept);
+  typename Batch::Forward out;
+  out.result = loss.result(ran.stats, ran.plan);
+  out.stats = std::move(ran.stats);
+  if constexpr (Batch::kKept.grads) out.grads = std::move(ran.grads);
+  return out;
+}
+
+/// Does the backward half of a loss whose forward half left token gradients.
+template <class Batch>
+Plan run_backward(Call call, const Batch& batch, const typename Batch::Forward& forward, double upstream) {
+  batch.make_loss(call);
+  return call.run_gradients(forward.stats, forward.grads, upstream);
+}
+
+template <class Batch>
+Plan plan(Call call, const Batch& batch) {
+  const typename Batch::Loss loss = batch.make_loss(call);
+  return call.plan(&loss);
+}
+
+}  // namespace logitless::api
