@@ -11,7 +11,12 @@ function inline(text,   result) {
     sub(/\].*/, "", result)
     text = substr(text, 1, RSTART - 1) result substr(text, RSTART + RLENGTH)
   }
-  while (sub(/`/, "\\fB", text)) sub(/`/, "\\fR", text)
+  while (sub(/`/, "\\fB", text)) {
+    if (!sub(/`/, "\\fR", text)) {
+      print FILENAME ":" FNR ": code must begin and end on one line" > "/dev/stderr"
+      exit failed = 1
+    }
+  }
   return text
 }
 
@@ -56,7 +61,7 @@ function end_code() {
   colon = index($0, "`: ")
   if (!colon) {
     print FILENAME ":" FNR ": an entry must begin with code and a colon" > "/dev/stderr"
-    exit 1
+    exit failed = 1
   }
   print ".TP\n" inline(substr($0, 3, colon - 2))
   put(inline(substr($0, colon + 3)))
@@ -68,4 +73,7 @@ function end_code() {
   sub(/^  /, "")
   put(inline($0))
 }
-END { end_code() }
+END {
+  if (failed) exit failed
+  end_code()
+}
