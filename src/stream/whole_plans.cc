@@ -19,7 +19,7 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   const ContextOptions& options = context.options;
   const bool coupled = !work.groups.empty();
   check_one_pass(options, work);
-  if (options.plan == PlanKind::kOnePass && coupled) {
+  if (options.plan == PlanKind::kOnePass && coupled && work.backward) {
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }
   SweepPlan run;
