@@ -4,25 +4,23 @@
 // gradient.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "support/every_task.h"
+#include "support/refusal.h"
 
 namespace logitless::testing {
 namespace {
 
-Context two_pass() {
+Context context_of(PlanKind plan) {
   ContextOptions options;
-  options.plan = PlanKind::kTwoPass;
+  options.plan = plan;
+  options.threads = 2;
+  options.row_tile = options.row_block = 8;
   options.vocab_tile = 64;
   return Context(options);
-}
-
-void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  ASSERT_FALSE(a.empty());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
 }
 
 void expect_plan(const Plan& planned, const Plan& ran) {
@@ -31,39 +29,27 @@ void expect_plan(const Plan& planned, const Plan& ran) {
   EXPECT_EQ(planned.row_block, ran.row_block);
   EXPECT_NE(planned.row_tile == 0, planned.row_block == 0);
   EXPECT_EQ(planned.vocab_tile, ran.vocab_tile);
+  EXPECT_EQ(planned.chunk_rows, ran.chunk_rows);
   EXPECT_EQ(planned.workspace_bytes, ran.workspace_bytes);
-  EXPECT_GT(planned.least_workspace_bytes, 0u);
+  if (planned.kind == PlanKind::kDense) return;
+  EXPECT_GT(planned.least_workspace_bytes, 0U);
   EXPECT_LE(planned.least_workspace_bytes, planned.workspace_bytes);
+}
+
+// Runs a task, and says by which plan.
+template <class Task>
+auto run(const Task& task, const Context& context, const typename Task::Views& views, Plan& ran) {
+  if constexpr (requires { task.run(context, views, &ran); }) {
+    return task.run(context, views, &ran);
+  } else {
+    auto result = task.run(context, views);
+    ran = result.plan;
+    return result;
+  }
 }
 
 template <class Source>
 struct Halves : ::testing::Test {
-  using Outputs = typename Source::Outputs;
-
-  // `inputs` are all arguments between the source and the options.
-  template <class One, class Forward, class Backward, class Planned, class Options, class... Inputs>
-  void match(One one, Forward forward_half, Backward backward_half, Planned planned, const Options& options,
-             const Inputs&... inputs) {
-    const Context context = two_pass();
-    Outputs at_once, apart, twice;
-    const auto result = source.call(one, context, inputs..., options, at_once.views());
-    const auto forward = source.call(forward_half, context, inputs..., options);
-    EXPECT_EQ(forward.result.loss, result.loss);
-    EXPECT_NE(result.loss, 0);
-    expect_same_bits(forward.result.per_token_logps, result.per_token_logps);
-    expect_same_bits(forward.stats.logp, result.per_token_logps);
-    expect_plan(source.call(planned, context, inputs..., options, at_once.views()), result.plan);
-
-    source.call(backward_half, context, inputs..., options, forward, 1.0, apart.views());
-    EXPECT_EQ(apart.values(), at_once.values());
-    const decltype(apart.views()) nowhere;
-    EXPECT_EQ(source.call(backward_half, context, inputs..., options, forward, 1.0, nowhere).kind,
-              PlanKind::kForwardOnly);
-    const Plan plan = source.call(backward_half, context, inputs..., options, forward, -2.0, twice.views());
-    EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
-    for (size_t i = 0; i < twice.values().size(); ++i) ASSERT_EQ(twice.values()[i], -2 * at_once.values()[i]) << i;
-  }
-
   Source source;
   Batch batch;
 };
@@ -71,61 +57,123 @@ struct Halves : ::testing::Test {
 using Sources = ::testing::Types<FromHidden, FromLogits>;
 TYPED_TEST_SUITE(Halves, Sources);
 
-TYPED_TEST(Halves, CrossEntropy) {
-  CrossEntropyOptions options;
-  options.label_smoothing = 0.1;
-  options.z_loss = 1e-3;
-  options.token.temperature = 0.7;
-  this->match(LOGITLESS_TEST_CALL(cross_entropy), LOGITLESS_TEST_CALL(cross_entropy_forward),
-              LOGITLESS_TEST_CALL(cross_entropy_backward), LOGITLESS_TEST_CALL(plan_cross_entropy), options,
-              this->batch.targets());
+TYPED_TEST(Halves, ThePlanFunctionsSayWhatRuns) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    const Context context = context_of(plan);
+    visit_every_task(this->source, this->batch, [&](const auto& task) {
+      if (cannot_run(task, plan)) return;
+      SCOPED_TRACE(std::string(task.name) + ", " + name_of(plan));
+      typename TypeParam::Outputs outputs;
+      Plan ran;
+      run(task, context, outputs.views(), ran);
+      expect_plan(task.plan(context, outputs.views()), ran);
+      run(task, context, {}, ran);
+      expect_plan(task.plan(context), ran);
+    });
+  }
 }
 
-TYPED_TEST(Halves, PolicyLoss) {
-  PolicyOptions options;
-  options.entropy_bonus = 0.01;
-  this->match(LOGITLESS_TEST_CALL(policy_loss), LOGITLESS_TEST_CALL(policy_loss_forward),
-              LOGITLESS_TEST_CALL(policy_loss_backward), LOGITLESS_TEST_CALL(plan_policy_loss), options,
-              this->batch.policy());
+TYPED_TEST(Halves, TheForwardHalfReturnsWhatOneCallReturns) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    const Context context = context_of(plan);
+    visit_every_task(this->source, this->batch, [&](const auto& task) {
+      SCOPED_TRACE(std::string(task.name) + ", " + name_of(plan));
+      const auto result = task.run(context);
+      const auto forward = task.forward(context);
+      EXPECT_TRUE(bytes_of(forward.result) == bytes_of(result));
+      if constexpr (requires { forward.stats; }) {
+        EXPECT_NE(result.loss, 0);
+        EXPECT_EQ(forward.stats.logp, result.per_token_logps);
+      }
+    });
+  }
 }
 
-TYPED_TEST(Halves, PreferenceLoss) {
-  const std::vector<double> temperatures(kTokens, 1.3);
-  PreferenceOptions options;
-  options.token.temperatures = temperatures;
-  this->match(LOGITLESS_TEST_CALL(preference_loss), LOGITLESS_TEST_CALL(preference_loss_forward),
-              LOGITLESS_TEST_CALL(preference_loss_backward), LOGITLESS_TEST_CALL(plan_preference_loss), options,
-              this->batch.targets(), this->batch.reference());
+TYPED_TEST(Halves, TheBackwardHalfWritesTheBitsOfTwoPass) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kTwoPass, PlanKind::kDense}) {
+    const Context context = context_of(plan);
+    const Context at_once_context = context_of(plan == PlanKind::kAuto ? PlanKind::kTwoPass : plan);
+    visit_every_task(this->source, this->batch, [&](const auto& task) {
+      SCOPED_TRACE(std::string(task.name) + ", " + name_of(plan));
+      typename TypeParam::Outputs at_once, apart, twice;
+      const auto result = task.run(at_once_context, at_once.views());
+      const auto forward = task.forward(context);
+      EXPECT_TRUE(bytes_of(forward.result) == bytes_of(result));
+      const bool dense = plan == PlanKind::kDense && !TypeParam::kFinishedLogits;
+      const Plan ran = task.backward(context, forward, 1.0, apart.views());
+      EXPECT_EQ(ran.kind, dense ? PlanKind::kDense : PlanKind::kTwoPass);
+      EXPECT_EQ(apart.values(), at_once.values());
+      task.backward(context, forward, -2.0, twice.views());
+      for (size_t i = 0; i < twice.values().size(); ++i) ASSERT_EQ(twice.values()[i], -2 * at_once.values()[i]) << i;
+      EXPECT_EQ(task.backward(context, forward, 1.0, {}).kind, PlanKind::kForwardOnly);
+    });
+  }
 }
 
-TYPED_TEST(Halves, KtoLoss) {
-  this->match(LOGITLESS_TEST_CALL(kto_loss), LOGITLESS_TEST_CALL(kto_loss_forward),
-              LOGITLESS_TEST_CALL(kto_loss_backward), LOGITLESS_TEST_CALL(plan_kto_loss), KtoOptions(),
-              this->batch.kto());
+TYPED_TEST(Halves, TheBackwardHalfIsNoOnePass) {
+  visit_every_task(this->source, this->batch, [&](const auto& task) {
+    SCOPED_TRACE(task.name);
+    const Context context = context_of(PlanKind::kOnePass);
+    const auto forward = task.forward(context);
+    typename TypeParam::Outputs outputs;
+    expect_invalid_input({"plan = one_pass cannot run"},
+                         [&] { task.backward(context, forward, 1.0, outputs.views()); });
+    EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
+  });
 }
 
-// The two halves of a loss of one's own, whose gradient of logp is 1 everywhere.
-TYPED_TEST(Halves, TokenStatistics) {
-  const auto& source = this->source;
-  const Targets targets = this->batch.targets();
-  const Context context = two_pass();
-  StatsRequest request;
-  request.entropy = true;
-  Plan ran;
-  const TokenStats stats =
-      source.call(LOGITLESS_TEST_CALL(compute_token_stats), context, targets, TokenOptions(), request, &ran);
-  expect_plan(source.call(LOGITLESS_TEST_CALL(plan_token_stats), context, targets, TokenOptions(), request), ran);
-  TokenGrads grads;
-  grads.logp.assign(kTokens, -1.0);
-  typename TestFixture::Outputs apart, sum;
-  source.call(LOGITLESS_TEST_CALL(backpropagate_token_grads), context, targets, TokenOptions(), request, stats, grads,
-              apart.views(), &ran);
-  CrossEntropyOptions options;
-  options.reduction = Reduction::kSum;
-  const CrossEntropyResult result =
-      source.call(LOGITLESS_TEST_CALL(cross_entropy), context, targets, options, sum.views());
-  expect_same_bits(stats.logp, result.per_token_logps);
-  EXPECT_EQ(apart.values(), sum.values());
+TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  visit_every_task(this->source, this->batch, [&](const auto& task) {
+    // Token gradients are functions of the statistics, and may be NaN as these.
+    if constexpr (!requires { task.grads; }) {
+      SCOPED_TRACE(task.name);
+      const auto forward = task.forward(Context());
+      typename TypeParam::Outputs outputs;
+      for (const double bad : {std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity}) {
+        expect_invalid_input({"upstream",
+                              " = " + std::string(bad != bad ? "nan"
+                                                  : bad > 0  ? "inf"
+                                                             : "-inf"),
+                              "finite"},
+                             [&] { task.backward(Context(), forward, bad, outputs.views()); });
+      }
+      EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
+    }
+  });
+}
+
+// Cross-entropy alone takes a span of them: one value, or under reduction none one a token.
+TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
+    CrossEntropyOptions options;
+    options.reduction = reduction;
+    const auto call = [&](const auto& function, const auto&... rest) {
+      return this->source.call(function, Context(), this->batch.targets(), options, rest...);
+    };
+    const CrossEntropyForward forward = call(LOGITLESS_TEST_CALL(cross_entropy_forward));
+    const size_t wanted = reduction == Reduction::kNone ? kTokens : 1;
+    typename TypeParam::Outputs outputs;
+    const auto backward = [&](const std::vector<double>& upstream) {
+      call(LOGITLESS_TEST_CALL(cross_entropy_backward), forward, std::span<const double>(upstream), outputs.views());
+    };
+    for (const size_t count : {size_t{0}, size_t{2}, size_t{kTokens - 1}, size_t{kTokens + 1}}) {
+      expect_invalid_input({"upstream has " + std::to_string(count) + " entries", std::to_string(wanted)},
+                           [&] { backward(std::vector<double>(count, 1.0)); });
+    }
+    std::vector<double> upstream(wanted, 1.0);
+    upstream[wanted / 2] = std::numeric_limits<double>::quiet_NaN();
+    expect_invalid_input({"upstream", "nan", "finite"}, [&] { backward(upstream); });
+    EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
+    if (wanted == 1) continue;
+    // The entry of a token that takes no part is not read.
+    upstream.assign(wanted, 1.0);
+    upstream[5] = std::numeric_limits<double>::quiet_NaN();
+    typename TypeParam::Outputs whole;
+    backward(upstream);
+    call(LOGITLESS_TEST_CALL(cross_entropy_backward), forward, 1.0, whole.views());
+    EXPECT_EQ(outputs.values(), whole.values());
+  }
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A small batch that every task can run on, from both sources, for tests that go through all of them.
+// A small batch, and the list of all tasks on it, from both sources, for tests that go through all of them.
 #pragma once
 
 #include <cstdint>
 #include <random>
 #include <span>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/result_columns.h"
 
 namespace logitless::testing {
 
@@ -21,47 +24,10 @@ inline std::vector<float> normal(size_t count, uint64_t seed, double scale = 1) 
   return values;
 }
 
-/// What every task reads beside its source.
-struct Batch {
-  Batch() {
-    for (int64_t i = 0; i < kTokens; ++i) {
-      ids.push_back(i % 6 == 5 ? -100 : (i * 37) % kVocab);
-      mask.push_back(i % 6 == 5 ? 0 : 1);
-    }
-  }
-
-  Targets targets() const { return {ids.data(), kBatch, kTime}; }
-  PolicyBatch policy() const {
-    PolicyBatch batch;
-    batch.chosen_ids = targets();
-    batch.advantages = {advantages.data(), kBatch};
-    batch.old_logps = {old_logps.data(), kTokens};
-    batch.mask = mask;
-    return batch;
-  }
-  Reference reference() const {
-    Reference result;
-    result.logps = {sums.data(), kBatch};
-    return result;
-  }
-  KtoBatch kto() const {
-    KtoBatch batch;
-    batch.targets = targets();
-    batch.labels = labels;
-    batch.reference = reference();
-    return batch;
-  }
-
-  std::vector<int64_t> ids;
-  std::vector<uint8_t> mask;
-  std::vector<uint8_t> labels = {1, 0, 0, 1};
-  std::vector<float> advantages = {1.5F, -0.5F, 2, -1};
-  std::vector<float> old_logps = std::vector<float>(kTokens, -4.6F);
-  std::vector<float> sums = {-18, -20, -19, -17};
-};
-
 /// Calls a function with its tensors before the task's arguments. Outputs keep the gradients.
 struct FromHidden {
+  static constexpr bool kFinishedLogits = false;
+  using Views = Gradients;
   std::vector<float> hidden = normal(kTokens * kHidden, 1), weight = normal(kVocab * kHidden, 2),
                      bias = normal(kVocab, 3);
 
@@ -93,6 +59,8 @@ struct FromHidden {
 
 /// The same with finished logits.
 struct FromLogits {
+  static constexpr bool kFinishedLogits = true;
+  using Views = LogitsGradient;
   std::vector<float> data = normal(kTokens * kVocab, 4, 3);
 
   template <class Function, class... Arguments>
@@ -109,7 +77,216 @@ struct FromLogits {
   };
 };
 
+/// What every task reads beside its source.
+struct Batch {
+  Batch() {
+    std::vector<double>* const terms[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
+    for (int64_t i = 0; i < kTokens; ++i) {
+      for (int64_t k = 0; k < 4; ++k) terms[k]->push_back(static_cast<double>((i * 7 + k * 5) % 11 - 5) / 8);
+      ids.push_back(i % 6 == 5 ? -100 : (i * 37) % kVocab);
+      mask.push_back(i % 6 == 5 ? 0 : 1);
+    }
+  }
+
+  Targets targets() const { return {ids.data(), kBatch, kTime}; }
+  PolicyBatch policy() const {
+    PolicyBatch batch;
+    batch.chosen_ids = targets();
+    batch.advantages = {advantages.data(), kBatch};
+    batch.old_logps = {old_logps.data(), kTokens};
+    batch.mask = mask;
+    return batch;
+  }
+  Reference reference() const {
+    Reference result;
+    result.logps = {sums.data(), kBatch};
+    return result;
+  }
+  Reference reference_model() const {
+    Reference result;
+    result.hidden = model.states();
+    result.head = model.head();
+    return result;
+  }
+  KtoBatch kto(const Reference& reference) const {
+    KtoBatch batch;
+    batch.targets = targets();
+    batch.labels = labels;
+    batch.reference = reference;
+    return batch;
+  }
+
+  std::vector<int64_t> ids;
+  std::vector<uint8_t> mask;
+  std::vector<uint8_t> labels = {1, 0, 0, 1};
+  std::vector<float> advantages = {1.5F, -0.5F, 2, -1};
+  std::vector<float> old_logps = std::vector<float>(kTokens, -4.6F);
+  std::vector<float> sums = {-18, -20, -19, -17};
+  TokenGrads grads;  ///< of a loss of the caller's own
+  FromHidden model;
+};
+
 /// An overload set as an object.
 #define LOGITLESS_TEST_CALL(name) [](auto&&... arguments) { return name(arguments...); }
+/// The calls of a loss.
+#define LOGITLESS_TEST_LOSS(name)                                                                       \
+  LOGITLESS_TEST_CALL(name), LOGITLESS_TEST_CALL(name##_forward), LOGITLESS_TEST_CALL(name##_backward), \
+      LOGITLESS_TEST_CALL(plan_##name)
+
+/// A loss from one source: in one call, in its two halves, and its plan. `inputs` are all arguments between the
+/// source and the options.
+template <class Source, class One, class Forward, class Backward, class Planned, class Options, class... Inputs>
+struct LossCalls {
+  using Outputs = typename Source::Outputs;
+  using Views = typename Source::Views;
+  static constexpr bool kFinishedLogits = Source::kFinishedLogits;
+
+  const char* name;
+  bool couples_rows;  ///< finished logits do not run in one sweep then
+  const Source& source;
+  One one;
+  Forward forward_half;
+  Backward backward_half;
+  Planned planned;
+  Options options;
+  std::tuple<Inputs...> inputs;
+
+  TokenOptions& token() { return options.token; }
+  auto run(const Context& context, const Views& views = {}) const { return call(one, context, options, views); }
+  auto forward(const Context& context) const { return call(forward_half, context, options); }
+  template <class Left>
+  Plan backward(const Context& context, const Left& left, double upstream, const Views& views) const {
+    return call(backward_half, context, options, left, upstream, views);
+  }
+  Plan plan(const Context& context, const Views& views = {}) const { return call(planned, context, options, views); }
+
+ private:
+  template <class Function, class... Rest>
+  auto call(const Function& function, const Context& context, const Rest&... rest) const {
+    return std::apply([&](const auto&... between) { return source.call(function, context, between..., rest...); },
+                      inputs);
+  }
+};
+
+/// A loss whose token gradients are given: it allocates nothing.
+class FixedLoss final : public TokenLoss {
+ public:
+  FixedLoss(const TokenGrads& grads, const StatsRequest& request) : grads_(grads), request_(request) {}
+  StatsRequest needs() const override { return request_; }
+  GradientTerms gradients() const override { return {.lse = true, .entropy = true, .prior = true}; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
+    for (const int64_t row : rows) {
+      const auto i = static_cast<size_t>(row);
+      grads.logp[i] = grads_.logp[i];
+      grads.lse[i] = grads_.lse[i];
+      grads.entropy[i] = grads_.entropy[i];
+      grads.prior[i] = grads_.prior[i];
+    }
+  }
+
+ private:
+  const TokenGrads& grads_;
+  StatsRequest request_;
+};
+
+/// A loss of the caller's own in the same form: its halves are statistics and backpropagate_token_grads().
+template <class Source>
+struct FixedLossCalls {
+  using Outputs = typename Source::Outputs;
+  using Views = typename Source::Views;
+  static constexpr bool kFinishedLogits = Source::kFinishedLogits;
+
+  const char* name;
+  bool couples_rows;
+  const Source& source;
+  Targets targets;
+  const TokenGrads& grads;
+  TokenOptions options = {};
+  StatsRequest request = {.entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = {}};
+
+  TokenOptions& token() { return options; }
+  /// `ran`, when given, receives the plan.
+  TokenStats run(const Context& context, const Views& views = {}, Plan* ran = nullptr) const {
+    FixedLoss loss(grads, request);
+    return source.call(LOGITLESS_TEST_CALL(run_token_loss), context, targets, options, loss, views, ran);
+  }
+  StatsForward forward(const Context& context) const {
+    return {source.call(LOGITLESS_TEST_CALL(compute_token_stats), context, targets, options, request)};
+  }
+  Plan backward(const Context& context, const StatsForward& left, double upstream, const Views& views) const {
+    Plan plan;
+    const auto run = [&](const TokenGrads& given) {
+      source.call(LOGITLESS_TEST_CALL(backpropagate_token_grads), context, targets, options, request, left.result,
+                  given, views, &plan);
+    };
+    if (upstream == 1) {
+      run(grads);
+    } else {
+      TokenGrads scaled = grads;
+      for (auto* term : {&scaled.logp, &scaled.lse, &scaled.entropy, &scaled.prior}) {
+        for (double& value : *term) value *= upstream;
+      }
+      run(scaled);
+    }
+    return plan;
+  }
+  Plan plan(const Context& context, const Views& views = {}) const {
+    const FixedLoss loss(grads, request);
+    return source.call(LOGITLESS_TEST_CALL(plan_token_loss), context, targets, options, loss, views);
+  }
+};
+
+/// Tells whether finished logits of rows that a loss couples would have to run in one sweep.
+template <class Task>
+bool cannot_run(const Task& task, PlanKind plan) {
+  return plan == PlanKind::kOnePass && task.couples_rows && Task::kFinishedLogits;
+}
+
+/// Calls `visit` with every task there is, from this source. What tests of all tasks go through stands here
+/// and nowhere else.
+template <class Source, class Visit>
+void visit_every_task(const Source& source, const Batch& batch, const Visit& visit) {
+  const auto task = [&](const char* name, bool couples_rows, auto one, auto forward, auto backward, auto planned,
+                        const auto& options, const auto&... inputs) {
+    visit(LossCalls<Source, decltype(one), decltype(forward), decltype(backward), decltype(planned),
+                    std::remove_cvref_t<decltype(options)>, std::remove_cvref_t<decltype(inputs)>...>{
+        name, couples_rows, source, one, forward, backward, planned, options, {inputs...}});
+  };
+  CrossEntropyOptions mean;
+  mean.label_smoothing = 0.1;
+  mean.z_loss = 0.01;
+  mean.want_accuracy = mean.want_entropy = true;
+  task("cross_entropy", false, LOGITLESS_TEST_LOSS(cross_entropy), mean, batch.targets());
+  CrossEntropyOptions none;
+  none.reduction = Reduction::kNone;
+  none.token.temperature = 0.7;
+  task("cross_entropy of each token", false, LOGITLESS_TEST_LOSS(cross_entropy), none, batch.targets());
+
+  PolicyOptions local;
+  local.entropy_bonus = 0.01;
+  task("policy_loss", false, LOGITLESS_TEST_LOSS(policy_loss), local, batch.policy());
+  PolicyOptions coupled;
+  coupled.top_entropy_quantile = 0.5;
+  task("policy_loss of the batch", true, LOGITLESS_TEST_LOSS(policy_loss), coupled, batch.policy());
+
+  PreferenceOptions pair;
+  pair.want_entropy = true;
+  task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
+       batch.reference());
+  PreferenceOptions sorted;
+  sorted.terms = {{PreferenceLoss::kAotUnpaired, 1.0}, {PreferenceLoss::kSigmoid, 0.5}};
+  task("preference_loss of the batch", true, LOGITLESS_TEST_LOSS(preference_loss), sorted, batch.targets(),
+       batch.reference_model());
+  PreferenceOptions likelihood;
+  likelihood.terms = {{PreferenceLoss::kSft, 1.0}};
+  task("preference_loss of tokens", false, LOGITLESS_TEST_LOSS(preference_loss), likelihood, batch.targets(),
+       Reference());
+
+  task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(), batch.kto(batch.reference()));
+  task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(),
+       batch.kto(batch.reference_model()));
+
+  visit(FixedLossCalls<Source>{"run_token_loss", false, source, batch.targets(), batch.grads});
+}
 
 }  // namespace logitless::testing
