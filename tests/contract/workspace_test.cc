@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "support/allocation_counter.h"
 #include "support/every_task.h"
@@ -23,43 +26,8 @@ ContextOptions small_tiles(PlanKind plan, int threads, Workspace* workspace) {
   return options;
 }
 
-int64_t columns_of(const auto&... columns) { return (0 + ... + static_cast<int64_t>(!columns.empty())); }
-int64_t columns_of(const CrossEntropyResult& r) { return columns_of(r.per_token_loss, r.per_token_logps); }
-int64_t columns_of(const PolicyResult& r) { return columns_of(r.per_token_loss, r.per_token_logps); }
-int64_t columns_of(const PreferenceResult& r) { return columns_of(r.sequence_logps, r.per_token_logps); }
-int64_t columns_of(const KtoResult& r) { return columns_of(r.sequence_losses, r.sequence_logps, r.per_token_logps); }
-int64_t columns_of(const TokenStats& s) {
-  return columns_of(s.logp, s.lse, s.entropy, s.prior, s.argmax, s.rank, s.max_logit, s.log_sum);
-}
-int64_t columns_of(int64_t columns) { return columns; }
-
 template <class Source>
 struct WorkspaceCalls : ::testing::Test {
-  using Outputs = typename Source::Outputs;
-
-  // Runs `call(context, gradients)` in every plan, without and with a Workspace.
-  template <class Call>
-  void allocates_what_it_returns(const Call& call) {
-    for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kTwoPass, PlanKind::kDense}) {
-      for (const int threads : {1, 2}) {
-        SCOPED_TRACE(::testing::Message() << name_of(plan) << ", " << threads << " threads");
-        Outputs plain, own;
-        call(Context(small_tiles(plan, threads, nullptr)), plain);
-        Workspace workspace;
-        const Context context(small_tiles(plan, threads, &workspace));
-        for (int i = 0; i < 3; ++i) call(context, own);
-        const size_t held = workspace.bytes();
-        EXPECT_GT(held, 0u);
-        const int64_t before = allocation_count().news;
-        const auto result = call(context, own);
-        const int64_t made = allocation_count().news - before;
-        EXPECT_EQ(made, columns_of(result));
-        EXPECT_EQ(workspace.bytes(), held);
-        EXPECT_EQ(own.values(), plain.values());
-      }
-    }
-  }
-
   Source source;
   Batch batch;
 };
@@ -67,80 +35,87 @@ struct WorkspaceCalls : ::testing::Test {
 using Sources = ::testing::Types<FromHidden, FromLogits>;
 TYPED_TEST_SUITE(WorkspaceCalls, Sources);
 
-TYPED_TEST(WorkspaceCalls, CrossEntropy) {
-  CrossEntropyOptions options;
-  options.label_smoothing = 0.1;
-  options.z_loss = 0.01;
-  options.want_accuracy = options.want_entropy = true;
-  this->allocates_what_it_returns([&](const Context& context, auto& outputs) {
-    return this->source.call(LOGITLESS_TEST_CALL(cross_entropy), context, this->batch.targets(), options,
-                             outputs.views());
-  });
-}
+// What one call of a task, or its two halves, left: everything that the caller gets.
+struct Left {
+  std::vector<std::byte> returned;
+  std::vector<float> gradients;
+  bool operator==(const Left&) const = default;
+};
 
-TYPED_TEST(WorkspaceCalls, CrossEntropyBackward) {
-  CrossEntropyOptions options;
-  options.reduction = Reduction::kNone;
-  const CrossEntropyForward forward =
-      this->source.call(LOGITLESS_TEST_CALL(cross_entropy_forward), Context(), this->batch.targets(), options);
-  this->allocates_what_it_returns([&](const Context& context, auto& outputs) {
-    this->source.call(LOGITLESS_TEST_CALL(cross_entropy_backward), context, this->batch.targets(), options, forward,
-                      0.5, outputs.views());
-    return int64_t{0};
-  });
-}
-
-TYPED_TEST(WorkspaceCalls, PolicyLoss) {
-  PolicyOptions options;
-  options.top_entropy_quantile = 0.5;
-  this->allocates_what_it_returns([&](const Context& context, auto& outputs) {
-    return this->source.call(LOGITLESS_TEST_CALL(policy_loss), context, this->batch.policy(), options, outputs.views());
-  });
-}
-
-TYPED_TEST(WorkspaceCalls, PreferenceLoss) {
-  PreferenceOptions options;
-  options.terms = {{PreferenceLoss::kAotUnpaired, 1.0}, {PreferenceLoss::kSigmoid, 0.5}};
-  this->allocates_what_it_returns([&](const Context& context, auto& outputs) {
-    return this->source.call(LOGITLESS_TEST_CALL(preference_loss), context, this->batch.targets(),
-                             this->batch.reference(), options, outputs.views());
-  });
-}
-
-TYPED_TEST(WorkspaceCalls, KtoLoss) {
-  this->allocates_what_it_returns([&](const Context& context, auto& outputs) {
-    return this->source.call(LOGITLESS_TEST_CALL(kto_loss), context, this->batch.kto(), KtoOptions(), outputs.views());
-  });
-}
-
-TYPED_TEST(WorkspaceCalls, TokenStatistics) {
-  StatsRequest request;
-  request.rank = request.argmax = request.entropy = true;
-  this->allocates_what_it_returns([&](const Context& context, auto&) {
-    return this->source.call(LOGITLESS_TEST_CALL(compute_token_stats), context, this->batch.targets(), TokenOptions(),
-                             request);
-  });
-}
-
-// A reference model runs inside of the call, in the same memory.
-TEST(WorkspaceOfACall, ReferenceModelsShareIt) {
-  const FromHidden source;
-  const Batch batch;
-  Reference reference;
-  reference.hidden = source.states();
-  reference.head = source.head();
-  Workspace workspace;
-  const Context context(small_tiles(PlanKind::kAuto, 1, &workspace));
-  const PreferenceOptions options;
-  FromHidden::Outputs outputs;
-  const auto call = [&] {
-    return source.call(LOGITLESS_TEST_CALL(preference_loss), context, batch.targets(), reference, options,
-                       outputs.views());
-  };
-  for (int i = 0; i < 3; ++i) call();
+// Makes one call, or two halves as a trainer's step does, and expects that they allocate what they return
+// where `settled`.
+template <class Task>
+Left run(const Task& task, const Context& context, bool halves, bool settled) {
+  typename Task::Outputs outputs;
+  const auto views = outputs.views();
   const int64_t before = allocation_count().news;
-  const PreferenceResult result = call();
-  EXPECT_EQ(allocation_count().news - before, columns_of(result));
+  const auto end = [&](const auto& returned) {
+    const int64_t made = allocation_count().news - before;
+    if (settled) {
+      EXPECT_EQ(made, count_columns(returned));
+    }
+    return Left{bytes_of(returned), outputs.values()};
+  };
+  if (!halves) return end(task.run(context, views));
+  const auto forward = task.forward(context);
+  task.backward(context, forward, 1.0, views);
+  return end(forward);
+}
+
+// Leaves numbers in all memory that calls of this size take: in rows that take no part, too.
+template <class Source>
+void fill_with_numbers(const Source& source, const Context& context) {
+  const Batch full(true);
+  visit_every_task(source, full, [&](const auto& task) {
+    if (cannot_run(task, context.options().plan)) return;
+    typename Source::Outputs outputs;
+    task.run(context, outputs.views());
+  });
+}
+
+template <class Task>
+void allocates_what_it_returns(const Task& task, PlanKind plan, int threads) {
+  for (const bool halves : {false, true}) {
+    if (halves ? plan == PlanKind::kOnePass : cannot_run(task, plan)) continue;
+    SCOPED_TRACE(::testing::Message() << task.name << (halves ? " in halves, " : ", ") << name_of(plan) << ", "
+                                      << threads << " threads");
+    const Left plain = run(task, Context(small_tiles(plan, threads, nullptr)), halves, false);
+    Workspace workspace;
+    const Context context(small_tiles(plan, threads, &workspace));
+    fill_with_numbers(task.source, context);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(run(task, context, halves, false) == plain);
+    const size_t held = workspace.bytes();
+    EXPECT_GT(held, 0U);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(run(task, context, halves, true) == plain);
+    EXPECT_EQ(workspace.bytes(), held);
+  }
+}
+
+TYPED_TEST(WorkspaceCalls, AllocateWhatTheyReturn) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    for (const int threads : {1, 2}) {
+      visit_every_task(this->source, this->batch,
+                       [&](const auto& task) { allocates_what_it_returns(task, plan, threads); });
+    }
+  }
+}
+
+TEST(WorkspaceOfACall, EntropyFromLogitsAllocatesWhatItReturns) {
+  const FromLogits source;
+  const std::vector<double> upstream(kTokens, 0.5);
+  Workspace workspace;
+  const Context context(small_tiles(PlanKind::kAuto, 2, &workspace));
+  const auto call = [&](const Context& in, FromLogits::Outputs& outputs) {
+    return source.call(LOGITLESS_TEST_CALL(entropy_from_logits), in, TokenOptions(), upstream, outputs.views());
+  };
+  FromLogits::Outputs plain, own;
+  const std::vector<double> want = call(Context(small_tiles(PlanKind::kAuto, 2, nullptr)), plain);
+  for (int i = 0; i < 3; ++i) call(context, own);
+  const int64_t before = allocation_count().news;
+  const std::vector<double> got = call(context, own);
+  EXPECT_EQ(allocation_count().news - before, 1);
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(own.values(), plain.values());
 }
 
 // Batches of growing length leave no trail of blocks: it holds what the longest one needs, within a factor of
@@ -191,32 +166,6 @@ TEST(WorkspaceOfACall, CallsWithinCallsKeepApart) {
   }
   EXPECT_EQ(gradients[1], gradients[0]);
   EXPECT_EQ(gradients[2], gradients[0]);
-}
-
-// Several threads, contexts and shapes at once.
-TEST(WorkspaceOfACall, ServesThreadsAtOnce) {
-  const FromHidden source;
-  const Batch batch;
-  FromHidden::Outputs want;
-  const Context plain(small_tiles(PlanKind::kAuto, 1, nullptr));
-  const double loss =
-      source.call(LOGITLESS_TEST_CALL(cross_entropy), plain, batch.targets(), CrossEntropyOptions(), want.views()).loss;
-  Workspace workspace;
-  std::vector<int> wrong(4, 0);
-  std::vector<std::thread> threads;
-  for (size_t t = 0; t < wrong.size(); ++t) {
-    threads.emplace_back([&, t] {
-      const Context context(small_tiles(PlanKind::kAuto, 1 + static_cast<int>(t % 2), &workspace));
-      for (int i = 0; i < 20; ++i) {
-        FromHidden::Outputs got;
-        const CrossEntropyResult result = source.call(LOGITLESS_TEST_CALL(cross_entropy), context, batch.targets(),
-                                                      CrossEntropyOptions(), got.views());
-        wrong[t] += result.loss != loss || got.values() != want.values();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
 }  // namespace

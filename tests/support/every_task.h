@@ -79,12 +79,14 @@ struct FromLogits {
 
 /// What every task reads beside its source.
 struct Batch {
-  Batch() {
+  /// Every sixth token takes no part, or all do.
+  explicit Batch(bool all_take_part = false) {
     std::vector<double>* const terms[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
     for (int64_t i = 0; i < kTokens; ++i) {
       for (int64_t k = 0; k < 4; ++k) terms[k]->push_back(static_cast<double>((i * 7 + k * 5) % 11 - 5) / 8);
-      ids.push_back(i % 6 == 5 ? -100 : (i * 37) % kVocab);
-      mask.push_back(i % 6 == 5 ? 0 : 1);
+      const bool takes_part = all_take_part || i % 6 != 5;
+      ids.push_back(takes_part ? (i * 37) % kVocab : -100);
+      mask.push_back(takes_part ? 1 : 0);
     }
   }
 

@@ -26,7 +26,10 @@ inline auto columns(const TokenStats& s) {
   return std::tie(s.logp, s.lse, s.entropy, s.prior, s.argmax, s.rank, s.max_logit, s.log_sum);
 }
 inline auto columns(const TokenGrads& g) { return std::tie(g.logp, g.lse, g.entropy, g.prior); }
-inline auto columns(const std::vector<double>& values) { return std::tie(values); }
+template <class Number>
+auto columns(const std::vector<Number>& values) {
+  return std::tie(values);
+}
 inline auto columns(const StatsForward& f) { return columns(f.result); }
 inline auto columns(const CrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 template <class Result>
@@ -87,7 +90,10 @@ inline std::vector<double> numbers(const KtoResult& r) {
           m.mean_entropy};
 }
 inline std::vector<double> numbers(const TokenStats&) { return {}; }
-inline std::vector<double> numbers(const std::vector<double>&) { return {}; }
+template <class Number>
+std::vector<double> numbers(const std::vector<Number>&) {
+  return {};
+}
 template <class Forward>
 requires requires(const Forward& f) { f.result; }
 std::vector<double> numbers(const Forward& f) { return numbers(f.result); }

@@ -1,0 +1,77 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Several threads of the host take memory from one Workspace at once, each for calls of every task, while
+// another one asks what it holds and has it freed: every call gives the bits that it gives alone.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "support/every_task.h"
+
+namespace logitless::testing {
+namespace {
+
+ContextOptions small_tiles(int threads, Workspace* workspace) {
+  ContextOptions options;
+  options.threads = threads;
+  options.row_tile = options.row_block = 8;
+  options.vocab_tile = 32;
+  options.workspace = workspace;
+  return options;
+}
+
+// Everything that all tasks leave, at once and in halves, from both sources.
+std::vector<std::byte> bytes_of_all_tasks(const Batch& batch, const FromHidden& hidden, const FromLogits& logits,
+                                          const Context& context) {
+  std::vector<std::byte> bytes;
+  const auto append = [&](const std::vector<std::byte>& more) { bytes.insert(bytes.end(), more.begin(), more.end()); };
+  const auto visit = [&](const auto& task) {
+    typename std::decay_t<decltype(task)>::Outputs at_once, apart;
+    append(bytes_of(task.run(context, at_once.views())));
+    const auto forward = task.forward(context);
+    append(bytes_of(forward));
+    task.backward(context, forward, 0.5, apart.views());
+    append(bytes_of(at_once.values()));
+    append(bytes_of(apart.values()));
+  };
+  visit_every_task(hidden, batch, visit);
+  visit_every_task(logits, batch, visit);
+  return bytes;
+}
+
+TEST(SharedWorkspace, ServesThreadsAtOnce) {
+  const Batch batch, full(true);
+  const FromHidden hidden;
+  const FromLogits logits;
+  const std::vector<std::byte> alone = bytes_of_all_tasks(batch, hidden, logits, Context(small_tiles(1, nullptr)));
+  Workspace workspace;
+  std::atomic<int> running{3};
+  std::vector<int> wrong(3, 0);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      const Context context(small_tiles(1 + static_cast<int>(t % 2), &workspace));
+      for (int i = 0; i < 4; ++i) {
+        bytes_of_all_tasks(full, hidden, logits, context);  // what others leave in the memory of a call
+        wrong[t] += bytes_of_all_tasks(batch, hidden, logits, context) != alone;
+      }
+      --running;
+    });
+  }
+  threads.emplace_back([&] {
+    while (running > 0) {
+      if (workspace.bytes() > 0) workspace.release();
+      std::this_thread::yield();
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(3, 0));
+  workspace.release();
+  EXPECT_EQ(workspace.bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace logitless::testing
