@@ -42,18 +42,19 @@ std::vector<std::byte> bytes_of_all_tasks(const Batch& batch, const FromHidden& 
   return bytes;
 }
 
-TEST(SharedWorkspace, ServesThreadsAtOnce) {
+// Each thread works with teams of its number of threads in `teams`.
+void serve_threads_at_once(const std::vector<int>& teams) {
   const Batch batch, full(true);
   const FromHidden hidden;
   const FromLogits logits;
   const std::vector<std::byte> alone = bytes_of_all_tasks(batch, hidden, logits, Context(small_tiles(1, nullptr)));
   Workspace workspace;
-  std::atomic<int> running{3};
-  std::vector<int> wrong(3, 0);
+  std::atomic<int> running{static_cast<int>(teams.size())};
+  std::vector<int> wrong(teams.size(), 0);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < wrong.size(); ++t) {
     threads.emplace_back([&, t] {
-      const Context context(small_tiles(1 + static_cast<int>(t % 2), &workspace));
+      const Context context(small_tiles(teams[t], &workspace));
       for (int i = 0; i < 4; ++i) {
         bytes_of_all_tasks(full, hidden, logits, context);  // what others leave in the memory of a call
         wrong[t] += bytes_of_all_tasks(batch, hidden, logits, context) != alone;
@@ -68,10 +69,13 @@ TEST(SharedWorkspace, ServesThreadsAtOnce) {
     }
   });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, std::vector<int>(3, 0));
+  EXPECT_EQ(wrong, std::vector<int>(teams.size(), 0));
   workspace.release();
   EXPECT_EQ(workspace.bytes(), 0U);
 }
+
+TEST(SharedWorkspace, ServesThreadsAtOnce) { serve_threads_at_once({1, 1, 1}); }
+TEST(SharedWorkspace, ServesTeamsAtOnce) { serve_threads_at_once({1, 2, 3}); }
 
 }  // namespace
 }  // namespace logitless::testing
