@@ -51,9 +51,10 @@ TEST(TokenStats, EveryStatistic) {
 }
 
 TEST(TokenStats, OnlyWhatIsAskedFor) {
+  TokenStatsTester tester = small().ignored(0.3);
   for (int asked = 0; asked < 16; ++asked) {
     const StatsRequest request = {(asked & 1) != 0, (asked & 2) != 0, (asked & 4) != 0, (asked & 8) != 0};
-    small().request(request).ignored(0.3).statistics_match_oracle();
+    tester.request(request).statistics_match_oracle();
   }
 }
 

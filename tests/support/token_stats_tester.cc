@@ -13,7 +13,6 @@ struct TokenStatsTester::Reference {
   Inputs inputs;
   TokenOptions options;
   HostArray<double> temperatures;
-  StatsRequest request;
   HostArray<float> prior;
   Expected expected;
 };
@@ -31,15 +30,17 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
 
 TokenGrads TokenStatsTester::token_grads() const { return random_token_grads(spec_.tokens, spec_.seed, terms_); }
 
+StatsRequest TokenStatsTester::asked(const Reference& reference) const {
+  StatsRequest request = request_;
+  request.prior_weights = reference.prior.span();
+  return request;
+}
+
 TokenStatsTester::Reference& TokenStatsTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
   reference->options = token_options(reference->temperatures);
-  reference->request = request_;
-  if (prior_on_) {
-    reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
-    reference->request.prior_weights = reference->prior.span();
-  }
+  if (prior_on_) reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
   const Inputs& inputs = reference->inputs;
   Expected& expected = reference->expected;
   oracle::Problem problem =
@@ -55,7 +56,7 @@ TokenStats TokenStatsTester::statistics(Reference& reference) const {
   const Inputs& inputs = reference.inputs;
   Plan plan;
   TokenStats stats = compute_token_stats(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
-                                         reference.options, reference.request, &plan);
+                                         reference.options, asked(reference), &plan);
   EXPECT_EQ(plan.kind, run_.context.plan == PlanKind::kDense ? PlanKind::kDense : PlanKind::kForwardOnly);
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   return stats;
@@ -82,7 +83,7 @@ void TokenStatsTester::backward_matches_oracle() {
   GradientOutputs outputs(inputs, run_);
   Plan plan;
   backpropagate_token_grads(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), truth.options,
-                            truth.request, stats, token_grads(), outputs.gradients(), &plan);
+                            asked(truth), stats, token_grads(), outputs.gradients(), &plan);
   EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
@@ -94,7 +95,7 @@ Plan TokenStatsTester::token_loss_matches_oracle() {
   Inputs inputs(spec_);
   GradientOutputs outputs(inputs, run_);
   const TokenGrads grads = token_grads();
-  GivenGradients loss(grads, truth.request);
+  GivenGradients loss(grads, asked(truth));
   Plan plan;
   const TokenStats stats = run_token_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
                                           truth.options, loss, outputs.gradients(), &plan);
