@@ -150,6 +150,27 @@ TEST(Logits, EveryOptionAndType) {
   }
 }
 
+TEST(Logits, TheTwoHalves) {
+  for (const Option& option : options()) {
+    SCOPED_TRACE(option.name);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      LogitsTester tester = small().dtype(dtype).form(Form::kSplit).upstream();
+      option.set(tester);
+      for (const bool in_place : {false, true}) {
+        tester.in_place(in_place).cross_entropy_matches_oracle();
+        tester.token_loss_matches_oracle();
+      }
+    }
+  }
+  for (const DType dtype : kDTypes) {
+    LogitsTester tester = small().form(Form::kSplit).dtype(dtype).gradient_dtype(dtype).tokens(24).batch(3);
+    tester.later(1).padding(3).ignored(0.2).shift().cross_entropy_matches_oracle();
+    tester.time_first().token_loss_matches_oracle();
+    tester.without_gradient().cross_entropy_matches_oracle();
+    tester.tokens(0).without_gradient(false).cross_entropy_matches_oracle();
+  }
+}
+
 TEST(Logits, EveryOptionOnEveryInstructionSet) {
   for (const Option& option : options()) {
     SCOPED_TRACE(option.name);

@@ -231,6 +231,7 @@ void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, c
     expect_near("per_token_loss[" + std::to_string(i) + "]", got.per_token_loss[i], want.per_token_loss[i],
                 tolerance.per_token_loss[i]);
   }
+  expect_column_near("per_token_logps", got.per_token_logps, expected.stats.logp, expected.stat_bounds.logp);
   EXPECT_EQ(got.metrics.tokens, want.metrics.tokens);
   const double nll_error = tolerance.metrics.mean_nll;
   expect_near("mean_nll", got.metrics.mean_nll, want.metrics.mean_nll, nll_error);

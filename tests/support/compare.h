@@ -50,7 +50,7 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
 /// and the ranks that rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
-/// Compares loss, per_token_loss and metrics.
+/// Compares loss, per_token_loss, per_token_logps and metrics.
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
                       const oracle::Loss& tolerance, const CrossEntropyOptions& options);
 

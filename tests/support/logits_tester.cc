@@ -177,7 +177,11 @@ LogitsRun LogitsTester::cross_entropy_once() {
   Reference& r = reference();
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
-    run.result = cross_entropy(context(), logits, r.targets(), r.options, out);
+    if (form_ == Form::kSplit) {
+      run.result = run_halves(context(), r.targets(), r.options, out, run.backward_plan, logits);
+    } else {
+      run.result = cross_entropy(context(), logits, r.targets(), r.options, out);
+    }
   });
   append(run.bytes, std::span<const double>(run.result.per_token_loss));
   append(run.bytes, std::span<const double>(run.result.per_token_logps));
@@ -192,14 +196,20 @@ LogitsRun LogitsTester::token_loss_once() {
                       groups_ ? std::vector<int64_t>(static_cast<size_t>(spec_.tokens)) : std::vector<int64_t>());
   LogitsRun run;
   with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
-    run.stats = run_token_loss(context(), logits, r.targets(), r.options.token, loss, out);
+    if (form_ == Form::kSplit) {
+      run.stats = compute_token_stats(context(), logits, r.targets(), r.options.token, r.everything());
+      backpropagate_token_grads(context(), logits, r.targets(), r.options.token, r.everything(), run.stats, grads, out,
+                                &run.backward_plan);
+    } else {
+      run.stats = run_token_loss(context(), logits, r.targets(), r.options.token, loss, out);
+    }
   });
   const std::vector<int64_t>& rows = loss.rows();
   EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end())) << "rows out of order";
   for (size_t k = 0; k < rows.size(); ++k) {
     EXPECT_TRUE(is_near(loss.logp()[k], run.stats.logp[static_cast<size_t>(rows[k])], 0));
   }
-  if (groups_) {
+  if (groups_ && form_ == Form::kFused) {
     EXPECT_EQ(loss.calls(), 1);
   }
   for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.prior})
@@ -241,17 +251,23 @@ void LogitsTester::expect_gradient_near(const LogitsBuffer& got, const Expected&
   EXPECT_EQ(failures, 0);
 }
 
+void LogitsTester::expect_plan(const LogitsRun& run) const {
+  if (form_ == Form::kFused) return;
+  EXPECT_EQ(run.backward_plan.kind, without_gradient_ ? PlanKind::kForwardOnly : PlanKind::kTwoPass);
+}
+
 void LogitsTester::cross_entropy_matches_oracle() {
   SCOPED_TRACE(describe());
   Reference& r = reference();
   const LogitsRun run = cross_entropy_once();
   const Expected expected = r.expected(r.targets(), r.options);
-  const oracle::Loss want = oracle::compute_cross_entropy(expected.problem, expected.stats, r.options);
+  const oracle::Loss want =
+      oracle::compute_cross_entropy(expected.problem, expected.stats, r.options, upstream_values());
   const oracle::Loss bound =
       bound_loss(expected.problem, expected.stats, expected.stat_bounds, r.options, want, expected.arithmetic);
   expect_loss_near(run.result, expected, want, bound, r.options);
+  expect_plan(run);
   if (!without_gradient_) expect_gradient_near(run.dlogits, expected, want.grads, bound.grads);
-  expect_column_near("per_token_logps", run.result.per_token_logps, expected.stats.logp, expected.stat_bounds.logp);
 }
 
 void LogitsTester::token_loss_matches_oracle() {
@@ -262,6 +278,7 @@ void LogitsTester::token_loss_matches_oracle() {
                          expected);
   const LogitsRun run = token_loss_once();
   expect_statistics_near(run.stats, expected);
+  expect_plan(run);
   if (without_gradient_) return;
   const TokenGrads grads = random_token_grads(spec_.tokens, spec_.seed, kEveryTerm);
   expect_gradient_near(run.dlogits, expected, oracle_grads(grads, expected.problem),

@@ -48,6 +48,7 @@ class LogitsBuffer {
 /// What one run left.
 struct LogitsRun {
   CrossEntropyResult result;
+  Plan backward_plan;  ///< of the split form
   TokenStats stats;
   std::vector<double> entropy;
   LogitsBuffer dlogits;
@@ -94,6 +95,7 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
   template <class Call>
   void with_buffers(LogitsRun& run, const Call& call);
   void run_one_entropy();
+  void expect_plan(const LogitsRun& run) const;
   void expect_gradient_near(const LogitsBuffer& got, const Expected& expected, const oracle::TokenGradients& grads,
                             const oracle::TokenGradients& token_errors) const;
 

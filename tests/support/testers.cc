@@ -40,13 +40,6 @@ std::vector<std::byte> input_bytes(const Inputs& inputs) {
 
 }  // namespace
 
-std::vector<double> CrossEntropyTester::upstream_values() const {
-  if (!upstream_on_) return {};
-  std::vector<double> values = random_token_gradients(spec_.tokens, spec_.seed);
-  if (options_.reduction != Reduction::kNone) values = {upstream_value()};
-  return values;
-}
-
 CrossEntropyTester::Reference& CrossEntropyTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
@@ -82,18 +75,7 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
   const CrossEntropyOptions& options = reference.options;
   CrossEntropyRun run;
   if (form_ == Form::kSplit) {
-    const CrossEntropyForward forward = cross_entropy_forward(context, hidden, head, targets, options);
-    run.result = forward.result;
-    const Gradients gradients = outputs.gradients();
-    if (reference.upstream.size() > 1 || options.reduction == Reduction::kNone) {
-      std::vector<double> upstream = reference.upstream;
-      if (upstream.empty()) upstream.assign(static_cast<size_t>(spec_.tokens), 1.0);
-      run.backward_plan =
-          cross_entropy_backward(context, hidden, head, targets, options, forward, std::span(upstream), gradients);
-    } else {
-      const double upstream = reference.upstream.empty() ? 1.0 : reference.upstream[0];
-      run.backward_plan = cross_entropy_backward(context, hidden, head, targets, options, forward, upstream, gradients);
-    }
+    run.result = run_halves(context, targets, options, outputs.gradients(), run.backward_plan, hidden, head);
   } else {
     run.result = form_ == Form::kDense
                      ? dense_cross_entropy(context, hidden, head, targets, options, outputs.gradients())

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -226,6 +227,26 @@ class CrossEntropyOptionsTester : public Tester<Self> {
     return options;
   }
 
+  /// Returns ∂L/∂loss: one value, or under kNone one a token.
+  std::vector<double> upstream_values() const {
+    if (options_.reduction != Reduction::kNone) return {this->upstream_value()};
+    if (this->upstream_on_) return random_token_gradients(this->spec_.tokens, this->spec_.seed);
+    return std::vector<double>(static_cast<size_t>(this->spec_.tokens), 1.0);
+  }
+  /// Runs the two halves. `plan` receives that of the second one.
+  template <class Outputs, class... Source>
+  CrossEntropyResult run_halves(const Context& context, const Targets& targets, const CrossEntropyOptions& options,
+                                const Outputs& outputs, Plan& plan, const Source&... source) const {
+    const CrossEntropyForward forward = cross_entropy_forward(context, source..., targets, options);
+    const std::vector<double> upstream = upstream_values();
+    if (options.reduction == Reduction::kNone) {
+      plan = cross_entropy_backward(context, source..., targets, options, forward, std::span(upstream), outputs);
+    } else {
+      plan = cross_entropy_backward(context, source..., targets, options, forward, upstream[0], outputs);
+    }
+    return forward.result;
+  }
+
   CrossEntropyOptions options_;  ///< those that are set above
 
  private:
@@ -258,7 +279,6 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
   void forget() override { reference_.reset(); }
   Reference& reference();
   Reference& truth();
-  std::vector<double> upstream_values() const;
   CrossEntropyRun call(const Reference& reference, const Inputs& inputs, GradientOutputs& outputs) const;
   void expect_plan(const Reference& reference, const CrossEntropyRun& run) const;
 
@@ -297,6 +317,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   void forget() override { reference_.reset(); }
   Reference& reference();
   TokenGrads token_grads() const;
+  /// Returns what is asked for, with the weights of the prior.
+  StatsRequest asked(const Reference& reference) const;
   TokenStats statistics(Reference& reference) const;
 
   StatsRequest request_{true, true, true, true};
