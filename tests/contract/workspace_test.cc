@@ -42,24 +42,30 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-// Makes one call, or two halves as a trainer's step does, and expects that they allocate what they return
-// where `settled`.
+// Makes one call, or two halves as a trainer's step does. Where `settled`, each allocates exactly the columns
+// that it returns.
 template <class Task>
 Left run(const Task& task, const Context& context, bool halves, bool settled) {
   typename Task::Outputs outputs;
   const auto views = outputs.views();
-  const int64_t before = allocation_count().news;
-  const auto end = [&](const auto& returned) {
+  const auto expect_made = [settled](int64_t before, int64_t wanted) {
     const int64_t made = allocation_count().news - before;
     if (settled) {
-      EXPECT_EQ(made, count_columns(returned));
+      EXPECT_EQ(made, wanted);
     }
-    return Left{bytes_of(returned), outputs.values()};
   };
-  if (!halves) return end(task.run(context, views));
+  int64_t before = allocation_count().news;
+  if (!halves) {
+    const auto result = task.run(context, views);
+    expect_made(before, count_columns(result));
+    return {bytes_of(result), outputs.values()};
+  }
   const auto forward = task.forward(context);
+  expect_made(before, count_columns(forward));
+  before = allocation_count().news;
   task.backward(context, forward, 1.0, views);
-  return end(forward);
+  expect_made(before, 0);
+  return {bytes_of(forward), outputs.values()};
 }
 
 // Leaves numbers in all memory that calls of this size take: in rows that take no part, too.
