@@ -12,9 +12,12 @@ namespace logitless::core {
 /// Tells whether sums are float64: they are for float64, and float32 for all other types.
 constexpr bool sums_in_double(DType dtype) { return dtype == DType::kFloat64; }
 
-/// Tells whether elements have 16 bits: these are widened to float32 before any arithmetic, and rounded once
-/// when stored.
-constexpr bool is_half(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
+/// Tells whether elements of this type are narrower than their sums: they are widened before any arithmetic,
+/// and rounded once when stored.
+template <class Sum>
+constexpr bool is_narrow(DType dtype) {
+  return dtype != DTypeOf<Sum>::value;
+}
 
 inline const void* element(const void* data, DType dtype, int64_t index) {
   return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));

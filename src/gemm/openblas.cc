@@ -126,14 +126,17 @@ constexpr int64_t kWidenDepth = 256;
 // A panel has at most 2 MiB of float32, and this is a multiple of every row step.
 constexpr int64_t kWidenBreadth = 2016;
 
-// Widens op(M)[row, row + rows) x [col, col + cols) of a 16-bit operand to a dense float matrix of the same
-// orientation. A float32 operand is left where it is.
+// OpenBLAS reads these as they stand; all others are widened.
+bool is_read(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
+
+// Widens op(M)[row, row + rows) x [col, col + cols) of an operand to a dense float matrix of the same
+// orientation. One that is read as it stands is left where it is.
 Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols,
                 const kernels::RowKernels& kernels, float* scratch, int threads) {
   const int64_t stored_row = m.transposed ? col : row;
   const int64_t stored_col = m.transposed ? row : col;
   const void* first = core::element(m.data, m.dtype, stored_row * m.stride + stored_col);
-  if (!core::is_half(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
+  if (is_read(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
   const int64_t stored_rows = m.transposed ? cols : rows;
   const int64_t stored_cols = m.transposed ? rows : cols;
   core::parallel_ranges(threads, stored_rows, [&](int64_t begin, int64_t end) {
@@ -147,12 +150,12 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
 template <class Call>
 void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
                       const Call& call) {
-  if (!core::is_half(p.a.dtype) && !core::is_half(p.b.dtype)) {
+  if (is_read(p.a.dtype) && is_read(p.b.dtype)) {
     call(p);
     return;
   }
   float* a_panel = static_cast<float*>(scratch);
-  float* b_panel = a_panel + (core::is_half(p.a.dtype) ? std::min(p.m, kWidenBreadth) * kWidenDepth : 0);
+  float* b_panel = a_panel + (is_read(p.a.dtype) ? 0 : std::min(p.m, kWidenBreadth) * kWidenDepth);
   for (int64_t n = 0; n < p.n; n += kWidenBreadth) {
     const int64_t n_size = std::min(kWidenBreadth, p.n - n);
     for (int64_t k = 0; k < p.k; k += kWidenDepth) {
@@ -198,7 +201,7 @@ class OpenBlas final : public Backend {
     return out;
   }
   std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
-  bool reads(DType a, DType b) const override { return !core::is_half(a) && !core::is_half(b); }
+  bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -222,8 +225,7 @@ class OpenBlas final : public Backend {
   }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t, DType a, DType b) const override {
-    const int64_t rows =
-        (core::is_half(a) ? std::min(m, kWidenBreadth) : 0) + (core::is_half(b) ? std::min(n, kWidenBreadth) : 0);
+    const int64_t rows = (is_read(a) ? 0 : std::min(m, kWidenBreadth)) + (is_read(b) ? 0 : std::min(n, kWidenBreadth));
     return static_cast<size_t>(rows * kWidenDepth) * sizeof(float);
   }
 

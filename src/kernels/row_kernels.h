@@ -146,7 +146,7 @@ struct RowKernels {
   void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;
   void (*round_f16)(const float* from, int64_t count, bool accumulate, float16* to) = nullptr;
 
-  /// Sets to[i] = from[i], which is exact, from a type that is stored in 16 bits (core::is_half).
+  /// Sets to[i] = from[i], which is exact, from a type that is stored in 16 bits.
   void widen(const void* from, DType dtype, int64_t count, float* to) const {
     switch (dtype) {
       case DType::kFloat16:

@@ -21,9 +21,11 @@ double least_normal(DType dtype) {
 
 bool is_scale(double value, DType dtype) { return value >= least_normal(dtype) && value <= 1 / least_normal(dtype); }
 
+bool is_logit_rounding(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
+
 void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
-  if (options.round_logits_to && !core::is_half(*options.round_logits_to)) {
+  if (options.round_logits_to && !is_logit_rounding(*options.round_logits_to)) {
     fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
   }
   if (options.temperatures.empty()) {

@@ -15,6 +15,12 @@
 
 namespace logitless::stats {
 
+/// Calls call(types) with the TileTypes of a problem's tensors, and returns what it returns.
+template <class Call>
+auto with_tile_types(const problem::TokenProblem& problem, const Call& call) {
+  return problem.in_double() ? call(kernels::DoubleTiles()) : call(kernels::FloatTiles());
+}
+
 /// This is words [first_word, first_word + words) of the raw logits of some rows, row-major.
 template <class Logit>
 struct LogitsTile {

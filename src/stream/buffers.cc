@@ -100,21 +100,13 @@ const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels
 
 template <class Sum>
 Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs) {
-  if (!is_narrow<Sum>(outputs.d_bias.data, outputs.d_bias.dtype)) return nullptr;
+  if (!is_rounded<Sum>(outputs.d_bias)) return nullptr;
   return arena.take<Sum>(problem.vocab_size);
 }
 
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
   return arena.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
-}
-
-bool hidden_is_matrix(const HiddenProblem& problem) {
-  return problem.hidden_second.rows == 0 && problem.hidden_places.is_matrix();
-}
-
-bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
-  return problem.hidden_second.rows == 0 && problem::d_hidden_places(problem, outputs).is_matrix();
 }
 
 template <class Types>
@@ -132,11 +124,10 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, false);
   int64_t elements = 0;
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
-  sum_apart(outputs.wants_d_hidden() && (is_narrow<Sum>(outputs.d_hidden.data, outputs.d_hidden.dtype) ||
-                                         !d_hidden_is_matrix(problem, outputs)),
+  sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
             n * h);
-  sum_apart(is_narrow<Sum>(outputs.d_weight.data, outputs.d_weight.dtype), std::min(v, kNarrowWords) * h);
-  sum_apart(is_narrow<Sum>(outputs.d_bias.data, outputs.d_bias.dtype), v);
+  sum_apart(is_rounded<Sum>(outputs.d_weight), std::min(v, kNarrowWords) * h);
+  sum_apart(is_rounded<Sum>(outputs.d_bias), v);
   sums = arena.take<Sum>(elements);
   if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(arena, problem, n);
 }
@@ -145,7 +136,7 @@ template <class Types>
 core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
                                                          const SweepPlan& run) {
   core::Array<typename RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
-  const bool narrow = problem.dtype != DTypeOf<typename Types::Logit>::value;
+  const bool narrow = core::is_narrow<typename Types::Logit>(problem.dtype);
   for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, run.plan.vocab_tile, narrow);
   return scratch;
 }
@@ -156,11 +147,7 @@ namespace {
 template <class Measure>
 size_t measured(const TokenProblem& problem, const Measure& measure) {
   core::Arena arena;
-  if (problem.in_double()) {
-    measure(arena, kernels::DoubleTiles());
-  } else {
-    measure(arena, kernels::FloatTiles());
-  }
+  stats::with_tile_types(problem, [&](auto types) { measure(arena, types); });
   return arena.peak();
 }
 

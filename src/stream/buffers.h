@@ -8,6 +8,7 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "core/views.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "stats/tile_kernels.h"
@@ -16,17 +17,17 @@
 
 namespace logitless::stream {
 
-/// Returns true when an output has a narrower type than its sums, so that these need a place of their own
-/// until the one rounding.
-template <class Sum>
-bool is_narrow(const void* data, DType dtype) {
-  return data && dtype != DTypeOf<Sum>::value;
+/// Returns true when an output is wanted in a narrower type than its sums, so that these need a place of
+/// their own until the one rounding.
+template <class Sum, class Output>
+bool is_rounded(const Output& output) {
+  return output.data && core::is_narrow<Sum>(output.dtype);
 }
 
 /// Returns true when d_weight is summed in a tile of its own and handed on once all rows are in it.
 template <class Sum>
 bool needs_weight_tiles(const Gradients& outputs) {
-  return outputs.weight_sink || is_narrow<Sum>(outputs.d_weight.data, outputs.d_weight.dtype);
+  return outputs.weight_sink || is_rounded<Sum>(outputs.d_weight);
 }
 
 /// This many weight tiles are summed at the same time: while one is finished, the next one fills.
@@ -110,9 +111,6 @@ struct DenseBuffers {
 /// Plan dense sums d_weight this many words at a time, apart from the output, when d_weight is narrower than
 /// its sums.
 inline constexpr int64_t kNarrowWords = 4096;
-/// These return whether hidden, or d_hidden, is one matrix that a single product can take.
-bool hidden_is_matrix(const HiddenProblem& problem);
-bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs);
 
 /// Takes the scratch of a sweep over finished logits, one for each thread.
 template <class Types>

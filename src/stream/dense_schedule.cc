@@ -11,6 +11,7 @@
 #include "core/store.h"
 #include "core/views.h"
 #include "stats/row_gradients.h"
+#include "stats/tile_kernels.h"
 #include "stream/buffers.h"
 #include "stream/hidden_blocks.h"
 #include "stream/row_walk.h"
@@ -96,8 +97,6 @@ class DenseSchedule final : public Schedule {
                    logits(row), DTypeOf<Gradient>::value, scratch());
   }
 
-  bool is_narrow(DType out) const { return out != DTypeOf<Sum>::value; }
-
   void d_hidden() const {
     gemm::Product<Sum> product{problem_.tokens,
                                problem_.hidden_size,
@@ -107,7 +106,7 @@ class DenseSchedule final : public Schedule {
                                nullptr,
                                0,
                                false};
-    if (d_hidden_is_matrix(problem_, outputs_) && !is_narrow(outputs_.d_hidden.dtype)) {
+    if (d_hidden_is_matrix(problem_, outputs_) && !core::is_narrow<Sum>(outputs_.d_hidden.dtype)) {
       Matrix out = outputs_.d_hidden;
       out.stride = problem::d_hidden_places(problem_, outputs_).row_stride;
       return write(product, out, 0, outputs_.d_hidden_mode);
@@ -122,7 +121,7 @@ class DenseSchedule final : public Schedule {
   void d_weight() const {
     const Matrix& out = outputs_.d_weight;
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t step = is_narrow(out.dtype) ? kNarrowWords : v_;
+    const int64_t step = core::is_narrow<Sum>(out.dtype) ? kNarrowWords : v_;
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t words = std::min(step, v_ - first);
       gemm::Operand states = hidden();
@@ -140,7 +139,7 @@ class DenseSchedule final : public Schedule {
 
   // Writes the product to `out` from element `offset` on, or adds it, as `mode` says.
   void write(gemm::Product<Sum> product, const Matrix& out, int64_t offset, WriteMode mode) const {
-    if (!is_narrow(out.dtype)) {
+    if (!core::is_narrow<Sum>(out.dtype)) {
       product.c = static_cast<Sum*>(out.data) + offset;
       product.ldc = out.stride;
       product.accumulate = mode == WriteMode::kAccumulate;
@@ -157,12 +156,12 @@ class DenseSchedule final : public Schedule {
   void d_bias() const {
     const Vector& out = outputs_.d_bias;
     const bool accumulate = outputs_.d_bias_mode == WriteMode::kAccumulate;
-    Sum* sums = is_narrow(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
+    Sum* sums = core::is_narrow<Sum>(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
     core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
       const int64_t words = end - begin;
       tiles_.table().add_column_sums(buffers_.logits + begin, v_, problem_.tokens, words,
-                                     accumulate && !is_narrow(out.dtype), sums + begin);
-      if (is_narrow(out.dtype)) {
+                                     accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
+      if (core::is_narrow<Sum>(out.dtype)) {
         store(sums + begin, words, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
       }
     });
@@ -196,10 +195,9 @@ class DenseSchedule final : public Schedule {
 
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan) {
-  if (problem.in_double()) {
-    return core::make_shared<DenseSchedule<kernels::DoubleTiles>>(context, problem, outputs, plan);
-  }
-  return core::make_shared<DenseSchedule<kernels::FloatTiles>>(context, problem, outputs, plan);
+  return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
+    return core::make_shared<DenseSchedule<decltype(types)>>(context, problem, outputs, plan);
+  });
 }
 
 }  // namespace logitless::stream

@@ -41,6 +41,14 @@ inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradient
   return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
 }
 
+/// These return whether hidden, or d_hidden, is one matrix that a single product can take.
+inline bool hidden_is_matrix(const HiddenProblem& problem) {
+  return problem.hidden_second.rows == 0 && problem.hidden_places.is_matrix();
+}
+inline bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
+  return problem.hidden_second.rows == 0 && problem::d_hidden_places(problem, outputs).is_matrix();
+}
+
 /// Returns where rows of hidden that follow one another do not do so in memory.
 inline RowBreaks row_breaks(const HiddenProblem& problem) {
   const auto time = [](const core::BatchedRows& places) { return places.is_matrix() ? 0 : places.time; };

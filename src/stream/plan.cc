@@ -8,6 +8,7 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
+#include "stats/tile_kernels.h"
 #include "stream/buffers.h"
 #include "stream/hidden_blocks.h"
 #include "stream/row_groups.h"
@@ -65,7 +66,9 @@ struct Planner {
 
   int64_t count() const { return static_cast<int64_t>(rows.size()); }
   bool narrow_hidden() const {
-    return work.backward && outputs.wants_d_hidden() && core::is_half(d_hidden_dtype(outputs));
+    return work.backward && outputs.wants_d_hidden() && stats::with_tile_types(problem, [&](auto types) {
+             return core::is_narrow<typename decltype(types)::Sum>(d_hidden_dtype(outputs));
+           });
   }
 
   // Decides everything of a plan but how many tiles are alive. Chunks of whole groups hold at most
@@ -127,8 +130,8 @@ struct Planner {
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
     const DType hidden = problem.hidden.dtype;
-    const DType gradient = problem.in_double() ? DTypeOf<kernels::DoubleTiles::Gradient>::value
-                                               : DTypeOf<kernels::FloatTiles::Gradient>::value;
+    const DType gradient =
+        stats::with_tile_types(problem, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
     plan.blas_bytes =
         static_cast<size_t>(plan.threads) *
         std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden,
@@ -283,8 +286,8 @@ Planner make_planner(const detail::ContextState& context, int threads, const Hid
   std::span<const int64_t> rows = problem.active();
   if (!work.forward && work.kept_rows == 0) rows = {};
   check_one_pass(options, work);
-  const bool one_chunk = problem.in_double() ? needs_weight_tiles<kernels::DoubleTiles::Sum>(outputs)
-                                             : needs_weight_tiles<kernels::FloatTiles::Sum>(outputs);
+  const bool one_chunk = stats::with_tile_types(
+      problem, [&](auto types) { return needs_weight_tiles<typename decltype(types)::Sum>(outputs); });
   const bool may_keep_logits = work.forward && work.backward && options.plan != PlanKind::kTwoPass;
   return {context,
           threads,

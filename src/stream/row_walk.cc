@@ -13,7 +13,7 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits
   const int64_t cols = std::min(vocab_tile_, vocab_size_ - first);
   const void* from = core::element(logits, dtype, first);
   if constexpr (sizeof(Logit) == 4) {
-    if (core::is_half(dtype)) {
+    if (core::is_narrow<Logit>(dtype)) {
       kernels_.widen(from, dtype, cols, scratch.values);
       from = scratch.values;
     }
@@ -51,9 +51,9 @@ void RowWalk<Types>::gradient(const kernels::RowGradient<Logit>& gradient, const
     kernels::RowGradient<Logit> here = gradient;
     const auto from = tile(logits, dtype, first, scratch);
     void* to = core::element(out, out_dtype, first);
-    Logit* wide = core::is_half(out_dtype) ? scratch.values : static_cast<Logit*>(to);
+    Logit* wide = core::is_narrow<Logit>(out_dtype) ? scratch.values : static_cast<Logit*>(to);
     tiles_.gradient(from, {&kPlace, 1}, terms, &here, scratch.row, wide);
-    if (core::is_half(out_dtype)) kernels_.round(wide, from.words, false, to, out_dtype);
+    if (core::is_narrow<Logit>(out_dtype)) kernels_.round(wide, from.words, false, to, out_dtype);
   }
 }
 

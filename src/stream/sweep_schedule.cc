@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "stats/row_gradients.h"
+#include "stats/tile_kernels.h"
 #include "stream/buffers.h"
 #include "stream/row_walk.h"
 #include "stream/schedule.h"
@@ -106,10 +107,9 @@ class SweepSchedule final : public Schedule {
 
 std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                          const LogitsGradient& dlogits, const SweepPlan& run) {
-  if (problem.in_double()) {
-    return core::make_shared<SweepSchedule<kernels::DoubleTiles>>(context, problem, dlogits, run);
-  }
-  return core::make_shared<SweepSchedule<kernels::FloatTiles>>(context, problem, dlogits, run);
+  return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
+    return core::make_shared<SweepSchedule<decltype(types)>>(context, problem, dlogits, run);
+  });
 }
 
 }  // namespace logitless::stream

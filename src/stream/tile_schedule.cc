@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
 #include "stream/buffers.h"
 #include "stream/fold_tiles.h"
@@ -84,10 +85,9 @@ class TileSchedule final : public Schedule {
 
 std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                         const Gradients& outputs, RunPlan run) {
-  if (problem.in_double()) {
-    return core::make_shared<TileSchedule<kernels::DoubleTiles>>(context, problem, outputs, std::move(run));
-  }
-  return core::make_shared<TileSchedule<kernels::FloatTiles>>(context, problem, outputs, std::move(run));
+  return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
+    return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
+  });
 }
 
 }  // namespace logitless::stream

@@ -60,7 +60,7 @@ class Family {
     std::vector<std::byte> out(static_cast<size_t>(count) * size_of(family_.a));
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = std::normal_distribution<float>()(random_);
-    if (core::is_half(family_.a)) {
+    if (size_of(family_.a) == 2) {
       kernels_.round(values.data(), count, false, out.data(), family_.a);
     } else if constexpr (sizeof(T) == 8) {
       for (size_t i = 0; i < values.size(); ++i) {
