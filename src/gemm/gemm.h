@@ -94,8 +94,9 @@ class Backend {
   virtual bool reads(DType a, DType b) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
-  /// rules of one family agree only where `most_rows` is the same; row_step and class_rows do not depend on
-  /// n, k and `most_rows`.
+  /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and
+  /// `most_rows`; neither does row_step, but for operands that are packed first: of these a product with more
+  /// rows than are packed at once has that number as its step (OpenBLAS, 16-bit operands: 2016 rows).
   virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
 
   /// Returns the bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.

@@ -15,7 +15,8 @@
 namespace logitless::kernels {
 
 /// These are the types of a tile: of its sums, of its logits, and of their gradients as the gradient products
-/// read them.
+/// read them. Today gradients have the type of their logits: static_asserts in row_walk.h, dense_schedule.cc
+/// and gradient_tiles.cc stand where they are written over them.
 template <class SumType, class LogitType = SumType, class GradientType = LogitType>
 struct TileTypes {
   using Sum = SumType;

@@ -3,40 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
-#include "problem/hidden_problem.h"
 #include "stats/statistics.h"
-#include "stats/tile_kernels.h"
 #include "stream/buffers.h"
-#include "stream/context_state.h"
-#include "stream/plan.h"
+#include "stream/pass.h"
 
 namespace logitless::stream {
-
-/// This is what the passes of one call share.
-template <class Types>
-struct Pass {
-  using Logit = typename Types::Logit;
-
-  const detail::ContextState& context;
-  const HiddenProblem& problem;
-  const RunPlan& run;
-  stats::TileKernels<Types> tiles;
-  typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
-  Logit* chunk = nullptr;                    // where the logits of a chunk stay
-
-  /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
-  /// has `chunk_begin` tile rows before it.
-  Logit* chunk_tile(const RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
-    const TileGrid& grid = run.grid;
-    const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
-    return chunk + (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
-  }
-  /// Describes `rows` rows of vocabulary tile j, which stand from `data` on.
-  stats::LogitsTile<Logit> tile(const Logit* data, int64_t rows, int64_t j) const {
-    return {data, rows, run.grid.first_word(j), run.grid.words(j), run.grid.tile_stride};
-  }
-};
 
 /// Overwrites `tile` with the raw logits [block.tile_rows, words] = hidden · head. `hidden` is a
 /// tile_operand().

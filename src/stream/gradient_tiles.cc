@@ -9,6 +9,7 @@
 #include "core/store.h"
 #include "core/views.h"
 #include "stats/row_gradients.h"
+#include "stream/fold_tiles.h"
 #include "stream/hidden_blocks.h"
 #include "stream/store_sums.h"
 
@@ -55,15 +56,15 @@ class GradientTasks {
         gather_rows(pass_.problem, active_.blocks.rows(rows), pass_.run.plan.threads, chunk_gathered(rows));
       }
     }
-    Tokens tokens(*this);
+    Dependences dependences(*this);
     const auto alone = pass_.context.gemm->single_threaded_region();
-    core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(tokens, &error); });
+    core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
     if (hidden_apart_) hand_on_d_hidden();
   }
 
  private:
-  /// These are places that stand for what tasks wait for; only their addresses matter.
-  struct Tokens {
+  /// These are the places that tasks depend on; only their addresses matter.
+  struct Dependences {
     int64_t slots;             // tiles that are alive: in two pass those of the plan, in one pass all
     core::Array<char> tile;    // [slots]: a tile is made, used, and free again
     core::Array<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
@@ -73,7 +74,7 @@ class GradientTasks {
     core::Array<char> ahead;
     char finished = 0;  // weight tiles are handed on one at a time, in order
 
-    explicit Tokens(const GradientTasks& tasks) {
+    explicit Dependences(const GradientTasks& tasks) {
       const TileGrid& grid = tasks.grid_;
       const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
@@ -88,7 +89,7 @@ class GradientTasks {
   // Tiles go by vocabulary first and by rows second: a part of the head stays near while all row blocks use
   // it, and its part of d_weight is complete when the next one begins. Sums into one place form a chain in
   // that order, whatever the number of threads. Each task has its own copy of what it names.
-  void submit([[maybe_unused]] Tokens& tokens, core::FirstError* error) {
+  void submit([[maybe_unused]] Dependences& dependences, core::FirstError* error) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
     const int hidden_blocks = static_cast<int>(grid_.hidden_blocks());
@@ -97,12 +98,12 @@ class GradientTasks {
     size_t ahead = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
-      [[maybe_unused]] char* weight_token =
-          &tokens.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
-      [[maybe_unused]] char* word_token = &tokens.words[static_cast<size_t>(j)];
-      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % tokens.slots) {
-        [[maybe_unused]] char* done = &tokens.ahead[ahead];
-        ahead = (ahead + 1) % tokens.ahead.size();
+      [[maybe_unused]] char* weight_chain =
+          &dependences.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
+      [[maybe_unused]] char* head_part = &dependences.words[static_cast<size_t>(j)];
+      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
+        [[maybe_unused]] char* done = &dependences.ahead[ahead];
+        ahead = (ahead + 1) % dependences.ahead.size();
 #ifdef LOGITLESS_ARCHER
         // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and
         // then.
@@ -114,22 +115,22 @@ class GradientTasks {
 #pragma omp task if (false) depend(inout : done[0])
         {}
 #endif
-        [[maybe_unused]] char* tile_token = &tokens.tile[static_cast<size_t>(slot)];
-        [[maybe_unused]] char* hidden_token = &tokens.hidden[static_cast<size_t>(b * hidden_blocks)];
-#pragma omp task depend(inout : tile_token[0]) depend(in : word_token[0], done[0])
+        [[maybe_unused]] char* tile_slot = &dependences.tile[static_cast<size_t>(slot)];
+        [[maybe_unused]] char* hidden_chain = &dependences.hidden[static_cast<size_t>(b * hidden_blocks)];
+#pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])
         error->guard([&] { make_tile(j, b, slot); });
         for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
-#pragma omp task depend(in : tile_token[0], word_token[0], done[0]) depend(inout : hidden_token[h])
+#pragma omp task depend(in : tile_slot[0], head_part[0], done[0]) depend(inout : hidden_chain[h])
           error->guard([&] { add_d_hidden(j, b, slot, h); });
         }
         for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
-#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[h])
+#pragma omp task depend(in : tile_slot[0], done[0]) depend(inout : weight_chain[h])
           error->guard([&] { add_d_weight(j, b, slot, h); });
         }
         if (outputs_.d_bias.data) {
           // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it
           // is alone.
-#pragma omp task depend(in : tile_token[0], done[0]) depend(inout : weight_token[0])
+#pragma omp task depend(in : tile_slot[0], done[0]) depend(inout : weight_chain[0])
           error->guard([&] { add_d_bias(j, b, slot); });
         }
       }
@@ -137,8 +138,8 @@ class GradientTasks {
 #pragma omp task depend(iterator(h = 0                  \
                                  : weight_blocks),      \
                         inout                           \
-                        : weight_token[h]) depend(inout \
-                                                  : tokens.finished, word_token[0])
+                        : weight_chain[h]) depend(inout \
+                                                  : dependences.finished, head_part[0])
         error->guard([&] { finish_weight_tile(j); });
       }
     }

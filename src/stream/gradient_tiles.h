@@ -7,7 +7,8 @@
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "stream/active_blocks.h"
-#include "stream/fold_tiles.h"
+#include "stream/buffers.h"
+#include "stream/pass.h"
 
 namespace logitless::stream {
 

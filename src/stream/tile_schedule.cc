@@ -11,6 +11,7 @@
 #include "stream/buffers.h"
 #include "stream/fold_tiles.h"
 #include "stream/gradient_tiles.h"
+#include "stream/pass.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
