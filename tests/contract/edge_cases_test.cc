@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "oracle/oracle.h"
+#include "support/problem.h"
 
 namespace logitless::testing {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "oracle/oracle.h"
+#include "support/problem.h"
 
 namespace logitless::testing {
 

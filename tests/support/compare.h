@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "logitless/cross_entropy.h"
-#include "oracle/oracle.h"
 #include "support/bounds.h"
 #include "support/inputs.h"
+#include "support/problem.h"
 
 namespace logitless::testing {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "logitless/token_stats.h"
-#include "oracle/oracle.h"
+#include "support/problem.h"
 
 namespace logitless::testing {
 

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "oracle/oracle.h"
 #include "support/compare.h"
 #include "support/inputs.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/inputs.h"
+#include "support/problem.h"
 
 namespace logitless::testing {
 namespace {

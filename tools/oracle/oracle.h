@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle: every number the library promises, by the direct formula, with all logits in memory.
-// Written to be read; it shares nothing with the engine but the public view and option structs.
+// The fp64 oracle: every number the library promises, by the direct formula, a row or a logit at a time. Written to be
+// read; it shares nothing with the engine but the public view and option structs.
 #pragma once
 
 #include <Eigen/Core>
@@ -60,8 +60,6 @@ struct Tokens {
 /// `offsets`: where the sequences begin and end, [S + 1].
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const TokenOptions& options);
-/// The q of the prior statistic; without, it is 1 / V.
-void set_prior(std::span<const float> weights, Tokens& tokens);
 /// With the q of label smoothing: class_weights / V.
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const CrossEntropyOptions& options);
@@ -70,21 +68,6 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
 
 /// [N, H]; rows that take no part are 0, whatever they held.
 MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens);
-
-/// Double copies of a fused call's inputs.
-struct Problem : Tokens {
-  MatrixXd hidden;  ///< [N, H]
-  MatrixXd weight;  ///< [V, H]
-  VectorXd bias;    ///< [V]
-};
-
-/// The softcap is the head's.
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
-/// `options`: TokenOptions or CrossEntropyOptions.
-template <class Options>
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
-  return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
-}
 
 /// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that
 /// are undefined.
@@ -103,15 +86,6 @@ double raw_logit(const Tokens& tokens, double sum);
 double final_logit(const Tokens& tokens, int64_t row, double raw);
 /// Fills the entries of a row that takes part from its final logits, [V].
 void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<const VectorXd>& a, TokenStatistics& stats);
-
-/// With all logits.
-struct Statistics : TokenStatistics {
-  MatrixXd raw;      ///< r, [N, V]
-  MatrixXd shifted;  ///< a - m, [N, V]
-  MatrixXd log_p;    ///< [N, V]
-};
-
-Statistics compute_statistics(const Problem& problem);
 
 /// dL/dstatistic, [N] each.
 struct TokenGradients {
@@ -143,22 +117,6 @@ class LogitGradientFormula {
   const TokenGradients& grads_;
   double prior_sum_;
 };
-
-/// Of all logits, [N, V] each.
-struct LogitGradients {
-  MatrixXd d_final, slope, d_raw;
-};
-
-LogitGradients compute_logit_gradients(const Problem& problem, const Statistics& stats, const TokenGradients& grads);
-
-struct ParameterGradients {
-  MatrixXd d_hidden;  ///< [N, H]
-  MatrixXd d_weight;  ///< [V, H]
-  VectorXd d_bias;    ///< [V]
-};
-
-/// Rows whose dL/dr is 0 everywhere add nothing, whatever their hidden states hold.
-ParameterGradients compute_parameter_gradients(const Problem& problem, const MatrixXd& d_raw);
 
 struct Loss {
   double loss = 0;

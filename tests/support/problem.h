@@ -1,0 +1,54 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The oracle with all logits of a call in memory, which the error analysis of bounds.h looks into.
+#pragma once
+
+#include <span>
+
+#include "oracle/oracle.h"
+
+namespace logitless::oracle {
+
+/// The q of the prior statistic; without, it is 1 / V.
+void set_prior(std::span<const float> weights, Tokens& tokens);
+
+/// Double copies of a fused call's inputs.
+struct Problem : Tokens {
+  MatrixXd hidden;  ///< [N, H]
+  MatrixXd weight;  ///< [V, H]
+  VectorXd bias;    ///< [V]
+};
+
+/// The softcap is the head's.
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
+/// `options`: TokenOptions or CrossEntropyOptions.
+template <class Options>
+Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
+  return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
+}
+
+/// With all logits.
+struct Statistics : TokenStatistics {
+  MatrixXd raw;      ///< r, [N, V]
+  MatrixXd shifted;  ///< a - m, [N, V]
+  MatrixXd log_p;    ///< [N, V]
+};
+
+Statistics compute_statistics(const Problem& problem);
+
+/// Of all logits, [N, V] each.
+struct LogitGradients {
+  MatrixXd d_final, slope, d_raw;
+};
+
+LogitGradients compute_logit_gradients(const Problem& problem, const Statistics& stats, const TokenGradients& grads);
+
+struct ParameterGradients {
+  MatrixXd d_hidden;  ///< [N, H]
+  MatrixXd d_weight;  ///< [V, H]
+  VectorXd d_bias;    ///< [V]
+};
+
+/// Rows whose dL/dr is 0 everywhere add nothing, whatever their hidden states hold.
+ParameterGradients compute_parameter_gradients(const Problem& problem, const MatrixXd& d_raw);
+
+}  // namespace logitless::oracle
