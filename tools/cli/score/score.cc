@@ -42,21 +42,6 @@ struct ScoreOptions {
   bool quiet = false;
 };
 
-// Means over the tokens that take part; NaN when none does, and where the statistic was not asked for. A
-// token whose statistics are NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
-struct ScoreSummary {
-  int64_t tokens = 0;         // that take part
-  int64_t nan_tokens = 0;     // of these, how many have NaN statistics
-  double cross_entropy = 0;   // mean of -logp, in nats
-  double perplexity = 0;      // exp(cross_entropy)
-  double bits_per_token = 0;  // cross_entropy / log(2)
-  double accuracy = 0;        // share of tokens whose argmax is the target
-  double top5_accuracy = 0;   // share of tokens whose rank is at most 5
-  double mean_entropy = 0;    // in nats
-  int64_t sequences = 0;      // of which at least one token takes part
-  int64_t greedy = 0;         // of these, how many are greedy
-};
-
 // Sums over the tokens of each sequence that take part.
 struct SequenceScores {
   std::vector<double> logp;     // of all its targets together, in nats; 0 without a token, NaN with a NaN token
@@ -147,28 +132,37 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
   return out;
 }
 
-ScoreSummary summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences) {
-  ScoreSummary sum;
+// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes cross-entropy and
+// entropy NaN and counts as a wrong answer.
+Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences,
+               const StatsRequest& request) {
+  int64_t tokens = 0, nan_tokens = 0, correct = 0, in_top5 = 0;
+  double nll = 0, entropy = 0;
   for (size_t row = 0; row < stats.logp.size(); ++row) {
     if (!takes_part(stats, row)) continue;
-    ++sum.tokens;
-    sum.nan_tokens += is_nan_row(stats, row);
-    sum.cross_entropy -= stats.logp[row];
-    sum.accuracy += greedy[row];
-    if (!stats.rank.empty()) sum.top5_accuracy += stats.rank[row] > 0 && stats.rank[row] <= 5;
-    if (!stats.entropy.empty()) sum.mean_entropy += stats.entropy[row];
+    ++tokens;
+    nan_tokens += is_nan_row(stats, row);
+    nll -= stats.logp[row];
+    correct += greedy[row];
+    if (request.rank) in_top5 += stats.rank[row] > 0 && stats.rank[row] <= 5;
+    if (request.entropy) entropy += stats.entropy[row];
   }
-  const double tokens = sum.tokens > 0 ? static_cast<double>(sum.tokens) : kNaN;
-  for (double* mean : {&sum.cross_entropy, &sum.accuracy, &sum.top5_accuracy, &sum.mean_entropy}) *mean /= tokens;
-  if (stats.rank.empty()) sum.top5_accuracy = kNaN;
-  if (stats.entropy.empty()) sum.mean_entropy = kNaN;
-  sum.perplexity = std::exp(sum.cross_entropy);
-  sum.bits_per_token = sum.cross_entropy / std::numbers::ln2;
+  const double count = tokens > 0 ? static_cast<double>(tokens) : kNaN;
+  Json json = {{"tokens", tokens},
+               {"nan_tokens", nan_tokens},
+               {"cross_entropy", nll / count},
+               {"perplexity", std::exp(nll / count)},
+               {"bits_per_token", nll / count / std::numbers::ln2},
+               {"accuracy", static_cast<double>(correct) / count}};
+  if (request.rank) json["top5_accuracy"] = static_cast<double>(in_top5) / count;
+  if (request.entropy) json["mean_entropy"] = entropy / count;
+  int64_t with_tokens = 0, greedy_sequences = 0;
   for (size_t s = 0; s < sequences.tokens.size(); ++s) {
-    sum.sequences += sequences.tokens[s] > 0;
-    sum.greedy += sequences.tokens[s] > 0 && sequences.greedy[s];
+    with_tokens += sequences.tokens[s] > 0;
+    greedy_sequences += sequences.tokens[s] > 0 && sequences.greedy[s];
   }
-  return sum;
+  json.update({{"sequences", with_tokens}, {"greedy_sequences", greedy_sequences}});
+  return json;
 }
 
 /// The log-probability of the most likely word: its logit is the maximum, so what is left is log_sum.
@@ -214,27 +208,7 @@ std::string write_scores(const std::string& path, const TokenStats& stats, const
          std::to_string(count[0]) + "]";
 }
 
-Json json_of(const ScoreOptions& options, const io::Config& config, const Job& job, const ScoreSummary& s,
-             const Plan& plan, double time_s, const Environment& environment) {
-  Json json = {{"shape", shape_json(job)},   {"tokens", s.tokens},
-               {"nan_tokens", s.nan_tokens}, {"cross_entropy", s.cross_entropy},
-               {"perplexity", s.perplexity}, {"bits_per_token", s.bits_per_token},
-               {"accuracy", s.accuracy}};
-  if (options.rank) json["top5_accuracy"] = s.top5_accuracy;
-  if (options.entropy) json["mean_entropy"] = s.mean_entropy;
-  json.update({{"sequences", s.sequences},
-               {"greedy_sequences", s.greedy},
-               {"time_s", time_s},
-               {"workspace_bytes", plan.workspace_bytes},
-               {"plan", name_of(plan.kind)},
-               {"output", options.output_path},
-               {"keys_not_applied", keys_not_applied(config)},
-               {"details", {{"plan", plan.describe()}}},
-               {"environment", environment_json(environment)}});
-  return json;
-}
-
-// The same figures for people, with what has been written.
+// The summary for people, with what has been written.
 std::string table_of(const Json& json, const std::string& head, const std::string& written) {
   std::string text = head;
   const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
@@ -295,13 +269,20 @@ int run_score(const ScoreOptions& options) {
   inputs.check_files();
   const std::vector<bool> greedy = is_greedy(stats, call.targets, config.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
-  const ScoreSummary summary = summarise(stats, greedy, sequences);
+  Json json = {{"shape", shape_json(job)}};
+  json.update(summarise(stats, greedy, sequences, request));
   mark_rows_without_part(stats);
   const std::string written =
       write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.erase();
 
-  const Json json = json_of(options, config, job, summary, plan, time_s, environment);
+  json.update({{"time_s", time_s},
+               {"workspace_bytes", plan.workspace_bytes},
+               {"plan", name_of(plan.kind)},
+               {"output", options.output_path},
+               {"keys_not_applied", keys_not_applied(config)},
+               {"details", {{"plan", plan.describe()}}},
+               {"environment", environment_json(environment)}});
   if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json));
   const std::string head = shape_text("score", config.model.name, job) + "\n" + machine_text(environment) + "\n" +
                            warnings_text(environment) + "\n";
