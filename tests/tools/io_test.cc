@@ -78,7 +78,7 @@ TEST_F(SafetensorsTest, EveryDtypeSurvivesARoundTrip) {
                                               {"bf16", "BF16", {3, 1}, bf16.data()}, {"f16", "F16", {4}, f16.data()},
                                               {"i32", "I32", {2}, i32.data()},       {"i64", "I64", {2}, i64.data()},
                                               {"empty", "F32", {0, 7}, nullptr}};
-  write_safetensors(path("all.safetensors"), tensors, {{"format", "test"}});
+  write_safetensors(path("all.safetensors"), tensors);
 
   const SafetensorsFile file(path("all.safetensors"));
   ASSERT_EQ(file.tensors().size(), tensors.size());

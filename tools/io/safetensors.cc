@@ -136,12 +136,6 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   data_ = static_cast<const std::byte*>(address);
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<std::byte*>(data_), size_);
   if (descriptor_ >= 0) close(descriptor_);
@@ -224,10 +218,8 @@ size_t safetensors_element_bytes(std::string_view dtype) {
   return 0;
 }
 
-void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
   size_t offset = 0;
   std::vector<size_t> sizes;
   for (const TensorToWrite& tensor : tensors) {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,14 +18,14 @@
 namespace logitless::io {
 
 /// A regular file, mapped read-only as long as the object lives. Where somebody cuts it short meanwhile, a
-/// read beyond its new end raises SIGBUS. Moving keeps the address.
+/// read beyond its new end raises SIGBUS.
 class MappedFile {
  public:
   /// Throws Error that names the path: absent, unreadable, a directory, or not mappable.
   explicit MappedFile(std::string path);
   ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
 
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
@@ -174,8 +173,7 @@ struct TensorToWrite {
 
 /// Writes `path` anew, whole or not at all: a regular file keeps what it had until the new one is complete.
 /// Throws Error: unknown dtype, two tensors of one name, or the file system's complaint.
-void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors);
 
 /// Bytes of one element, or 0 for a dtype that is not known.
 size_t safetensors_element_bytes(std::string_view dtype);
