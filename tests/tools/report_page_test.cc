@@ -250,6 +250,23 @@ TEST(Page, EverySweptKeyOfNumbersGetsAChapter) {
   EXPECT_EQ(chapters(shapes.run())[0]["rows"].at(0)["charts"].size(), 3u);
 }
 
+TEST(Page, AChapterDrawsSoManyRowsAndSaysWhatItLeavesOut) {
+  BenchFile file = BenchFile().sweep("seq_len", {"128", "256"});
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) names.push_back("name" + std::to_string(i));
+  file.sweep("model.name", names);
+  for (const std::string& name : names) {
+    for (const char* tokens : {"128", "256"}) {
+      file.point({{"seq_len", tokens}, {"model.name", name}}, {ran("dense", 1, 4096)});
+    }
+  }
+  const std::string html = page({file.run()});
+  EXPECT_EQ(charts_in(html).size(), 2 * 24u);
+  EXPECT_EQ(count(html, "<canvas "), 2 * 24u);
+  EXPECT_TRUE(has(html, "Of 100 combinations of the other keys the first 24 are drawn; the table holds all. "));
+  EXPECT_EQ(count(html, "<tr class=\"point\">"), 200u);
+}
+
 TEST(Page, TheCheckOfMarkupSeesWhatIsWrong) {
   EXPECT_TRUE(is_well_formed("<!DOCTYPE html><a b=\"c &amp; d\">x &lt; y<br/></a><script>a < b && c</script>"));
   for (const char* text : {"<a>", "</a>", "<a><b></a></b>", "<script>a & b", "a & b", "a > b", "< a></a>",

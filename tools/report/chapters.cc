@@ -19,6 +19,7 @@ using Points = std::vector<const Point*>;
 
 constexpr double kLogSpanX = 3;  // Sweeps double or quadruple as a rule: their logarithm spaces them evenly.
 constexpr double kLogSpanY = 10;
+constexpr size_t kMostRows = 24;  // A chapter of many more takes a browser seconds, and nobody looks through it.
 
 // The value of a key as a number, where all of it is one and its size can be drawn.
 std::optional<double> number_in(const std::string& value) {
@@ -181,7 +182,13 @@ Json chart(const BenchRun& run, const Slice& slice, const Axis& along, Unit unit
 
 Json chapter(const BenchRun& run, std::optional<size_t> key) {
   const Axis along(run, key);
-  const std::vector<Slice> slices = cut(run, key, along);
+  std::vector<Slice> slices = cut(run, key, along);
+  std::string caption;
+  if (slices.size() > kMostRows) {
+    caption = "Of " + std::to_string(slices.size()) + " combinations of the other keys the first " +
+              std::to_string(kMostRows) + " are drawn; the table holds all";
+    slices.resize(kMostRows);
+  }
   Points points;
   for (const Slice& slice : slices) points.insert(points.end(), slice.points.begin(), slice.points.end());
   const auto any = [&](const auto& holds) { return std::any_of(points.begin(), points.end(), holds); };
@@ -198,9 +205,12 @@ Json chapter(const BenchRun& run, std::optional<size_t> key) {
     }
     for (size_t i = 0; i < slices.size(); ++i) rows[i]["charts"].push_back(chart(run, slices[i], along, unit, range));
   }
-  std::string caption = common_shape(points);
+  const auto add_sentence = [&](const std::string& text) {
+    if (!text.empty()) caption += (caption.empty() ? "" : ". ") + text;
+  };
+  add_sentence(common_shape(points));
   if (any([](const Point* point) { return point->find(kForward); })) {
-    caption += std::string(caption.empty() ? "" : ". ") + "forward computes the loss alone, without gradients";
+    add_sentence("forward computes the loss alone, without gradients");
   }
   return {{"heading", key ? "Against " + along.label : "Memory and time"},
           {"caption", caption + (caption.empty() ? "" : ".")},

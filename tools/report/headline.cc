@@ -37,16 +37,14 @@ Json figure(const std::string& figure, const char* words, const std::string& det
 Json memory_figure(std::vector<double> quotients, const std::string& detail) {
   std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });
   if (quotients.empty()) return nullptr;
-  if (std::all_of(quotients.begin(), quotients.end(), [](double quotient) { return std::isinf(quotient); })) {
-    return figure(human_bytes(0), "of extra peak memory", detail);
+  const auto [least, most] = std::ranges::minmax(quotients);
+  if (std::isinf(least)) return figure(human_bytes(0), "of extra peak memory", detail);
+  if (memory_ratio(least) == memory_ratio(1) && memory_ratio(most) == memory_ratio(1)) {
+    return figure(memory_ratio(1), "the extra peak memory of dense", detail);
   }
-  const bool more = *std::max_element(quotients.begin(), quotients.end()) < 1;
-  if (more) {
-    for (double& quotient : quotients) quotient = 1 / quotient;
-  }
-  const std::string text = range_text(quotients, memory_ratio);
-  if (text == memory_ratio(1)) return figure(text, "the extra peak memory of dense", detail);
-  return figure(text, more ? "more extra peak memory than dense" : "less extra peak memory than dense", detail);
+  if (most >= 1) return figure(range_text(quotients, memory_ratio), "less extra peak memory than dense", detail);
+  for (double& quotient : quotients) quotient = 1 / quotient;
+  return figure(range_text(quotients, memory_ratio), "more extra peak memory than dense", detail);
 }
 
 // Null where the contender ran at none of the points.

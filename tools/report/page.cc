@@ -75,12 +75,6 @@ Json table_of(const BenchRun& run) {
   return points;
 }
 
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
-  return all;
-}
-
 Json setup_of(const BenchRun& run) {
   std::vector<std::pair<std::string, std::string>> list = {{"file", run.name},
                                                            {"date", run.started},
@@ -95,17 +89,15 @@ Json setup_of(const BenchRun& run) {
 // "logitless 0.1.0, AMD EPYC 9R14, 2 threads, AVX3_ZEN4, openblas SkylakeX, 2026-11-21": what the environment
 // tells of it.
 std::string machine_line(const BenchRun& run) {
-  std::string line = "logitless " + run.version;
-  const auto add = [&](const std::string& text) {
-    if (!text.empty()) line += ", " + text;
-  };
-  add(run.fact("cpu"));
   const std::string threads = run.fact("threads"), core = run.fact("blas_core");
-  if (!threads.empty()) add(threads + (threads == "1" ? " thread" : " threads"));
-  add(run.fact("simd_target"));
-  add(run.fact("gemm_backend") + (core.empty() ? "" : " " + core));
-  add(run.started.substr(0, run.started.find('T')));
-  return line;
+  std::vector<std::string> parts = {"logitless " + run.version,
+                                    run.fact("cpu"),
+                                    threads + (threads == "1" ? " thread" : " threads"),
+                                    run.fact("simd_target"),
+                                    run.fact("gemm_backend") + (core.empty() ? "" : " " + core),
+                                    run.started.substr(0, run.started.find('T'))};
+  std::erase_if(parts, [](const std::string& part) { return part.empty() || part[0] == ' '; });
+  return joined(parts);
 }
 
 Json section_of(const BenchRun& run, bool alone) {

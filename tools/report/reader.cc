@@ -19,40 +19,38 @@ constexpr int64_t kSchema = 1;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr size_t kMostTextBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
 
-// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be
-// ...".
+// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
 class Fields {
  public:
   Fields(const Json& object, std::string place, std::string prefix = "")
       : object_(object), place_(std::move(place)), prefix_(std::move(prefix)) {
-    if (!object.is_object()) {
-      throw io::Error(place_ + ": " + (prefix_.empty() ? "the line" : prefix_) + " is not an object");
-    }
+    if (!object.is_object()) fail((prefix_.empty() ? "the line" : prefix_) + " is not an object");
   }
 
-  [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
-    throw io::Error(place_ + ": " + path_of(key) + " must be " + rule + ", not " + shown(key));
-  }
   [[noreturn]] void fail(const std::string& message) const { throw io::Error(place_ + ": " + message); }
-
+  [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
+    std::string shown = object_.contains(key) ? object_[key].dump(-1, ' ', true) : "left out";
+    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+    fail(path_of(key) + " must be " + rule + ", not " + shown);
+  }
+  const Json& json() const { return object_; }
   bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
 
   const std::string& text(const std::string& key) const {
-    if (!has(key) || !object_[key].is_string()) reject(key, "a text");
-    return object_[key].get_ref<const std::string&>();
+    return value(key, &Json::is_string, "a text").get_ref<const std::string&>();
   }
   int64_t count(const std::string& key, int64_t least = 0) const {
+    const std::string rule = "an integer of at least " + std::to_string(least);
     // is_number_integer() holds for unsigned values above int64 too; these turn negative in get().
-    if (!has(key) || !object_[key].is_number_integer() || object_[key].get<int64_t>() < least) {
-      reject(key, "an integer of at least " + std::to_string(least));
-    }
-    return object_[key].get<int64_t>();
+    const int64_t count = value(key, &Json::is_number_integer, rule).get<int64_t>();
+    if (count < least) reject(key, rule);
+    return count;
   }
   double number(const std::string& key, double least = 0) const {
-    if (!has(key) || !object_[key].is_number() || !(object_[key].get<double>() >= least)) {
-      reject(key, "a number" + (std::isfinite(least) ? " of at least " + trimmed(least, 3) : ""));
-    }
-    return object_[key].get<double>();
+    const std::string rule = "a number" + (std::isfinite(least) ? " of at least " + trimmed(least, 3) : "");
+    const double number = value(key, &Json::is_number, rule).get<double>();
+    if (!(number >= least)) reject(key, rule);
+    return number;
   }
   /// What is drawn: 0, or from `least` to kMostSize.
   double size(const std::string& key, double least = kLeastSize) const {
@@ -60,46 +58,33 @@ class Fields {
     if (value > kMostSize || (value > 0 && value < least)) reject(key, "0 or a number from 1e-12 to 1e24");
     return value;
   }
-  std::optional<double> size_if_there(const std::string& key) const {
-    return has(key) ? std::optional(size(key)) : std::nullopt;
-  }
   int64_t bytes(const std::string& key) const {
     const int64_t bytes = count(key);
     if (bytes > kMostBytes) reject(key, "an integer of at most 2^60");
     return bytes;
   }
   std::vector<std::string> texts(const std::string& key) const {
-    std::vector<std::string> list;
-    for (const Json& value : array(key)) {
-      if (!value.is_string()) reject(key, "a list of texts");
-      list.push_back(value.get<std::string>());
-    }
+    const Json& list = value(key, &Json::is_array, "a list");
+    if (!std::ranges::all_of(list, &Json::is_string)) reject(key, "a list of texts");
     return list;
   }
   Fields object(const std::string& key) const {
-    if (!has(key)) reject(key, "an object");
-    return {object_[key], place_, path_of(key)};
+    return {has(key) ? object_[key] : value(key, &Json::is_object, "an object"), place_, path_of(key)};
   }
   std::vector<Fields> objects(const std::string& key) const {
     std::vector<Fields> list;
-    for (const Json& value : array(key)) {
-      list.emplace_back(value, place_, path_of(key) + "[" + std::to_string(list.size()) + "]");
+    for (const Json& item : value(key, &Json::is_array, "a list")) {
+      list.emplace_back(item, place_, path_of(key) + "[" + std::to_string(list.size()) + "]");
     }
     return list;
   }
-  const Json& json() const { return object_; }
 
  private:
-  const Json& array(const std::string& key) const {
-    if (!has(key) || !object_[key].is_array()) reject(key, "a list");
+  const Json& value(const std::string& key, bool (Json::*is)() const noexcept, const std::string& rule) const {
+    if (!has(key) || !(object_[key].*is)()) reject(key, rule);
     return object_[key];
   }
   std::string path_of(const std::string& key) const { return prefix_.empty() ? key : prefix_ + "." + key; }
-  std::string shown(const std::string& key) const {
-    if (!object_.contains(key)) return "left out";
-    const std::string text = object_[key].dump(-1, ' ', true);
-    return text.size() <= 60 ? text : text.substr(0, 57) + "...";
-  }
 
   const Json& object_;
   std::string place_;
@@ -110,9 +95,9 @@ class Fields {
 std::string fact_text(const std::string& key, const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array()) {
-    std::string text;
-    for (const Json& item : value) text += (text.empty() ? "" : ", ") + fact_text("", item);
-    return text;
+    std::vector<std::string> items;
+    for (const Json& item : value) items.push_back(fact_text("", item));
+    return joined(items);
   }
   if (key.ends_with("_bytes") && value.is_number_integer()) {
     const int64_t bytes = value.get<int64_t>();
@@ -164,7 +149,7 @@ Measurement read_measurement(const Fields& fields) {
   measurement.first_s = fields.size("first_s");
   measurement.median_s = fields.size("median_s");
   measurement.spread_s = fields.size("spread_s", 0);
-  measurement.gemm_efficiency = fields.size_if_there("gemm_efficiency");
+  if (fields.has("gemm_efficiency")) measurement.gemm_efficiency = fields.size("gemm_efficiency");
   measurement.extra_peak_bytes = fields.bytes("extra_peak_bytes");
   if (fields.has("extra_peak_spread_bytes")) {
     measurement.extra_peak_spread_bytes = fields.bytes("extra_peak_spread_bytes");
@@ -201,7 +186,7 @@ Point read_point(const Fields& fields, const BenchRun& run) {
   const Fields shape = fields.object("shape");
   point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
                  shape.text("layout")};
-  point.gemm_rate_flops = fields.size_if_there("gemm_rate_flops");
+  if (fields.has("gemm_rate_flops")) point.gemm_rate_flops = fields.size("gemm_rate_flops");
   for (const Fields& contender : fields.objects("contenders")) {
     Measurement measurement = read_measurement(contender);
     if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");

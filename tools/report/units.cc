@@ -121,6 +121,12 @@ double spread_of(const Point& point, const Measurement& m, Unit unit) {
   return unit == Unit::kTimeRatio && dense && dense->median_s > 0 ? m.spread_s / dense->median_s : 0;
 }
 
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
 std::string spread_text(double value, double spread) {
   return "± " + fixed(value > 0 ? 100 * spread / value : 0, 1) + " %";
 }

@@ -47,6 +47,9 @@ std::string text_of(const Point& point, const Measurement& measurement, Unit uni
 /// Half the distance between the quartiles; that of a quotient is the contender's own. 0 for memory.
 double spread_of(const Point& point, const Measurement& measurement, Unit unit);
 
+/// "a, b"
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
 /// "± 1.2 %"
 std::string spread_text(double value, double spread);
 

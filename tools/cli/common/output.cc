@@ -226,12 +226,6 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
-std::string joined(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
-
 std::string shape_text(const std::string& what, const std::string& model, const Job& job) {
   return what + (model.empty() ? "" : ", " + model) +
          format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),

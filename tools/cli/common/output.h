@@ -121,10 +121,8 @@ std::string measurements_text(const std::string& title, std::span<const report::
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
 
-/// "a, b"
-std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
-
 using report::human_bytes;
+using report::joined;
 
 /// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"
 std::string shape_text(const std::string& what, const std::string& model, const Job& job);
