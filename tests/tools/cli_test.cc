@@ -163,6 +163,13 @@ TEST_F(CliTest, LossesOfTokensHaveAGateWhateverTheReduction) {
   EXPECT_EQ(compare({"tolerances.losses_rel_l2=1e-30"}).exit_code(), 1);
 }
 
+TEST_F(CliTest, CompareTakesNoLogitsSinceItHasNoUseForThem) {
+  EXPECT_FALSE(has(run({"compare", "--help"}).out, "--logits"));
+  const Finished result = run({"compare", "--targets", path("states")});
+  EXPECT_EQ(result.exit_code(), 2);
+  EXPECT_TRUE(has(result.err, "--targets requires --hidden"));
+}
+
 TEST_F(CliTest, TolerancesOfOtherCommandsAreListedAsNotApplied) {
   const json r = report({"tolerances={dlogits_max_abs: 1e-6, dlogits_max_rel: 1e-2}"});
   EXPECT_EQ(r["gates_not_applied"], json({"dlogits_max_abs", "dlogits_max_rel"}));

@@ -21,20 +21,20 @@ constexpr const char* kFooter = R"(Examples:
   logitless info
 `logitless COMMAND --help` says more.)";
 
-void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone) {
+void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone, bool with_logits) {
   const auto option = [&](const char* name) { return command.get_option(name); };
   for (const TensorFlag& f : tensor_flags()) {
-    if (of_head_alone && !f.of_head()) continue;
+    if (f.id == TensorId::kLogits ? !with_logits : of_head_alone && !f.of_head()) continue;
     command.add_option(f.flag, paths[f.id], f.help)->type_name("FILE[:TENSOR]");
     if (!f.of_head()) option(f.flag)->needs(option("--targets"));
   }
   CLI::Option* hidden = option("--hidden");
   hidden->needs(option("--lm-head"))->needs(option("--targets"));
   for (const char* name : {"--lm-head", "--lengths", "--bias"}) option(name)->needs(hidden);
-  if (of_head_alone) {
-    option("--targets")->needs(hidden);
-  } else {
+  if (with_logits) {
     hidden->excludes(option("--logits"));
+  } else {
+    option("--targets")->needs(hidden);
   }
 }
 
@@ -88,8 +88,8 @@ Flag Command::flag(const std::string& names, bool& to, const char* help) {
   return Flag(app_->add_flag(names, to, help));
 }
 
-void Command::head_flags(TensorPaths& paths) { add_tensors(*app_, paths, true); }
-void Command::tensor_flags(TensorPaths& paths) { add_tensors(*app_, paths, false); }
+void Command::head_flags(TensorPaths& paths) { add_tensors(*app_, paths, true, false); }
+void Command::tensor_flags(TensorPaths& paths, bool with_logits) { add_tensors(*app_, paths, false, with_logits); }
 
 void Command::profile_flag(std::string& path) {
   value("--profile", path, "FILE",

@@ -54,8 +54,8 @@ class Command {
   Flag flag(const std::string& names, bool& to, const char* help);
   /// --hidden, --lm-head, --targets, --lengths and --bias.
   void head_flags(TensorPaths& paths);
-  /// The same and whatever else a task reads from safetensors.
-  void tensor_flags(TensorPaths& paths);
+  /// The same and whatever else a task reads from safetensors, --logits only for a command that takes them.
+  void tensor_flags(TensorPaths& paths, bool with_logits);
   /// --profile.
   void profile_flag(std::string& path);
   /// --set, for single keys of a config.

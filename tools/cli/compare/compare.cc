@@ -100,12 +100,6 @@ Json difference_json(const ComparisonReport& report) {
   return json;
 }
 
-std::string contender_line(const char* name, const ContenderReport& report) {
-  return format("%-7s %16.9g %10.3f s %14s %14s   %s\n", name, report.loss, report.median_s,
-                human_bytes(report.extra_peak_bytes).c_str(), human_bytes(report.workspace_bytes).c_str(),
-                report.text("plan_text").c_str());
-}
-
 std::string header_of(const ComparisonReport& report) {
   std::string text = shape_text(name_of(report.config.task), report.config.model.name, report.job) + ", gradients in " +
                      name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment);
@@ -116,6 +110,14 @@ std::string header_of(const ComparisonReport& report) {
 
 Json json_of(const ComparisonReport& report) {
   const ContenderReport &dense = report.dense, &fused = report.fused;
+  Json details = {{"gradient_dtype", name_of(report.job.gradient_dtype)},
+                  {"dense_plan", dense.details["plan_text"]},
+                  {"fused_plan", fused.details["plan_text"]},
+                  {"extra_peak_method", fused.details["peak_method"]}};
+  for (const std::string key : {"metrics", "times_s", "extra_peaks_bytes"}) {
+    details["dense_" + key] = dense.details[key];
+    details["fused_" + key] = fused.details[key];
+  }
   return {{"task", name_of(report.config.task)},
           {"shape", shape_json(report.job)},
           {"dense", {{"time_s", dense.median_s}, {"extra_peak_bytes", dense.extra_peak_bytes}, {"loss", dense.loss}}},
@@ -130,25 +132,18 @@ Json json_of(const ComparisonReport& report) {
           {"gates", gates_json(report.gates)},
           {"gates_not_applied", gates_not_applied(report.config, report.gates)},
           {"pass", report.agrees()},
-          {"details",
-           {{"gradient_dtype", name_of(report.job.gradient_dtype)},
-            {"dense_plan", dense.details["plan_text"]},
-            {"fused_plan", fused.details["plan_text"]},
-            {"extra_peak_method", fused.details["peak_method"]},
-            {"dense_metrics", dense.details["metrics"]},
-            {"fused_metrics", fused.details["metrics"]},
-            {"dense_times_s", dense.details["times_s"]},
-            {"fused_times_s", fused.details["times_s"]},
-            {"dense_extra_peaks_bytes", dense.details["extra_peaks_bytes"]},
-            {"fused_extra_peaks_bytes", fused.details["extra_peaks_bytes"]}}},
+          {"details", details},
           {"environment", environment_json(report.environment)}};
 }
 
 std::string table_of(const ComparisonReport& report) {
   std::string text = header_of(report);
-  text += format("\n%-7s %16s %12s %14s %14s   %s\n", "", "loss", "time", "extra peak", "workspace", "plan");
-  text += contender_line("dense", report.dense);
-  text += contender_line("fused", report.fused);
+  TextTable contenders({"", "loss", "time", "extra peak", "workspace", "plan"});
+  for (const ContenderReport* each : {&report.dense, &report.fused}) {
+    contenders.add({each->contender, format("%.9g", each->loss), report::human_seconds(each->median_s),
+                    human_bytes(each->extra_peak_bytes), human_bytes(each->workspace_bytes), each->text("plan_text")});
+  }
+  text += "\n" + contenders.text();
   if (report.fused.details.contains("extra_peak_method"))
     text += "extra peak: " + report.fused.text("peak_method") + "\n";
   text += "\n";
@@ -213,7 +208,7 @@ int run_compare(const CompareOptions& options) {
 
 void add_flags(Command& compare, CompareOptions& options) {
   options.config.add_to(compare);
-  compare.tensor_flags(options.tensors);
+  compare.tensor_flags(options.tensors, false);
   compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
       .within(1, 1000000);

@@ -332,7 +332,7 @@ int run_gradcheck(const GradcheckOptions& options) {
 void add_flags(Command& gradcheck, GradcheckOptions& options) {
   gradcheck.arguments("CONFIG,--config", options.config_paths, "FILE", "YAML configs, each a check of its own");
   gradcheck.set_flag(options.assignments);
-  gradcheck.tensor_flags(options.tensors);
+  gradcheck.tensor_flags(options.tensors, true);
   gradcheck.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   gradcheck.value("--metrics", options.metrics_path, "FILE", "writes each metric as a line of JSON");
   gradcheck.profile_flag(options.profile_path);
