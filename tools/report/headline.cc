@@ -22,29 +22,14 @@ std::vector<const Point*> largest_with_quotients(const BenchRun& run) {
   return largest;
 }
 
-template <class Format>
-std::string range_text(const std::vector<double>& values, Format format) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const std::string first = format(*low), last = format(*high);
-  return first == last ? first : first + " to " + last;
-}
-
-Json figure(const std::string& figure, const char* words, const std::string& detail) {
-  return {{"figure", figure}, {"words", words}, {"detail", detail}};
-}
-
-// Quotients of memory in words that fit them; null where all are 0 ÷ 0.
-Json memory_figure(std::vector<double> quotients, const std::string& detail) {
-  std::erase_if(quotients, [](double quotient) { return std::isnan(quotient); });
+// A quotient, or what it ranges over; null where it is 0 ÷ 0 or a division by 0 everywhere.
+Json figure_of(std::vector<double> quotients, std::string (*text_of)(double), const char* words,
+               const std::string& detail) {
+  std::erase_if(quotients, [](double quotient) { return !std::isfinite(quotient); });
   if (quotients.empty()) return nullptr;
-  const auto [least, most] = std::ranges::minmax(quotients);
-  if (std::isinf(least)) return figure(human_bytes(0), "of extra peak memory", detail);
-  if (memory_ratio(least) == memory_ratio(1) && memory_ratio(most) == memory_ratio(1)) {
-    return figure(memory_ratio(1), "the extra peak memory of dense", detail);
-  }
-  if (most >= 1) return figure(range_text(quotients, memory_ratio), "less extra peak memory than dense", detail);
-  for (double& quotient : quotients) quotient = 1 / quotient;
-  return figure(range_text(quotients, memory_ratio), "more extra peak memory than dense", detail);
+  const auto [low, high] = std::ranges::minmax(quotients);
+  const std::string first = text_of(low), last = text_of(high);
+  return {{"figure", first == last ? first : first + " to " + last}, {"words", words}, {"detail", detail}};
 }
 
 // Null where the contender ran at none of the points.
@@ -63,8 +48,10 @@ Json claim_of(const std::string& contender, const std::vector<const Point*>& poi
   if (time.empty()) return nullptr;
   if (time.size() > 1) memory_detail = time_detail = "over " + std::to_string(time.size()) + " points";
   Json figures = Json::array();
-  if (const Json of_memory = memory_figure(memory, memory_detail); !of_memory.is_null()) figures.push_back(of_memory);
-  figures.push_back(figure(range_text(time, time_ratio), "the time of dense", time_detail));
+  for (const Json& figure : {figure_of(memory, memory_ratio, "extra peak memory of dense ÷ its own", memory_detail),
+                             figure_of(time, time_ratio, "the time of dense", time_detail)}) {
+    if (!figure.is_null()) figures.push_back(figure);
+  }
   const std::string remark = contender == kForward ? "the loss alone, no gradients"
                              : contender == kAuto  ? "chose " + plans
                                                    : "";

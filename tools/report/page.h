@@ -23,8 +23,8 @@ std::string page(const std::vector<BenchRun>& runs);
 ///      claims: [{contender, remark, figures: [{figure, words, detail}]}],
 ///      remarks}  // what failed, and what is missing
 ///
-/// A claim has a figure of memory, such as {"4.9×", "less extra peak memory than dense", "245.0 MiB, not 1.16
-/// GiB"}, and one of time. That of memory is left out where neither contender took any.
+/// A claim has a figure of memory, such as {"4.9×", "extra peak memory of dense ÷ its own", "245.0 MiB, not
+/// 1.16 GiB"}, and one of time. A quotient that is not finite is left out.
 nlohmann::ordered_json headline(const BenchRun& run);
 
 /// A chapter against each swept key of numbers; where there is none, against each key of names, and one
