@@ -83,15 +83,6 @@ void check_contender(const io::Config& config, const Contender& contender) {
   }
 }
 
-// A config serves every command, but who sets a key by hand expects something of it.
-void check_effects(const io::Config& config) {
-  for (const auto& [key, place] : config.places) {
-    if (key.starts_with("tolerances.") && place.starts_with("--")) {
-      throw Error(config.place_of(key) + " has no effect on bench, which compares no results");
-    }
-  }
-}
-
 double work_of(const PlannedPoint& point, int turns) {
   constexpr double kGemm = 5e9;          // multiply-adds of the large GEMM, and what starting a process costs
   constexpr double kLogitsSweeps = 100;  // what a logit costs without a GEMM
@@ -111,7 +102,7 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   if (swept.empty()) point.name = "the config's point";
   check_seeded(point.config);
   check_outputs(point.config, point.config.model.bias);
-  check_effects(point.config);
+  reject_by_hand(point.config, is_tolerance, "has no effect on bench, which compares no results");
   const Job shape = seeded_shape(point.config);
   point.outline.task = name_of(point.config.task);
   point.outline.level = name_of(point.config.level);

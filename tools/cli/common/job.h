@@ -99,6 +99,16 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies =
 /// io::Error.
 void check_outputs(const io::Config& config, bool has_bias);
 
+/// A config serves every command, but who sets a key by hand (--set, --sweep) expects something of it: throws io::Error
+/// with `reason` where `has_no_use` holds for such a key.
+template <class HasNoUse>
+void reject_by_hand(const io::Config& config, const HasNoUse& has_no_use, const std::string& reason) {
+  for (const auto& [key, place] : config.places) {
+    if (place.starts_with("--") && has_no_use(key)) throw io::Error(config.place_of(key) + " " + reason);
+  }
+}
+inline bool is_tolerance(const std::string& key) { return key.starts_with("tolerances."); }
+
 /// rows · cols · element_bytes; throws io::Error that names `what` where that is more than any machine holds.
 uint64_t tensor_bytes(const std::string& what, int64_t rows, int64_t cols, size_t element_bytes);
 

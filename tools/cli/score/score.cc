@@ -2,6 +2,7 @@
 // `logitless score`: what a model thinks of each token, from hidden states and a head, without the logits.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -81,7 +82,6 @@ std::vector<std::string> keys_not_applied(const io::Config& config) {
   return keys;
 }
 
-// A config serves every command, but who sets a key by hand expects something of it.
 void check_config(const io::Config& config) {
   if (config.task != io::Task::kCrossEntropy) {
     throw io::Error(config.place_of("task") + " is " + name_of(config.task) +
@@ -90,11 +90,7 @@ void check_config(const io::Config& config) {
   if (config.level != io::Level::kFused) {
     throw io::Error(config.place_of("level") + " is logits, but score takes hidden states and a head");
   }
-  for (const auto& [key, place] : config.places) {
-    if (place.starts_with("--set ") && !is_applied(key)) {
-      throw io::Error(config.place_of(key) + " has no effect on score, which computes no loss and no gradient");
-    }
-  }
+  reject_by_hand(config, std::not_fn(is_applied), "has no effect on score, which computes no loss and no gradient");
 }
 
 bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }

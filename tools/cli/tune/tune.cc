@@ -145,15 +145,11 @@ class Tuner {
   Progress progress_;
 };
 
-// A config serves every command, but who sets a key by hand expects something of it.
 io::Config read_config(const TuneOptions& options) {
   const io::Config config = options.config.load();
-  for (const auto& [key, place] : config.places) {
-    const bool tuned = std::find(kTunedKeys.begin(), kTunedKeys.end(), key) != kTunedKeys.end();
-    if (!place.starts_with("--")) continue;
-    if (tuned) throw io::Error(config.place_of(key) + " cannot be set: tune chooses it");
-    if (key.starts_with("tolerances.")) throw io::Error(config.place_of(key) + " has no effect on tune");
-  }
+  const auto is_tuned = [](const std::string& key) { return std::ranges::count(kTunedKeys, key) > 0; };
+  reject_by_hand(config, is_tuned, "cannot be set: tune chooses it");
+  reject_by_hand(config, is_tolerance, "has no effect on tune");
   if (config.kernel.dense_backward) {
     throw io::Error(config.place_of("kernel.bwd_impl") + " is dense, which has no plan and no tiles to tune");
   }
