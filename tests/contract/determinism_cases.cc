@@ -1,6 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "determinism_cases.h"
 
+#include <memory>
+
+#include "support/every_task.h"
 #include "support/logits_tester.h"
 #include "support/policy_tester.h"
 #include "support/preference_tester.h"
@@ -121,17 +124,59 @@ void add_logits(Cases& cases) {
     tester.entropy_once();
     for (const int64_t rows : {0, 7}) {
       tester.tiles(rows, 96);
-      add_call("cross_entropy", tester, &LogitsTester::cross_entropy_once);
-      add_call("cross_entropy in place", LogitsTester(tester).in_place(), &LogitsTester::cross_entropy_once);
-      add_call("run_token_loss", tester, &LogitsTester::token_loss_once);
-      add_call("run_token_loss in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
+      add_call("cross_entropy of logits", tester, &LogitsTester::cross_entropy_once);
+      add_call("cross_entropy of logits in place", LogitsTester(tester).in_place(), &LogitsTester::cross_entropy_once);
+      add_call("run_token_loss of logits", tester, &LogitsTester::token_loss_once);
+      add_call("run_token_loss of logits in groups", LogitsTester(tester).groups(), &LogitsTester::token_loss_once);
       add_call("entropy_from_logits", tester, &LogitsTester::entropy_once);
     }
     for (PolicyTester& policy : policy_losses(PolicyTester().from_logits().padded(5, 13).vocab(101).tiles(3, 48))) {
-      add("policy_loss", policy.dtype(dtype), cases);
-      cases.back().plan = {};
+      add("policy_loss of logits", policy.dtype(dtype), cases);
     }
   }
+}
+
+// Every task there is, in one call and in halves, with everything that it returns.
+template <class Source>
+void add_every_task(const std::string& source_name, Cases& cases) {
+  struct Given {
+    Source source;
+    Batch batch;
+  };
+  const auto given = std::make_shared<const Given>();
+  visit_every_task(given->source, given->batch, [&](const auto& task) {
+    for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      if (cannot_run(task, plan)) continue;
+      const auto context_of = [plan](int threads) {
+        ContextOptions options;
+        options.plan = plan;
+        options.threads = threads;
+        options.row_tile = options.row_block = 3;
+        options.vocab_tile = 16;
+        return Context(options);
+      };
+      const auto run = [given, task, plan, context_of](int threads) {
+        const Context context = context_of(threads);
+        typename Source::Outputs at_once, apart;
+        std::vector<std::byte> bytes = bytes_of(task.run(context, at_once.views()));
+        const auto append = [&](const std::vector<std::byte>& more) {
+          bytes.insert(bytes.end(), more.begin(), more.end());
+        };
+        const auto forward = task.forward(context);
+        append(bytes_of(forward));
+        if (plan != PlanKind::kOnePass) task.backward(context, forward, 0.5, apart.views());
+        append(bytes_of(at_once.values()));
+        append(bytes_of(apart.values()));
+        return bytes;
+      };
+      const auto planned = [given, task, context_of](int threads) {
+        typename Source::Outputs outputs;
+        return task.plan(context_of(threads), outputs.views());
+      };
+      const std::string name = "all columns of " + std::string(task.name) + source_name + " " + name_of(plan);
+      cases.push_back({name + " " + std::to_string(cases.size()), run, planned});
+    }
+  });
 }
 
 }  // namespace
@@ -142,6 +187,8 @@ std::vector<DeterminismCase> determinism_cases() {
   add_policy(cases);
   add_preference(cases);
   add_logits(cases);
+  add_every_task<FromHidden>("", cases);
+  add_every_task<FromLogits>(" of logits", cases);
   return cases;
 }
 

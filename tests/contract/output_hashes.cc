@@ -5,6 +5,9 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "determinism_cases.h"
 #include "logitless/blas.h"
@@ -30,15 +33,17 @@ const char* name_of_layout(HeadLayout layout) {
 }
 
 // Every plan of cross-entropy with every type and layout; where rows drop out, where outputs are narrow or
-// are added to.
-void print_cross_entropy() {
+// are added to. `logps` receives the log-probabilities, which are lines of their own.
+void print_cross_entropy(std::vector<std::pair<std::string, std::vector<std::byte>>>& logps) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
       for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
         const std::string call = std::string(name_of(dtype)) + " " + name_of_layout(layout) + " " + name_of(plan);
         const auto run = [&](const char* what, CrossEntropyTester tester) {
           tester.dtype(dtype).layout(layout).plan(plan).threads(2).finite_everywhere();
-          print("cross_entropy " + call + " " + what, tester.run_once().bytes);
+          const CrossEntropyRun made = tester.run_once();
+          print("cross_entropy " + call + " " + what, made.bytes);
+          append(made.result.per_token_logps, logps.emplace_back("per_token_logps " + call + " " + what, 0).second);
         };
         CrossEntropyTester base;
         base.tokens(83).vocab(1301).hidden(67).tiles(16, 96).ignored(0.2);
@@ -111,6 +116,8 @@ int main() {
       print(one.name + " threads " + std::to_string(threads), one.bytes(threads));
     }
   }
-  print_cross_entropy();
+  std::vector<std::pair<std::string, std::vector<std::byte>>> logps;
+  print_cross_entropy(logps);
   print_token_stats();
+  for (const auto& [name, bytes] : logps) print(name, bytes);
 }
