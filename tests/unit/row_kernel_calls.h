@@ -1,0 +1,223 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls of row kernels on tiles in exactly sized memory, and how far two kernels may differ.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/row_kernels.h"
+#include "support/guard_pages.h"
+
+namespace logitless::kernels {
+
+/// Names an instruction set in the list of tests, where an address must not stand.
+inline void PrintTo(const RowKernels* kernels, std::ostream* out) { *out << kernels->name; }
+
+using logitless::testing::Flush;
+using logitless::testing::guarded_memory;
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// An array whose last (or first) byte touches a page that nobody may touch.
+template <class T>
+class Guarded {
+ public:
+  Guarded(const std::vector<T>& values, Flush flush)
+      : memory_(guarded_memory(std::max<size_t>(1, values.size()) * sizeof(T), flush)), size_(values.size()) {
+    if (!values.empty()) std::memcpy(data(), values.data(), values.size() * sizeof(T));
+  }
+  T* data() const { return static_cast<T*>(memory_.get()); }
+  std::vector<T> values() const { return {data(), data() + size_}; }
+
+ private:
+  std::shared_ptr<void> memory_;
+  size_t size_;
+};
+
+/// What one kernel call works on; a test names only what it varies.
+template <class T>
+struct Tile {
+  int64_t rows = 3;
+  int64_t cols = 37;
+  int64_t padding = 3;
+  bool bias = false;
+  T softcap = 0;
+  std::optional<DType> round_to;
+  bool entropy = false;
+  bool argmax = false;
+  bool prior = false;
+  bool prior_weights = false;
+  std::vector<T> logits;  // filled by seed() unless given
+
+  int64_t stride() const { return cols + padding; }
+  // The last row has no padding behind it: a kernel that reads there leaves the memory.
+  size_t elements() const { return static_cast<size_t>((rows - 1) * stride() + cols); }
+  void seed(unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal(0, 4);
+    logits.resize(elements());
+    for (T& x : logits) x = static_cast<T>(normal(random));
+    logits[elements() / 2] += 15;  // peaked
+  }
+};
+
+/// Counts up from `from` in steps, and begins anew after eleven.
+template <class T>
+std::vector<T> sequence(int64_t count, double from, double step) {
+  std::vector<T> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<T>(from + step * static_cast<double>(i % 11)));
+  return out;
+}
+
+/// Folds the tile, whose targets go through all of its words and none.
+template <class T>
+std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = Flush::kEnd) {
+  const Guarded<T> logits(tile.logits, flush);
+  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
+  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+  const Guarded<T> inverse_temperature(sequence<T>(tile.rows, 0.5, 0.25), flush);
+  std::vector<int32_t> targets(static_cast<size_t>(tile.rows), -1);
+  for (int64_t r = 0; r < tile.rows; ++r)
+    targets[static_cast<size_t>(r)] = static_cast<int32_t>(r % (tile.cols + 2)) - 1;
+  const Guarded<int32_t> target(targets, flush);
+  std::vector<RowStats> stats(static_cast<size_t>(tile.rows));
+  FoldArgs<T> args;
+  args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
+  args.logits = logits.data();
+  args.inverse_temperature = inverse_temperature.data();
+  args.target = target.data();
+  args.first_column = 100;
+  args.entropy = tile.entropy;
+  args.argmax = tile.argmax;
+  args.prior = tile.prior;
+  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
+  args.uniform_prior = 0.01;
+  const std::vector<float> q = weights.values();
+  args.weights_mass = std::accumulate(q.begin(), q.end(), 0.0);
+  args.scratch = scratch.data();
+  args.stats = stats.data();
+  kernels.fold(args);
+  EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(T))) << "fold wrote logits";
+  return stats;
+}
+
+/// Counts the columns above chosen[row], on top of 5.
+template <class T>
+std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& chosen,
+                                 Flush flush = Flush::kEnd) {
+  const Guarded<T> logits(tile.logits, flush);
+  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+  const Guarded<T> limits(chosen, flush);
+  const Guarded<int64_t> counts(std::vector<int64_t>(chosen.size(), 5), flush);
+  kernels.count_above(
+      {{tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to},
+       logits.data(),
+       limits.data(),
+       scratch.data(),
+       counts.data()});
+  EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(T))) << "the logits changed";
+  return counts.values();
+}
+
+/// Makes gradients with every term on, of the rows `kept` of the tile.
+template <class T>
+std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
+                        Flush flush = Flush::kEnd, bool apart = false) {
+  const Guarded<T> logits(tile.logits, flush);
+  const Guarded<T> out(tile.logits, flush);
+  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
+  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+  std::vector<RowGradient<T>> gradients;
+  for (const int32_t row : kept) {
+    RowGradient<T> g;
+    g.max = static_cast<T>(8 + row);
+    g.log_sum = static_cast<T>(9.5);
+    g.inverse_temperature = static_cast<T>(0.5 + 0.25 * row);
+    g.softmax_term = static_cast<T>(-1.25);
+    g.entropy_term = tile.entropy ? static_cast<T>(0.75) : 0;
+    g.entropy = static_cast<T>(2.5);
+    g.prior_term = tile.prior ? static_cast<T>(-0.5) : 0;
+    g.target_gradient = static_cast<T>(3);
+    g.target = row % (static_cast<int32_t>(tile.cols) + 1);
+    g.source_row = row;
+    gradients.push_back(g);
+  }
+  GradientArgs<T> args;
+  args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
+  args.logits = logits.data();
+  args.out = apart ? out.data() : logits.data();
+  args.count = static_cast<int64_t>(kept.size());
+  args.gradients = gradients.data();
+  args.entropy = tile.entropy;
+  args.prior = tile.prior;
+  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
+  args.uniform_prior = 0.01;
+  args.scratch = scratch.data();
+  kernels.gradient(args);
+  if (apart) {
+    EXPECT_EQ(logits.values(), tile.logits) << "the logits were written";
+  }
+  return apart ? out.values() : logits.values();
+}
+
+/// Expects |got − want| within `relative` of want, and NaN and infinities alike.
+inline void expect_close(double got, double want, double relative, const char* what) {
+  if (std::isnan(want)) {
+    EXPECT_TRUE(std::isnan(got)) << what << " is " << got << ", not NaN";
+  } else if (std::isinf(want)) {
+    EXPECT_EQ(got, want) << what;
+  } else {
+    EXPECT_TRUE(std::abs(got - want) <= relative * std::abs(want)) << what << " is " << got << ", not " << want;
+  }
+}
+
+template <class T>
+void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowStats>& want, const Tile<T>& tile) {
+  const double eps = std::numeric_limits<T>::epsilon();
+  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp,
+  // which a softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8)
+  // eps as the contract says.
+  const double term = eps * (64 + 16 * static_cast<double>(tile.softcap));
+  const double sum = term + eps * static_cast<double>(tile.cols + 8);
+  for (size_t r = 0; r < want.size(); ++r) {
+    expect_close(got[r].max, want[r].max, tile.softcap > 0 ? 8 * eps : 0, "max");
+    expect_close(got[r].rest, want[r].rest, sum, "rest");
+    expect_close(got[r].weighted, want[r].weighted, sum, "weighted");
+    expect_close(got[r].prior, want[r].prior, sum, "prior");
+    expect_close(got[r].prior_mass, want[r].prior_mass, 1e-12, "prior_mass");
+    expect_close(got[r].chosen, want[r].chosen, tile.softcap > 0 ? 8 * eps : 0, "chosen");
+    EXPECT_EQ(got[r].argmax, want[r].argmax);
+  }
+}
+
+template <class T>
+void expect_same_gradient(const std::vector<T>& got, const std::vector<T>& want, double softcap) {
+  const double eps = std::numeric_limits<T>::epsilon();
+  double scale = 0;
+  for (const T x : want) scale = std::max(scale, std::abs(static_cast<double>(x)));
+  for (size_t i = 0; i < want.size(); ++i) {
+    // As above; the terms of one element may cancel, so the bound is relative to the largest of the tile.
+    EXPECT_TRUE(std::abs(static_cast<double>(got[i]) - want[i]) <= eps * (64 + 16 * softcap) * scale)
+        << i << ": " << got[i] << ", not " << want[i];
+  }
+}
+
+/// Tests of every instruction set of this CPU.
+class SimdTargets : public ::testing::TestWithParam<const RowKernels*> {};
+
+}  // namespace logitless::kernels
