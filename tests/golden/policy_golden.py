@@ -4,7 +4,7 @@
 Three evaluations of each case, as far as each goes:
   trl      GRPOTrainer._compute_loss (and RLOOTrainer's), called on a stand-in for the trainer
   liger    LigerFusedLinearGRPOFunction.ppo_loss_fn
-  formula  docs/losses.md, section 1, written with autograd: what the others leave out, and per-token losses
+  formula  docs/losses.md, section 1 (policy_formula.py): what the others leave out, and per-token losses
 They must agree; the expected values are TRL's where TRL knows the case.
 """
 
@@ -15,12 +15,12 @@ from common import (
     Training,
     expect_equal,
     gradient,
-    keep_away,
     new_metrics,
     numbers,
     token_statistics,
 )
 from liger_kernel.chunked_loss.grpo_loss import LigerFusedLinearGRPOFunction
+from policy_formula import CLIPPED, Formula, sampler_ratio
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
@@ -59,7 +59,6 @@ DEFAULTS = Options(
     loss_scale=1.0,
     want_entropy=True,
 )
-CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo", "ppo")
 
 
 def make_batch():
@@ -105,151 +104,6 @@ def batch_to_json(batch):
     ids = torch.where(batch.mask, batch.ids, torch.where(odd, -7, 999))
     return {"logits": numbers(logits, 17), "chosen_ids": numbers(ids), "mask": batch.mask.int().tolist(),
             "advantages": numbers(advantages, 17), **out}  # fmt: skip
-
-
-def sampler_ratio(o, logps, c):
-    """r of docs/losses.md, 1.5; [B, T] or [B, 1]. TRL makes it while it samples, in no function of its own."""
-    if o.sampler_correction == "none":
-        return None
-    old = logps.detach() if c.old is None else c.old
-    log_ratio = torch.where(c.mask, (old - c.sampling).nan_to_num(nan=0.0), 0.0)
-    if o.sampler_correction.startswith("sequence"):
-        log_ratio = log_ratio.sum(1, keepdim=True)
-    r = log_ratio.exp()
-    if o.sampler_correction.endswith("truncate"):
-        return r.clamp(o.sampler_clip_min, o.sampler_clip_max)
-    low = 0.0 if o.sampler_clip_min is None else o.sampler_clip_min
-    high = float("inf") if o.sampler_clip_max is None else o.sampler_clip_max
-    keep_away(r, low, high)
-    return torch.where((r >= low) & (r <= high), r, 0.0)
-
-
-class Formula:
-    """docs/losses.md, section 1, as it stands there."""
-
-    def __init__(self, o, c, logps, entropies):
-        self.o, self.c, self.mask = o, c, c.mask
-        self.n_s = c.mask.sum(1, keepdim=True)
-        self.advantages = c.advantages if c.advantages.dim() == 2 else c.advantages[:, None]
-        self.logps, self.entropies = logps, entropies
-        old = logps.detach() if c.old is None else c.old
-        self.old = old
-        self.difference = logps - old
-        clamp = 300.0 if o.log_ratio_clamp is None else o.log_ratio_clamp
-        self.held = lambda x: x.clamp(-clamp, clamp)
-        if o.variant == "rloo":
-            w = self.sequence_sum(self.difference)
-        elif o.importance_sampling_level == "sequence":
-            w = self.sequence_sum(self.difference) / self.n_s.clamp(min=1)
-        else:
-            w = self.difference
-        self.ratio = self.held(w).exp().expand_as(logps)
-
-    def sequence_sum(self, x):
-        return torch.where(self.mask, x, 0.0).sum(1, keepdim=True)
-
-    def clipped_surrogate(self):
-        o, a = self.o, self.advantages
-        keep_away(self.ratio[self.mask], 1 - o.epsilon_low, 1 + o.epsilon_high, *([o.delta] if o.delta else []))
-        free = self.ratio if o.delta is None else self.ratio.clamp(max=o.delta)
-        self.is_low = (free < 1 - o.epsilon_low) & (a < 0)
-        self.is_high = (free > 1 + o.epsilon_high) & (a > 0)
-        return -torch.min(free * a, self.ratio.clamp(1 - o.epsilon_low, 1 + o.epsilon_high) * a)
-
-    def vespo(self):
-        o, a = self.o, self.advantages
-        lowest = torch.log(torch.tensor(1e-8, dtype=torch.float64))
-        terms = self.held(self.difference.detach())
-        r = sampler_ratio(o, self.logps, self.c)
-        if r is not None:
-            terms = terms + r.log().clamp(lowest, 20.0)
-        w = self.sequence_sum(terms).clamp(lowest, 20.0)
-        k = torch.where(a >= 0, o.vespo_k_pos, o.vespo_k_neg)
-        rate = torch.where(a >= 0, o.vespo_lambda_pos, o.vespo_lambda_neg).clamp(min=1e-4)
-        return -(rate + k * w - rate * w.exp()).exp() * a * self.logps
-
-    def variant_loss(self):
-        o, a = self.o, self.advantages
-        self.is_low = self.is_high = torch.zeros_like(self.mask)
-        if o.variant in CLIPPED:
-            return self.clipped_surrogate()
-        if o.variant == "cispo":
-            keep_away(self.ratio[self.mask], o.epsilon_high)
-            self.is_high = (self.ratio > o.epsilon_high) & (a > 0)
-            return -self.ratio.clamp(max=o.epsilon_high).detach() * a * self.logps
-        if o.variant == "sapo":
-            tau = torch.where(a > 0, o.sapo_temperature_pos, o.sapo_temperature_neg)
-            return -4 / tau * torch.sigmoid(tau * (self.ratio - 1)) * a
-        if o.variant == "vespo":
-            return self.vespo()
-        assert o.variant == "reinforce"
-        return -a * self.logps
-
-    def factors(self):
-        o, c = self.o, self.c
-        factor = torch.ones_like(self.logps)
-        self.top = self.mask
-        if o.off_policy_mask_threshold is not None:
-            q = self.old if c.sampling is None else c.sampling
-            drift = self.sequence_sum((q - self.logps.detach()).nan_to_num(nan=0.0)) / self.n_s.clamp(min=1)
-            keep_away(drift, o.off_policy_mask_threshold)
-            factor = factor * ((self.advantages >= 0) | (drift <= o.off_policy_mask_threshold))
-        if o.top_entropy_quantile < 1:
-            chosen = self.entropies.detach()[self.mask]
-            bound = torch.quantile(chosen, 1 - o.top_entropy_quantile)
-            keep_away(chosen, bound.item())
-            self.top = self.mask & (self.entropies >= bound)
-            factor = factor * self.top
-        if o.sampler_correction != "none" and o.variant != "vespo":
-            factor = factor * sampler_ratio(o, self.logps, c)
-        return factor.detach()
-
-    def kl(self):
-        d = self.c.ref - self.logps
-        held = self.held(d)
-        k = {"k1": -d, "k2": d * d / 2, "k3": held.exp() - held - 1}[self.o.kl_estimator]
-        return k * self.ratio if self.o.use_bias_correction_kl else k
-
-    def normalised(self, per_token):
-        o, b, n = self.o, self.mask.shape[0], self.mask.sum()
-        if o.variant in ("grpo", "sapo", "rloo"):
-            return (per_token.sum(1) / self.n_s[:, 0].clamp(min=1)).sum() / b
-        if o.variant in ("bnpo", "ppo"):
-            return per_token.sum() / n
-        if o.variant == "dr_grpo":
-            return per_token.sum() / (b * o.max_completion_length)
-        if o.variant in ("luspo", "reinforce"):
-            return per_token.sum() / b
-        return per_token.sum() / (n if o.num_items_in_batch is None else o.num_items_in_batch)
-
-    def evaluate(self):
-        o = self.o
-        per_token = self.variant_loss() * self.factors()
-        if o.beta:
-            per_token = per_token + o.beta * self.kl()
-        per_token = torch.where(self.mask, per_token, 0.0)
-        loss = self.normalised(per_token)
-        if o.entropy_bonus:
-            loss = loss - o.entropy_bonus * (self.entropies * self.top).sum() / self.top.sum()
-        return o.loss_scale * loss, per_token
-
-    def metrics(self):
-        o, mask = self.o, self.mask
-        token_mean = lambda x: x.detach()[mask].double().mean().item()  # noqa: E731
-        by_sequence = (o.importance_sampling_level == "sequence" or o.variant == "rloo") and self.c.advantages.dim() == 1
-        # The ratio of a sequence is the same at each of its tokens: its first one stands for it.
-        first = mask & (mask.cumsum(1) == 1)
-        ratio_mean = (lambda x: x.detach()[first].double().mean().item()) if by_sequence else token_mean
-        return {
-            "tokens": int(mask.sum()),
-            "mean_ratio": ratio_mean(self.ratio),
-            "clip_fraction_low": ratio_mean(self.is_low.expand_as(mask)),
-            "clip_fraction_high": ratio_mean(self.is_high.expand_as(mask)),
-            "clip_fraction": ratio_mean((self.is_low | self.is_high).expand_as(mask)),
-            "mean_kl": token_mean(self.kl()) if o.beta else None,
-            "mean_entropy": token_mean(self.entropies) if o.want_entropy else None,
-            "mean_logp": token_mean(self.logps),
-        }
 
 
 class GrpoStandIn:
