@@ -27,7 +27,8 @@ struct ContextOptions {
   /// have the same bits for every value (except under plan dense).
   int threads = 0;
   /// This is the upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token,
-  /// below 200 bytes a token, and the BLAS's packing buffers come on top. Plan kDense takes what it needs.
+  /// below 200 bytes a token, and the BLAS's packing buffers come on top. Where it is small, fewer threads
+  /// work. Plan kDense takes what it needs.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
