@@ -209,6 +209,21 @@ TEST(Reader, APointLiesInTheSweep) {
   EXPECT_EQ(at({{"seq_len", "128"}, {"seed", "1"}}), "run.jsonl:2: at names a key that the header does not sweep");
 }
 
+// Whatever names a file holds, a message is one short line.
+TEST(Reader, NamesOfTheFileMakeNoLinesInMessages) {
+  BenchFile file;
+  file.sweep("seq_l\nen", {"128"});
+  file.point({{"seq_len", "128"}}, {ran("dense", 1, 4096)});
+  EXPECT_EQ(refusal(file.text()), "run.jsonl:2: at.seq_l en must be a text, not left out");
+  const std::string twice = std::string(10000, 'a') + "\x1b[2J";
+  BenchFile contenders;
+  contenders.sweep("seq_len", {"128"});
+  contenders.point({{"seq_len", "128"}}, {ran(twice, 1, 4096), ran(twice, 1, 4096)});
+  const std::string message = refusal(contenders.text());
+  EXPECT_LT(message.size(), 500U);
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+}
+
 TEST(Reader, AFileThatCannotBeReadIsNamed) {
   const auto refusal_of_file = [](const std::string& path) -> std::string {
     try {

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;  // Keeps the environment in the order that
 
 constexpr int64_t kSchema = 1;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr size_t kMostMessage = 400;
 constexpr size_t kMostTextBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
 
 // One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
@@ -27,7 +28,10 @@ class Fields {
     if (!object.is_object()) fail((prefix_.empty() ? "the line" : prefix_) + " is not an object");
   }
 
-  [[noreturn]] void fail(const std::string& message) const { throw io::Error(place_ + ": " + message); }
+  // The message may quote the file.
+  [[noreturn]] void fail(const std::string& message) const {
+    throw io::Error(place_ + ": " + io::one_line(message, kMostMessage));
+  }
   [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
     std::string shown = object_.contains(key) ? object_[key].dump(-1, ' ', true) : "left out";
     if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
