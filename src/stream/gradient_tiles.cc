@@ -104,17 +104,12 @@ class GradientTasks {
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
         ahead = (ahead + 1) % dependences.ahead.size();
-#ifdef LOGITLESS_ARCHER
-        // LLVM 14's Archer crashes where a thread waits for a dependence, so it waits for everything now and
-        // then.
-        if (ahead == 0) {
-#pragma omp taskwait
-        }
-#else
-// Waits for the tile that was submitted this many tiles ago, and runs tasks meanwhile.
-#pragma omp task if (false) depend(inout : done[0])
+// The group waits for the tile that was submitted this many tiles ago, and the thread runs tasks meanwhile.
+// `task if (false) depend(...)` would be shorter: LLVM's runtime before version 19 keeps the record of such a
+// task on the stack and leaves it too soon (https://github.com/llvm/llvm-project/issues/85963).
+#pragma omp taskgroup
+#pragma omp task depend(inout : done[0])
         {}
-#endif
         [[maybe_unused]] char* tile_slot = &dependences.tile[static_cast<size_t>(slot)];
         [[maybe_unused]] char* hidden_chain = &dependences.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])

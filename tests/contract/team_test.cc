@@ -106,5 +106,19 @@ TEST(Team, DenseCallsOfOtherSizesAtOnce) {
   EXPECT_EQ(same, std::vector<int>(3, 20));
 }
 
+// Far more tasks than the runtime is given at once, and each of them short: a runtime whose records end too
+// soon, or tasks that begin too soon, are found here.
+TEST(Team, ManySmallTiles) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    CrossEntropyTester tester;
+    tester.tokens(96).hidden(8).vocab(4000).tiles(8, 16).plan(plan);
+    const std::vector<std::byte> alone = tester.threads(1).run_once().bytes;
+    for (const int threads : {2, 3, 7}) {
+      tester.threads(threads);
+      for (int call = 0; call < 12; ++call) ASSERT_EQ(tester.run_once().bytes, alone) << threads << " threads";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace logitless::testing
