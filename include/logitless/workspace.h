@@ -22,8 +22,8 @@ core::Store* store_of(const Workspace* workspace);
 /// A Workspace is memory that calls use again, call after call. Without one a call allocates its memory and
 /// frees it before it returns; with one (ContextOptions::workspace) everything that a call does not return
 /// comes from here, and a call like the few before it allocates what it returns and nothing else. (The OpenMP
-/// runtime and the BLAS have memory of their own.) It holds up to twice the most that calls have used at once,
-/// until release(). Results have the same bits with and without.
+/// runtime and the BLAS have memory of their own.) It holds up to twice the most that calls have used at
+/// once, until release(). Results have the same bits with and without.
 ///
 /// Several contexts and several threads may use one Workspace at once: each call then has a part of its own.
 class LOGITLESS_API Workspace {

@@ -33,8 +33,8 @@ struct Task {
 
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
-/// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is written.
-/// What is given must outlive the Call.
+/// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
+/// written. What is given must outlive the Call.
 class Call {
  public:
   /// Takes logits that are products.

@@ -60,11 +60,11 @@ void Store::free(void* data) noexcept {
 }
 
 template <>
-Store::Columns<double>& Store::columns<double>() {
+std::vector<std::vector<double>>& Store::columns<double>() {
   return double_columns_;
 }
 template <>
-Store::Columns<int64_t>& Store::columns<int64_t>() {
+std::vector<std::vector<int64_t>>& Store::columns<int64_t>() {
   return int64_columns_;
 }
 
@@ -74,35 +74,28 @@ std::vector<T> Store::take_column(size_t count, T value) {
   if (count == 0) return column;
   {
     const std::lock_guard lock(mutex_);
-    Columns<T>& all = columns<T>();
-    // Room to take it back is made now, where there may be no memory for it.
-    all.spare.reserve(all.spare.size() + all.taken + 1);
-    const auto largest = std::max_element(all.spare.begin(), all.spare.end(),
+    std::vector<std::vector<T>>& spare = columns<T>();
+    const auto largest = std::max_element(spare.begin(), spare.end(),
                                           [](const auto& a, const auto& b) { return a.capacity() < b.capacity(); });
-    if (largest != all.spare.end()) {
+    if (largest != spare.end()) {
       column = std::move(*largest);
-      std::swap(*largest, all.spare.back());
-      all.spare.pop_back();
+      std::swap(*largest, spare.back());
+      spare.pop_back();
     }
-    ++all.taken;
   }
-  try {
-    column.assign(count, value);
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    --columns<T>().taken;
-    throw;
-  }
+  column.assign(count, value);
   return column;
 }
 
+// Where there is no memory to note a column, its owner keeps it and frees it.
 template <class T>
 void Store::give_back(std::vector<T>& column) noexcept {
   if (column.capacity() == 0) return;
   const std::lock_guard lock(mutex_);
-  Columns<T>& all = columns<T>();
-  --all.taken;
-  all.spare.push_back(std::move(column));
+  try {
+    columns<T>().push_back(std::move(column));
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 template std::vector<double> Store::take_column(size_t, double);
@@ -113,8 +106,8 @@ template void Store::give_back(std::vector<int64_t>&) noexcept;
 size_t Store::bytes() const {
   const std::lock_guard lock(mutex_);
   size_t bytes = bytes_;
-  for (const auto& column : double_columns_.spare) bytes += column.capacity() * sizeof(double);
-  for (const auto& column : int64_columns_.spare) bytes += column.capacity() * sizeof(int64_t);
+  for (const auto& column : double_columns_) bytes += column.capacity() * sizeof(double);
+  for (const auto& column : int64_columns_) bytes += column.capacity() * sizeof(int64_t);
   return bytes;
 }
 
@@ -125,8 +118,8 @@ void Store::release() noexcept {
 }
 
 void Store::release_unused() noexcept {
-  double_columns_.spare.clear();
-  int64_columns_.spare.clear();
+  double_columns_.clear();
+  int64_columns_.clear();
   const auto free = std::partition(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.in_use; });
   for (auto block = free; block != blocks_.end(); ++block) ::operator delete(block->data);
   blocks_.erase(free, blocks_.end());

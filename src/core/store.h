@@ -27,7 +27,6 @@ class Store {
   void free(void* data) noexcept;
 
   /// Returns `count` entries of `value`, in the memory of a column that was given back, where there is one.
-  /// Every column that is taken is given back.
   template <class T>
   std::vector<T> take_column(size_t count, T value);
   /// Keeps the memory of a column for the next one.
@@ -45,23 +44,17 @@ class Store {
     size_t bytes;
     bool in_use;
   };
-  // The spare columns of one type, and how many more calls have taken.
-  template <class T>
-  struct Columns {
-    std::vector<std::vector<T>> spare;
-    size_t taken = 0;
-  };
   void release_unused() noexcept;
   template <class T>
-  Columns<T>& columns();
+  std::vector<std::vector<T>>& columns();  // the spare ones
 
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
   size_t bytes_ = 0;        // bytes of all blocks
   size_t in_use_ = 0;       // bytes of the blocks in use
   size_t most_in_use_ = 0;  // the most that in_use_ was since release()
-  Columns<double> double_columns_;
-  Columns<int64_t> int64_columns_;
+  std::vector<std::vector<double>> double_columns_;
+  std::vector<std::vector<int64_t>> int64_columns_;
 };
 
 /// Returns the store of the call that this thread works on; null stands for the heap.

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the columns of statistics and of their gradients. Callers may get them, so they are plain vectors.
+// These are the columns of statistics and of their gradients. Callers may get them, so they are plain
+// vectors.
 #pragma once
 
 #include <cstddef>

@@ -44,8 +44,8 @@ struct TileCap {
   int64_t words = kMostTileEdge;
 };
 
-/// Returns the row rule of the smallest products that are logits. Tiles have the same class_rows, and the same
-/// row_step up to the row count that gemm::Backend::row_rule() names.
+/// Returns the row rule of the smallest products that are logits. Tiles have the same class_rows, and the
+/// same row_step up to the row count that gemm::Backend::row_rule() names.
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
 
 /// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Each allocation of a call fails in turn: the caller catches std::bad_alloc, nothing leaks, nothing hangs, and
-// the next call gives the bits of one that nothing happened to. Here are every task, in one call and in
+// Each allocation of a call fails in turn: the caller catches std::bad_alloc, nothing leaks, nothing hangs,
+// and the next call gives the bits of one that nothing happened to. Here are every task, in one call and in
 // halves, and what a call can do beside: chunks, 16-bit outputs, sinks, losses that allocate.
 #include <gtest/gtest.h>
 

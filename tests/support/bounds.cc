@@ -124,7 +124,8 @@ Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
     arithmetic.smallest = 0x1p-1022;
   }
   // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and
-  // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter bounds.
+  // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter
+  // bounds.
   static const std::set<std::string> narrow_gradients = {};
   if (inputs == DType::kBFloat16 && narrow_gradients.contains(gemm_backend)) arithmetic.gradient_unit = 0x1p-8;
   return arithmetic;

@@ -37,7 +37,8 @@ struct Arithmetic {
 /// Returns the arithmetic that runs for inputs of this type. For float64 the oracle errs as much as the
 /// engine, so the unit is doubled.
 Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend);
-/// Returns the arithmetic of finished logits of this type: they have no error, and no product reads their gradient.
+/// Returns the arithmetic of finished logits of this type: they have no error, and no product reads their
+/// gradient.
 Arithmetic arithmetic_of_logits(DType logits);
 
 /// These are the relative errors of the sums that end in d_hidden, and in d_weight and d_bias.

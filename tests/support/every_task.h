@@ -135,8 +135,8 @@ struct Batch {
   LOGITLESS_TEST_CALL(name), LOGITLESS_TEST_CALL(name##_forward), LOGITLESS_TEST_CALL(name##_backward), \
       LOGITLESS_TEST_CALL(plan_##name)
 
-/// A loss from one source: in one call, in its two halves, and its plan. `inputs` are all arguments between the
-/// source and the options.
+/// A loss from one source: in one call, in its two halves, and its plan. `inputs` are all arguments between
+/// the source and the options.
 template <class Source, class One, class Forward, class Backward, class Planned, class Options, class... Inputs>
 struct LossCalls {
   using Outputs = typename Source::Outputs;

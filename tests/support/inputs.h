@@ -30,8 +30,8 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
-  /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so that
-  /// the gradient of hidden states is that of the logits; there is no bias.
+  /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so
+  /// that the gradient of hidden states is that of the logits; there is no bias.
   bool finished_logits = false;
   /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities
   /// hide errors of the softmax. Otherwise logits are a few tenths.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Parts of commands that no output shows by itself: the inputs that a config draws, and what a process that measures
-// may answer.
+// Parts of commands that no output shows by itself: the inputs that a config draws, and what a process that
+// measures may answer.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,8 +25,8 @@ std::span<const T> values_of(const Inputs& inputs, TensorId id) {
   return {inputs.job[id].as<T>(), inputs.job[id].bytes / sizeof(T)};
 }
 
-// `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds they do
-// not.
+// `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds
+// they do not.
 void expect_share(int64_t hits, size_t count, double p) {
   const auto n = static_cast<double>(count);
   EXPECT_NEAR(static_cast<double>(hits) / n, p, 6 * std::sqrt(p * (1 - p) / n));

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle: every number the library promises, by the direct formula, a row or a logit at a time. Written to be
-// read; it shares nothing with the engine but the public view and option structs.
+// The fp64 oracle: every number the library promises, by the direct formula, a row or a logit at a time.
+// Written to be read; it shares nothing with the engine but the public view and option structs.
 #pragma once
 
 #include <Eigen/Core>

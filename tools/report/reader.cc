@@ -20,7 +20,8 @@ constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr size_t kMostMessage = 400;
 constexpr size_t kMostTextBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
 
-// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be ...".
+// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be
+// ...".
 class Fields {
  public:
   Fields(const Json& object, std::string place, std::string prefix = "")

@@ -99,8 +99,8 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies =
 /// io::Error.
 void check_outputs(const io::Config& config, bool has_bias);
 
-/// A config serves every command, but who sets a key by hand (--set, --sweep) expects something of it: throws io::Error
-/// with `reason` where `has_no_use` holds for such a key.
+/// A config serves every command, but who sets a key by hand (--set, --sweep) expects something of it: throws
+/// io::Error with `reason` where `has_no_use` holds for such a key.
 template <class HasNoUse>
 void reject_by_hand(const io::Config& config, const HasNoUse& has_no_use, const std::string& reason) {
   for (const auto& [key, place] : config.places) {

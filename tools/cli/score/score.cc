@@ -128,8 +128,8 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
   return out;
 }
 
-// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes cross-entropy and
-// entropy NaN and counts as a wrong answer.
+// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes
+// cross-entropy and entropy NaN and counts as a wrong answer.
 Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences,
                const StatsRequest& request) {
   int64_t tokens = 0, nan_tokens = 0, correct = 0, in_top5 = 0;
