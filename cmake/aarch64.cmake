@@ -1,5 +1,5 @@
-# A toolchain for Arm: Debian's cross-compiler, and the libraries that scripts/ci/aarch64 has unpacked into LOGITLESS_SYSROOT.
-# Programs run under qemu-aarch64.
+# A toolchain for Arm: Debian's cross-compiler, and the libraries that scripts/ci/aarch64 has unpacked into
+# LOGITLESS_SYSROOT. Programs run under qemu-aarch64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

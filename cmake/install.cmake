@@ -1,4 +1,5 @@
-# What `cmake --install` copies: library, headers, licence, packages for CMake and pkg-config, the command and its pages.
+# What `cmake --install` copies: library, headers, licence, packages for CMake and pkg-config, the command and
+# its pages.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/logitless)
 
 install(TARGETS logitless EXPORT logitlessTargets
@@ -18,8 +19,9 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVers
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVersion.cmake
   DESTINATION ${package_folder})
 
-# pkg-config. A static library's dependencies are not private: what is installed is linked by `pkg-config --libs` alone, and
-# --static would ask for the private ones of a static OpenBLAS too (-lgfortran, which few machines have).
+# pkg-config. A static library's dependencies are not private: what is installed is linked by
+# `pkg-config --libs` alone, and --static would ask for the private ones of a static OpenBLAS too
+# (-lgfortran, which few machines have).
 set(PC_REQUIRES)
 set(PC_LIBS)
 set(PC_PROFILE_REQUIRES)

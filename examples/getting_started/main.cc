@@ -106,7 +106,7 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   logitless::PolicyBatch batch;
   batch.chosen_ids = {model.targets};                                            // [N]
   batch.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
-  batch.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; leave out when on-policy
+  batch.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
   batch.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
   logitless::PolicyOptions options;
   options.variant = logitless::PolicyVariant::kGrpo;

@@ -6,8 +6,9 @@
 
 // First thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the CPU.
 
-// Writes both gradients. Everything is a view of your memory: nothing is copied.
-logitless::CrossEntropyResult fused_head(const logitless::Context& context,  // Context({.workspace_bytes = 256 << 20})
+// Writes both gradients. Everything is a view of your memory: nothing is copied. A context is made once,
+// say Context({.workspace_bytes = 256 << 20}).
+logitless::CrossEntropyResult fused_head(const logitless::Context& context,
                                          int64_t N, int64_t H, int64_t V,
                                          const float* hidden,     // [N, H]
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
@@ -41,7 +42,7 @@ int main() try {
   targets[3] = -100;  // ignore_index: this token takes no part and costs nothing
 
   std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());
-  const logitless::Context context({.workspace_bytes = 8 << 20});  // one for the program; threads may share it
+  const logitless::Context context({.workspace_bytes = 8 << 20});  // one a program; threads may share it
   const logitless::CrossEntropyResult result =
       fused_head(context, tokens, hidden_size, vocab, hidden.data(), weight.data(), targets.data(), d_hidden.data(),
                  d_weight.data());

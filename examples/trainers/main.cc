@@ -134,7 +134,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
 
 // [split]
 struct HeadStep {
-  logitless::CrossEntropyForward saved;  // a few numbers a token: all that the backward needs besides its inputs
+  logitless::CrossEntropyForward saved;  // a few numbers a token: what the backward needs besides its inputs
 
   double forward(const logitless::Context& context, const logitless::HiddenStates& hidden,
                  const logitless::LmHead& head, const logitless::Targets& targets) {
@@ -209,7 +209,7 @@ void slices(const logitless::Context& context, const Batch& batch) {
   const logitless::HiddenStates all_but_the_last(hidden, B, T, H, /*batch_stride=*/T1 * H);  // hidden[:, :-1]
   const logitless::Targets all_but_the_first(ids + 1, B, T, /*batch_stride=*/T1);            // ids[:, 1:]
   logitless::Gradients gradients;
-  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/T1 * H);  // d_hidden[:, :-1]; d_hidden[:, -1] stays
+  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/T1 * H);  // writes d_hidden[:, :-1] alone
   logitless::cross_entropy(context, all_but_the_last, head, all_but_the_first, {}, gradients);
   // [/slices]
   for (int64_t b = 0; b < B; ++b) {

@@ -25,9 +25,9 @@ enum class Reduction {
 
 /// The loss of token i with target y is as follows, where W = class_weights (1 without):
 ///
-///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    PyTorch's CrossEntropyLoss with label smoothing ε
+///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
-///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, when one is given)
+///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
 ///
 /// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
 /// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part

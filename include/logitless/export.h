@@ -6,7 +6,8 @@
 
 #if __cplusplus < 202002L
 #error "logitless needs C++20: compile with -std=c++20 or later (GCC 11, Clang 14)"
-#include "logitless/needs_cxx20"  // There is no such file: the compiler stops here, before it complains of every line.
+// There is no such file: the compiler stops here, before it complains of every line.
+#include "logitless/needs_cxx20"
 #endif
 
 #if defined(__GNUC__)

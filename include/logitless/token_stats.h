@@ -2,7 +2,7 @@
 /// @file
 /// These are per-token statistics of the final logits, and gradients from them. Every loss is built on them.
 ///
-///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to, when set)
+///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to)
 ///     c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
 ///     a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
 ///     m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)

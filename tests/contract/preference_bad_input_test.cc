@@ -1,121 +1,19 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Every kind of bad input of preference_loss and kto_loss: the message names argument, value and rule, and
-// nothing has been written.
+// nothing has been written. What is wrong with a reference stands in reference_bad_input_test.cc.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include "support/preference_cases.h"
-#include "support/refusal.h"
-#include "support/testers.h"
+#include "preference_call.h"
 
 namespace logitless::testing {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using L = PreferenceLoss;
-
-// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the
-// reference's H is 12, so that a d_hidden that is put over its head ends within it.
-struct Call {
-  static InputSpec spec(int64_t hidden_size, uint64_t seed) {
-    InputSpec spec;
-    spec.tokens = 12;
-    spec.sequences = 4;
-    spec.vocab = 5;
-    spec.hidden = hidden_size;
-    spec.seed = seed;
-    return spec;
-  }
-  Call() : inputs(spec(4, 1)), model(spec(12, 2)), outputs(inputs, {}), before(outputs.bytes()) {
-    hidden = inputs.hidden_view();
-    head = inputs.head_view();
-    targets = inputs.targets_view();
-    gradients = outputs.gradients();
-    reference.logps = ConstVector(sums.data(), 4);
-  }
-  // Gives the reference as hidden states and a head.
-  void use_model() {
-    reference = {};
-    reference.hidden = model.hidden_view();
-    reference.head = model.head_view();
-  }
-  void write_over(const void* data) { gradients.d_hidden.data = const_cast<void*>(data); }
-  void use_term(PreferenceLoss loss, double smoothing) {
-    options.terms = {{loss, 1.0}};
-    options.label_smoothing = smoothing;
-    if (!oracle::compares_with_reference(loss)) reference = {};
-  }
-  KtoBatch kto_batch() const {
-    KtoBatch batch;
-    batch.targets = targets;
-    batch.labels = labels;
-    batch.reference = reference;
-    batch.kl_logps = kl_logps;
-    batch.kl_ref_logps = kl_ref_logps;
-    return batch;
-  }
-
-  Inputs inputs, model;
-  GradientOutputs outputs;
-  std::vector<std::byte> before;
-  HiddenStates hidden;
-  LmHead head;
-  Targets targets;
-  Gradients gradients;
-  Reference reference;
-  PreferenceOptions options;
-  KtoOptions kto;
-  ContextOptions context;
-  std::vector<double> sums = {-3, -4, -5, -6};
-  std::vector<uint8_t> labels = {1, 0, 1, 0};
-  ConstVector kl_logps, kl_ref_logps;
-  // What views of a case point to.
-  std::vector<double> doubles = std::vector<double>(64, -1.0);
-  std::vector<int64_t> integers;
-};
-
+using Call = PreferenceCall;
 using BadCase = testing::BadCase<Call>;
-
-// `function` refuses the call with all parts in one line, and leaves the outputs as they were.
-void expect_refused(const Call& call, const std::vector<std::string>& parts, const std::function<void()>& function) {
-  expect_invalid_input(parts, function);
-  EXPECT_TRUE(call.outputs.bytes() == call.before) << "an output was written";
-}
-
-void run_preference(const Call& call) {
-  preference_loss(Context(call.context), call.hidden, call.head, call.targets, call.reference, call.options,
-                  call.gradients);
-}
-void run_kto(const Call& call) {
-  kto_loss(Context(call.context), call.hidden, call.head, call.kto_batch(), call.kto, call.gradients);
-}
-
-using Functions = std::vector<std::function<void(const Call&)>>;
-
-void expect_refused_by(const Functions& functions, const std::vector<BadCase>& cases) {
-  for (const BadCase& bad : cases) {
-    SCOPED_TRACE(bad.name);
-    for (const auto& function : functions) {
-      Call call;
-      bad.spoil(call);
-      expect_refused(call, bad.parts, [&] { function(call); });
-    }
-  }
-}
-
-// Sets an option to each of these values.
-void expect_values_refused_by(const Functions& functions, const std::string& name, const std::vector<double>& values,
-                              const std::function<void(Call&, double)>& set) {
-  for (const double value : values) {
-    const auto spoil = [&](Call& c) { set(c, value); };
-    expect_refused_by(functions, {{name + " " + std::to_string(value), spoil, {name + " = "}}});
-  }
-}
 
 TEST(PreferenceBadInput, TheCallThatTheCasesSpoilIsGood) {
   for (const bool model : {false, true}) {
@@ -234,95 +132,6 @@ TEST(PreferenceBadInput, LabelSmoothing) {
   expect_refused_by({run_preference}, of_pairs);
 }
 
-TEST(PreferenceBadInput, ReferenceMissingOrNotNeeded) {
-  for (const L loss : every_preference_loss()) {
-    SCOPED_TRACE(name_of(loss));
-    for (const bool model : {false, true}) {
-      Call call;
-      const Reference given = call.reference;
-      call.use_term(loss, loss == L::kExoPair ? 0.1 : 0.0);
-      call.reference = given;
-      if (model) call.use_model();
-      if (oracle::compares_with_reference(loss)) call.reference = {};
-      expect_refused(call, {"reference"}, [&] { run_preference(call); });
-    }
-  }
-  expect_refused_by({run_kto}, {{"missing", [](Call& c) { c.reference = {}; }, {"reference"}}});
-}
-
-TEST(PreferenceBadInput, References) {
-  const auto numbers = [](int64_t size) {
-    return [size](Call& c) { c.reference.logps = ConstVector(c.doubles.data(), size); };
-  };
-  const auto entry = [](int64_t size, int64_t at, double value) {
-    return [=](Call& c) {
-      c.doubles[at] = value;
-      c.reference.logps = ConstVector(c.doubles.data(), size);
-    };
-  };
-  const auto model = [](const std::function<void(Reference&)>& spoil) {
-    return [spoil](Call& c) {
-      c.use_model();
-      spoil(c.reference);
-    };
-  };
-  const std::vector<BadCase> of_both = {
-      {"both forms",
-       [](Call& c) {
-         const ConstVector logps = c.reference.logps;
-         c.use_model();
-         c.reference.logps = logps;
-       },
-       {"reference.logps", "reference.hidden", "both"}},
-      {"hidden states beside numbers",
-       [](Call& c) { c.reference.hidden = c.model.hidden_view(); },
-       {"reference.logps", "reference.hidden", "both"}},
-      {"a second matrix beside numbers",
-       [](Call& c) { c.reference.hidden.second = c.model.hidden_view().states; },
-       {"reference.logps", "reference.hidden.second", "both"}},
-      {"a head beside numbers",
-       [](Call& c) { c.reference.head = c.model.head_view(); },
-       {"reference.logps", "reference.head", "both"}},
-      {"a bias beside numbers",
-       [](Call& c) { c.reference.head.bias = c.model.head_view().bias; },
-       {"reference.logps", "reference.head.bias", "both"}},
-      {"one too few", numbers(3), {"reference.logps has 3", "4", "12"}},
-      {"one too many", numbers(13), {"reference.logps has 13", "4", "12"}},
-      {"a pair's number", numbers(2), {"reference.logps has 2", "4", "12"}},
-      {"null", [](Call& c) { c.reference.logps.data = nullptr; }, {"reference.logps", "null"}},
-      {"negative size", [](Call& c) { c.reference.logps.size = -4; }, {"reference.logps", "-4"}},
-      {"NaN of a sequence", entry(4, 2, kNaN), {"reference.logps[2] = nan", "finite"}},
-      {"infinity of a sequence", entry(4, 0, -kInfinity), {"reference.logps[0] = -inf", "finite"}},
-      {"NaN of a token", entry(12, 11, kNaN), {"reference.logps[11] = nan", "finite"}},
-      {"rows", model([](Reference& r) { r.hidden.states.rows = 9; }), {"reference.hidden has 9", "12"}},
-      {"words", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
-      {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "12"}},
-      {"no head", model([](Reference& r) { r.head = {}; }), {"reference.head"}},
-      {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference", "head", "null"}},
-      {"no hidden states", model([](Reference& r) { r.hidden = {}; }), {"reference.hidden"}},
-      {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "12"}},
-      {"bias", model([](Reference& r) { r.head.bias.size = 3; }), {"reference", "bias has 3", "5"}},
-      {"softcap", model([](Reference& r) { r.head.softcap = -1; }), {"reference", "softcap = -1"}},
-  };
-  expect_refused_by({run_preference, run_kto}, of_both);
-}
-
-// What takes no part is not read.
-TEST(PreferenceBadInput, AReferenceMayHoldAnythingWhereNothingTakesPart) {
-  for (const int64_t size : {4, 12}) {
-    for (const auto& function : {run_preference, run_kto}) {
-      Call call;
-      call.integers = {0, 1, -100, -100, -100, -100, 2, 3, 4, -100, -100, -100};
-      call.targets = Targets(std::span<const int64_t>(call.integers));
-      for (int64_t i = 0; i < 12; ++i) {
-        if (size == 4 ? i == 1 || i == 3 : call.integers[i] == -100) call.doubles[i] = kNaN;
-      }
-      call.reference.logps = ConstVector(call.doubles.data(), size);
-      EXPECT_NO_THROW(function(call)) << size;
-    }
-  }
-}
-
 // A weight of 0 changes what a term adds, not what it asks for.
 TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
   const std::vector<BadCase> of_pairs = {
@@ -346,47 +155,6 @@ TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
   };
   EXPECT_EQ(loss_of({{L::kSigmoid, 1}, {L::kIpo, 0}}), loss_of({{L::kSigmoid, 1}}));
   EXPECT_EQ(loss_of({{L::kSigmoid, 0}}), 0);
-}
-
-// Packed sequences of 0, 2, 0 and 2 tokens: four numbers are what the caller says.
-TEST(PreferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
-  const std::vector<int64_t> offsets = {0, 0, 2, 2, 4};
-  const std::vector<double> sums = {kNaN, -3, kNaN, -6};
-  Call call;
-  call.hidden.states.rows = call.targets.size = 4;
-  call.hidden.offsets = offsets;
-  call.gradients = {};
-  call.reference.logps = ConstVector(sums.data(), 4);
-  KtoOptions options;
-  options.beta = 1;
-  const std::vector<std::string> parts = {"reference.logps has 4 entries", "reference.logps_per"};
-  expect_refused(call, parts, [&] { kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options); });
-  expect_refused(call, parts, [&] {
-    preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
-  });
-  call.reference.logps_per = EntriesPer::kSequence;
-  const KtoResult result = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
-  EXPECT_EQ(result.metrics.undesirable, 2);
-  EXPECT_NEAR(result.metrics.undesirable_reward, (result.sequence_logps[1] + 3 + result.sequence_logps[3] + 6) / 2,
-              1e-12);
-  // The pairs are (0, 2) and (1, 3).
-  const PreferenceResult pairs =
-      preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
-  EXPECT_EQ(pairs.metrics.pairs, 1);
-  EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
-  // The numbers are one a token: the two of each sequence are added.
-  const std::vector<double> logps = {-1, -2, -2.5, -3.5};
-  call.reference.logps = ConstVector(logps.data(), 4);
-  call.reference.logps_per = EntriesPer::kToken;
-  const KtoResult of_tokens = kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options);
-  EXPECT_EQ(of_tokens.loss, result.loss);
-  // What is said must fit.
-  call.hidden.offsets = {};
-  call.hidden.sequences = 2;
-  call.reference.logps_per = EntriesPer::kSequence;
-  expect_refused(call, {"reference.logps has 4 entries", "one a sequence (2)"}, [&] {
-    preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
-  });
 }
 
 TEST(PreferenceBadInput, KtoBatches) {

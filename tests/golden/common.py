@@ -58,8 +58,8 @@ def expect_equal(what, a, b, tolerance=1e-9):
     assert distance <= tolerance, f"{what}: {a.tolist()} is not {b.tolist()}"
 
 
-# Numbers that decide between two formulas keep this relative distance from their bound, so that float32 logits decide
-# the same.
+# Numbers that decide between two formulas keep this relative distance from their bound, so that float32
+# logits decide the same.
 MARGIN = 1e-4
 
 

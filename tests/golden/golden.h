@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Reads files of golden values, and compares what the library computes with them. Tests of a kind of loss run
 // each case several times:
-//   Statistics   the loss on float64 log-probabilities and entropies: ∂loss/∂logp and ∂loss/∂H to eight digits
-//   Fused        the public call on float32 hidden states that are the logits, with an identity as the head, so that
-//                d_hidden is ∂loss/∂logits
+//   Statistics   the loss on float64 log-probabilities and entropies: ∂loss/∂logp, ∂loss/∂H to eight digits
+//   Fused        the public call on float32 hidden states that are the logits, with an identity as the head,
+//                so that d_hidden is ∂loss/∂logits
 //   FromLogits   the public call on the logits themselves
 // The public calls run at once and in their two halves.
 #pragma once

@@ -81,7 +81,8 @@ def make_batch():
     ref = decimals(logps + 0.4 * normal(b, t))
     sampling = decimals(old + 0.35 * normal(b, t))
     sampling[4, 2] = float("nan")  # a token that takes part, but that the sampler could not score
-    # Two of three positions reward the way the policy went, so that many tokens are clipped, and one does not.
+    # Two of three positions reward the way the policy went, so that many tokens are clipped, and one does
+    # not.
     way = torch.where((logps > old) == (torch.arange(t) % 3 != 2), 1.0, -1.0)
     per_token = way * (normal(b, t) * 64).abs().ceil() / 64
     per_token[0, 1] = 0.0
@@ -173,7 +174,8 @@ def trl(o, c, logps, entropies):
         extra = o.beta or o.entropy_bonus or o.sampler_correction != "none" or o.delta
         if extra or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None or c.advantages.dim() == 2:
             return None
-        # An empty sequence adds nothing (docs/losses.md, 1.6): TRL's mean over the others, times their share of B.
+        # An empty sequence adds nothing (docs/losses.md, 1.6): TRL's mean over the others, times their share
+        # of B.
         kept = rows(c, full)
         stand_in = GrpoStandIn(o, logps[full], entropies[full])
         inputs = trl_inputs(o, kept, logps[full])
@@ -294,7 +296,7 @@ def make_cases(batch):
         if v == "cispo":
             kl["epsilon_high"] = 1.2
         case(f"{v}_kl_per_token_advantages", advantages="advantages_per_token", **kl)
-        if v not in ("bnpo", "dr_grpo", "luspo", "ppo"):  # they differ from grpo and dapo in the divisor alone
+        if v not in ("bnpo", "dr_grpo", "luspo", "ppo"):  # only their divisor is not that of grpo or dapo
             case(f"{v}_on_policy", old=False, **more)
 
     case("grpo_epsilons", epsilon_low=0.1, epsilon_high=0.15)

@@ -1,4 +1,5 @@
-# What a shared library exports is what its headers mark with LOGITLESS_API, and its name carries what its version promises.
+# What a shared library exports is what its headers mark with LOGITLESS_API, and its name carries what its
+# version promises.
 #   check_exports(LIBRARY HEADER...)
 function(read_api functions classes)
   foreach(header ${ARGN})
@@ -21,7 +22,8 @@ function(read_api functions classes)
   set(${classes} ${found_classes} PARENT_SCOPE)
 endfunction()
 
-# The classes of the library that another library of ours throws: each user of an inline virtual function has its type info.
+# The classes of the library that another library of ours throws: each user of an inline virtual function has
+# its type info.
 set(shared_classes InvalidInput)
 
 function(check_exports library)

@@ -34,7 +34,8 @@ function(run_consumer build_dir)
   run_programs(${build_dir})
 endfunction()
 
-# The consumer's configuration must fail and say `message` (a regular expression, over lines that CMake has wrapped).
+# The consumer's configuration must fail and say `message` (a regular expression, over lines that CMake has
+# wrapped).
 function(expect_configure_error build_dir message)
   configure_command(command ${build_dir} ${ARGN})
   execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE errors)

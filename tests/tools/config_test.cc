@@ -2,9 +2,7 @@
 // Configs: what they mean, and the exact line that a wrong one earns.
 #include <sys/resource.h>
 
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -356,60 +354,6 @@ TEST_F(ConfigTest, TheShippedConfigsLoad) {
   }
   EXPECT_EQ(load_config((kConfigs / "qwen2.5-1.5b-v151643.yaml").string(), {}).model.vocab_size, 151643);
   EXPECT_EQ(load_config((kConfigs / "gemma-2-2b.yaml").string(), {}).model.softcap, 30);
-}
-
-TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
-  const Tolerances single = resolve({}, DType::kFloat32, DType::kFloat32);
-  EXPECT_EQ(single.loss_atol, 1e-5);
-  EXPECT_EQ(single.d_hidden_rel_l2, 1e-5);
-  EXPECT_EQ(single.d_weight_rel_l2, 1e-5);
-
-  const Tolerances widened = resolve({}, DType::kBFloat16, DType::kFloat32);
-  EXPECT_EQ(widened.d_weight_rel_l2, 1e-5);
-  const Tolerances rounded = resolve({}, DType::kBFloat16, DType::kBFloat16);
-  EXPECT_EQ(rounded.loss_atol, 1e-5);
-  EXPECT_NEAR(rounded.d_weight_rel_l2, std::sqrt(1e-5 / 128), 1e-6);
-
-  const Tolerances wide = resolve({}, DType::kFloat64, DType::kFloat64);
-  EXPECT_LT(wide.loss_atol, single.loss_atol / 1e6);
-  EXPECT_LT(wide.d_hidden_rel_l2, single.d_hidden_rel_l2 / 1e6);
-
-  ToleranceConfig config;
-  config.d_weight_rel_l2 = 0.25;
-  EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
-}
-
-TEST(Tolerances, ADifferenceOfNaNFailsItsGate) {
-  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  EXPECT_TRUE(make_gate("g", 1, 1).pass);
-  EXPECT_TRUE(make_gate("g", 0, 0).pass);
-  EXPECT_FALSE(make_gate("g", 1.0000001, 1).pass);
-  EXPECT_FALSE(make_gate("g", nan, 1).pass);
-  EXPECT_FALSE(make_gate("g", nan, infinity).pass);
-  EXPECT_FALSE(make_gate("g", 0, nan).pass);
-  EXPECT_FALSE(make_gate("g", infinity, 1).pass);
-}
-
-TEST(Tolerances, AgainstExactNumbersFollowTheTypesAndTheSize) {
-  const TensorSize size{.largest = 2, .norm = 8, .count = 1 << 20};
-  const ExactTolerances single = tolerances_of_exact(DType::kFloat32, DType::kFloat32, size);
-  EXPECT_DOUBLE_EQ(single.max_abs, 2e-5);
-  EXPECT_DOUBLE_EQ(single.rel_l2, 1e-5);
-  EXPECT_LT(single.max_rel, 1e-4);
-  // Half of the spacing of neighbours comes on top where the stored type is the narrower one.
-  const ExactTolerances rounded = tolerances_of_exact(DType::kBFloat16, DType::kBFloat16, size);
-  EXPECT_DOUBLE_EQ(rounded.max_abs, 2 * (1e-5 + 0x1p-8));
-  EXPECT_DOUBLE_EQ(rounded.rel_l2, 1e-5 + 0x1p-8);
-  EXPECT_DOUBLE_EQ(rounded.max_rel, single.max_rel + 0x1p-8);
-  EXPECT_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size).rel_l2, 1e-5);
-  // So does half of the spacing of float16's subnormal numbers.
-  const ExactTolerances half = tolerances_of_exact(DType::kFloat16, DType::kFloat16, size);
-  EXPECT_DOUBLE_EQ(half.max_abs, 2 * (1e-5 + 0x1p-11) + 0x1p-25);
-  EXPECT_DOUBLE_EQ(half.rel_l2, 1e-5 + 0x1p-11 + 0x1p-25 * 1024 / 8);
-
-  EXPECT_LT(tolerances_of_exact(DType::kFloat64, DType::kFloat64, size).max_rel, 1e-11);
-  EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kFloat32, DType::kFloat32, size, 3).rel_l2, 3e-5);
-  EXPECT_NEAR(growth_by_rounded_logits(DType::kFloat32, DType::kBFloat16), std::sqrt(1e5 / 128), 0.1);
 }
 
 }  // namespace

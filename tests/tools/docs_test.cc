@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings,
-// messages.
+// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "cli_fixture.h"
 #include "io/config.h"
+#include "io/files.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -20,12 +20,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = SOURCE_FOLDER;
 
-std::string read_file(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  EXPECT_FALSE(text.str().empty()) << path << " is empty or not there";
-  return text.str();
-}
+std::string read_file(const fs::path& path) { return io::read_text_file(path.string(), 1 << 20); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -297,109 +292,6 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
         EXPECT_LE(bytes, MemoryFormula(with_padded_rows(plan), narrow).bytes() + 64 * parts);
       }
     }
-  }
-}
-
-// A good call, for a case to spoil. 6 tokens, 5 words, H = 4.
-struct SmallCall {
-  std::vector<float> x = std::vector<float>(24), w = std::vector<float>(20), d_x = x, d_w = w;
-  std::vector<int64_t> ids = std::vector<int64_t>(6), integers;
-  HiddenStates hidden{{x.data(), 6, 4}, 2};
-  LmHead head{{w.data(), 5, 4}, HeadLayout::kVocabHidden};
-  Targets targets{ids};
-  CrossEntropyOptions options;
-  ContextOptions context;
-  Gradients gradients;
-
-  SmallCall() {
-    gradients.d_hidden = {d_x.data(), 6, 4};
-    gradients.d_weight = {d_w.data(), 5, 4};
-  }
-  void cross_entropy() { logitless::cross_entropy(Context(context), hidden, head, targets, options, gradients); }
-};
-
-std::string message_of(const std::function<void(SmallCall&)>& call) {
-  SmallCall small;
-  try {
-    call(small);
-  } catch (const InvalidInput& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-TEST(Docs, TroubleshootingQuotesTheLibrary) {
-  const auto of_cross_entropy = [](const std::function<void(SmallCall&)>& spoil) {
-    return message_of([&](SmallCall& c) {
-      spoil(c);
-      c.cross_entropy();
-    });
-  };
-  const std::string messages[] = {
-      of_cross_entropy([](auto& c) {
-        c.head.weight = {c.w.data(), 4, 5};
-      }),
-      of_cross_entropy([](auto& c) { c.ids[2] = 5; }),
-      of_cross_entropy([](auto& c) { c.targets.size = 5; }),
-      of_cross_entropy([](auto& c) { c.hidden.states.stride = 3; }),
-      of_cross_entropy([](auto& c) { c.gradients.d_hidden_batch_stride = 11; }),
-      of_cross_entropy([](auto& c) { c.gradients.d_hidden.data = c.x.data(); }),
-      of_cross_entropy([](auto& c) { c.gradients.d_weight.data = c.w.data(); }),
-      of_cross_entropy([](auto& c) { c.gradients.d_hidden.dtype = DType::kBFloat16; }),
-      of_cross_entropy([](auto& c) { c.head.weight.dtype = DType::kFloat64; }),
-      of_cross_entropy([](auto& c) { c.gradients.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {}; }),
-      of_cross_entropy([](auto& c) { c.context.workspace_bytes = 100; }),
-      of_cross_entropy([](auto& c) {
-        c.hidden.offsets = c.integers = {0, 2, 5};
-      }),
-      of_cross_entropy([](auto& c) { c.options.token.temperature = 0; }),
-      message_of([](auto& c) {
-        c.context.plan = PlanKind::kOnePass;
-        const auto saved = cross_entropy_forward(Context(c.context), c.hidden, c.head, c.targets);
-        cross_entropy_backward(Context(c.context), c.hidden, c.head, c.targets, {}, saved, 1.0, c.gradients);
-      }),
-      message_of([](auto& c) {
-        PolicyBatch batch;
-        batch.chosen_ids = c.targets;
-        batch.advantages = {c.x.data(), 5};
-        policy_loss(Context(), c.hidden, c.head, batch);
-      }),
-      message_of([](auto& c) {
-        PolicyBatch batch;
-        batch.chosen_ids = c.targets;
-        batch.advantages = {c.x.data(), 2};
-        PolicyOptions options;
-        options.beta = 0.5;
-        policy_loss(Context(), c.hidden, c.head, batch, options);
-      }),
-      message_of([](auto& c) { preference_loss(Context(), c.hidden, c.head, c.targets); }),
-      message_of([](auto& c) {
-        c.hidden.sequences = 3;
-        preference_loss(Context(), c.hidden, c.head, c.targets);
-      }),
-  };
-  const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
-  for (const std::string& message : messages) {
-    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels
-    // want.
-    const size_t plan = message.find("is too small: plan ");
-    const std::string quoted = plan == std::string::npos ? message + "`" : message.substr(0, plan);
-    EXPECT_NE(page.find("`" + quoted), std::string::npos) << message;
-  }
-}
-
-TEST_F(CliTest, TroubleshootingQuotesTheCommand) {
-  const std::string page = read_file(kRoot / "docs" / "troubleshooting.md");
-  const std::vector<std::string> calls[] = {
-      {"compare"},
-      {"compare", kTiny, "--set", "model.vocab_siz=8"},
-      {"compare", kTiny, "--set", "model.layout=tall"},
-      {"compare", kTiny, "--hidden", "states.safetensors"},
-      {"compare", "absent.yaml"},
-  };
-  for (const std::vector<std::string>& call : calls) {
-    const std::string message = run(call).err;
-    EXPECT_NE(page.find("`" + message.substr(0, message.find('\n')) + "`"), std::string::npos) << message;
   }
 }
 

@@ -199,7 +199,7 @@ TEST(Page, MachineSettingsAndWarningsAreThere) {
 TEST(Page, TheValuesOfOtherKeysMakeRows) {
   const std::string html = page({two_keys().run()});
   const Json charts = charts_in(html);
-  ASSERT_EQ(charts.size(), 2 * 4 * 3u);  // two keys of numbers, four slices of each, and memory, time and quotients
+  ASSERT_EQ(charts.size(), 2 * 4 * 3u);  // two keys, four slices of each, and memory, time and quotients
   EXPECT_EQ(charts[0]["subtitle"], "kernel.block_size = 512, model.dtype = float32, log scale");
   EXPECT_EQ(charts[3]["subtitle"], "kernel.block_size = 512, model.dtype = bfloat16, log scale");
   EXPECT_EQ(charts[6]["subtitle"], "kernel.block_size = 1024, model.dtype = float32, log scale");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
 constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any real tensor; keeps products of sizes countable.
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any tensor; products of sizes stay countable.
 
 const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
 const Interval kNotNegative{.low = 0, .text = "a finite number of at least 0"};

@@ -30,7 +30,7 @@ fs::path name_to_write(const fs::path& target) {
   return target.string() + "." + std::to_string(getpid()) + ".tmp";
 }
 
-constexpr auto kWaitForWriter = std::chrono::seconds(2);  // A shell starts both ends of a named pipe within it.
+constexpr auto kWaitForWriter = std::chrono::seconds(2);  // A shell starts both ends of a pipe within it.
 constexpr auto kLookForWriter = std::chrono::milliseconds(10);
 
 class TextReader {

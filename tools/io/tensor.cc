@@ -192,7 +192,7 @@ std::vector<int64_t> read_integers(const Tensor& tensor) {
 
 bfloat16 to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // Quiet, so that truncation keeps it a NaN.
+  if (value != value) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // Quiet: it stays a NaN.
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 

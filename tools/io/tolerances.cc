@@ -40,8 +40,8 @@ bool is_narrower(DType stored, DType dtype) { return size_of(stored) < (dtype ==
 // with probability d / s (d < s) and then differ by s: the mean square is d · s, and d · s + d² for every d.
 // With s <= e · |x|, summed over the tensor, and Cauchy-Schwarz: relative L2² <= e · delta + delta², where
 // delta is the relative L2 distance before rounding. For bfloat16 (e = 2^-7) and delta = 1e-5 that is 2.8e-4,
-// far below the 2^-8 that two independent roundings of distant numbers could reach. A type as wide as the sums
-// adds nothing that delta does not hold already.
+// far below the 2^-8 that two independent roundings of distant numbers could reach. A type as wide as the
+// sums adds nothing that delta does not hold already.
 double stored_rel_l2(DType dtype, DType stored) {
   const double delta = summed_rel_l2(dtype);
   return is_narrower(stored, dtype) ? std::sqrt(spacing(stored) * delta + delta * delta) : delta;
@@ -70,7 +70,8 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
 ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth) {
   const bool wide = dtype == DType::kFloat64, narrower = is_narrower(stored, dtype);
   const double half = narrower ? spacing(stored) / 2 : 0;
-  const double smallest_half = narrower && stored == DType::kFloat16 ? 0x1p-25 : 0;  // bfloat16: 2^-134, nothing
+  // Half of bfloat16's smallest number, 2^-134, adds nothing.
+  const double smallest_half = narrower && stored == DType::kFloat16 ? 0x1p-25 : 0;
   const double delta = summed_rel_l2(dtype) * growth;
   ExactTolerances out{};
   out.max_abs = (delta + half) * exact.largest + smallest_half;

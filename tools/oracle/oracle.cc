@@ -158,7 +158,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     }
     return;
   }
-  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that term is nearly everything
+  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that one is nearly all
   for (int64_t v = 0; v < vocab; ++v) {
     if (v != best) rest += std::exp(a[v] - a[best]);
   }

@@ -19,7 +19,7 @@ using Points = std::vector<const Point*>;
 
 constexpr double kLogSpanX = 3;  // Sweeps double or quadruple as a rule: their logarithm spaces them evenly.
 constexpr double kLogSpanY = 10;
-constexpr size_t kMostRows = 24;  // A chapter of many more takes a browser seconds, and nobody looks through it.
+constexpr size_t kMostRows = 24;  // Many more take a browser seconds, and nobody looks through them.
 
 // The value of a key as a number, where all of it is one and its size can be drawn.
 std::optional<double> number_in(const std::string& value) {

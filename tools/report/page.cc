@@ -13,7 +13,7 @@ namespace logitless::report {
 extern const char* const kPageTemplate;  // page.html
 extern const char* const kPageStyle;     // page.css
 extern const char* const kPageScript;    // Chart.js with its licence, and page.js
-extern const char* const kScriptHash;    // SHA-256 of kPageScript in base64, as a Content-Security-Policy wants it
+extern const char* const kScriptHash;    // SHA-256 of kPageScript in base64, for the Content-Security-Policy
 
 namespace {
 

@@ -1,10 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Draws the page's charts with Chart.js: object n of the JSON in #charts (report/page.h describes it) on canvas n.
+// Draws the page's charts with Chart.js: object n of the JSON in #charts (report/page.h describes it) on
+// canvas n.
 "use strict";
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const canvases = document.querySelectorAll("canvas");
-  const probe = document.body.appendChild(document.createElement("i"));  // It is there to ask the style sheet.
+  const probe = document.body.appendChild(document.createElement("i"));  // asks the style sheet
   let drawn = [];
 
   const style = (name) => getComputedStyle(probe).getPropertyValue(name).trim();
@@ -50,7 +51,7 @@
       ...(chart.log ? {min: low, max: high} : {suggestedMin: low, suggestedMax: high}),
       grid: {drawBorder: false, color: ({tick}) => tick?.label === "" ? "transparent" : style("--grid")},
       ticks: {
-        autoSkip: !(chart.log && high < 3000 * low),  // Up to three powers of ten have room for 1, 2 and 5 of each.
+        autoSkip: !(chart.log && high < 3000 * low),  // Three powers of ten have room for 1, 2 and 5 of each.
         callback(value, index, ticks) {
           const text = Chart.Ticks.formatters[chart.log ? "logarithmic" : "numeric"].call(this, value, index, ticks);
           return text && value.toLocaleString("en", {maximumSignificantDigits: 6}) + chart.unit.suffix;
@@ -74,8 +75,8 @@
     };
   }
 
-  // Where a mark stands: one that failed at the top, below those that failed there too, and a 0 on a logarithmic axis
-  // at its foot.
+  // Where a mark stands: one that failed at the top, below those that failed there too, and a 0 on a
+  // logarithmic axis at its foot.
   function placed(mark, chart, failures) {
     const [low, high] = ends(chart);
     let value = chart.log ? Math.max(mark.value, low) : mark.value;

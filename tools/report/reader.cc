@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;  // Keeps the environment in the order that
 constexpr int64_t kSchema = 1;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr size_t kMostMessage = 400;
-constexpr size_t kMostTextBytes = 1 << 30;  // A point of the longest run, a million turns, takes 20 MB a contender.
+constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
 
 // One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be
 // ...".

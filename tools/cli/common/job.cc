@@ -23,7 +23,7 @@ void read_every_page(const TensorBytes& tensor) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   volatile std::byte sink{};
   for (size_t i = 0; i < tensor.bytes; i += page) sink = tensor.data[i];
-  if (tensor.bytes > 0) sink = tensor.data[tensor.bytes - 1];  // An unaligned start can leave a last page over.
+  if (tensor.bytes > 0) sink = tensor.data[tensor.bytes - 1];  // An unaligned start leaves a page over.
   (void)sink;
 }
 

@@ -316,7 +316,7 @@ int run_gradcheck(const GradcheckOptions& options) {
       const bool says_where = reports.size() == 1 || report.error.starts_with(report.name);
       std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (report.name + ": ").c_str(), report.error.c_str());
     }
-    const bool has_output = options.json_path == "-" || options.metrics_path == "-";  // standard output is its alone
+    const bool has_output = options.json_path == "-" || options.metrics_path == "-";  // to stdout
     if (!options.quiet && !has_output) print(table_of(report));
     status = std::max(status, report.passes() ? 0 : report.error.empty() ? 1 : 2);
   }

@@ -45,7 +45,7 @@ struct ScoreOptions {
 
 // Sums over the tokens of each sequence that take part.
 struct SequenceScores {
-  std::vector<double> logp;     // of all its targets together, in nats; 0 without a token, NaN with a NaN token
+  std::vector<double> logp;     // of all its targets together, in nats; 0 without one, NaN with a NaN
   std::vector<int64_t> tokens;  // that take part
   std::vector<uint8_t> greedy;  // 1 where every target is the argmax of its row
 };
