@@ -37,7 +37,7 @@ nlohmann::ordered_json headline(const BenchRun& run);
 ///              unit: {size, suffix},          // of the axis of values: {1048576, " MiB"}
 ///              log, range: [low, high],       // the charts of one chapter and metric share them
 ///              x: {label, log, joined, ticks: [[x, label]]},
-///              series: [{name, marks: [{x, value, spread, note, failed}]}]}  // as the contenders
+///              series: [{name, marks: [{x, value, spread, note, failed}]}]}  // in the contenders' order
 nlohmann::ordered_json chapters(const BenchRun& run);
 
 }  // namespace logitless::report
