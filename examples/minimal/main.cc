@@ -8,8 +8,7 @@
 
 // Writes both gradients. Everything is a view of your memory: nothing is copied. A context is made once,
 // say Context({.workspace_bytes = 256 << 20}).
-logitless::CrossEntropyResult fused_head(const logitless::Context& context,
-                                         int64_t N, int64_t H, int64_t V,
+logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
                                          const float* hidden,     // [N, H]
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
                                          const int64_t* targets,  // [N]; -100: takes no part

@@ -298,7 +298,7 @@ class Evaluation {
   Kinks kinks_;
   std::vector<Number> ratio_;                                                     // ρ
   Number quantile_;                                                               // of the entropies
-  std::vector<int64_t> active_;  // every token that takes part
+  std::vector<int64_t> active_;                                                   // tokens that take part
   std::vector<std::vector<int64_t>> members_;                                     // T_s
   std::vector<int64_t> sequence_of_;                                              // s(i)
   std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
