@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "logitless/dtype.h"
 #include "logitless/export.h"
 
 namespace logitless {
@@ -38,6 +39,11 @@ struct LOGITLESS_API Plan {
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
+  /// These say what multiplies: the library that reads hidden states and head ("onednn", "openblas"; empty for
+  /// finished logits), and the type in which the gradient products read dL/dlogits, of `gradient_terms` terms.
+  std::string gemm_library;
+  DType gradient_dtype = DType::kFloat32;
+  int gradient_terms = 1;
   int threads = 1;      ///< threads that can work with the tiles that fit
   int tiles_alive = 1;  ///< logits tiles in memory at once
   /// This is the most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial

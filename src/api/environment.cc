@@ -50,6 +50,7 @@ Environment describe_environment(const Context& context) {
   e.simd_targets = simd_targets();
   e.gemm_backend = context.gemm_backend();
   e.gemm_backends = gemm_backends();
+  e.gemm_bf16 = blas.bf16;
   e.blas_config = blas.library;
   e.blas_core = blas.core;
   e.blas_threading = blas.threading;

@@ -36,7 +36,12 @@ std::string Plan::describe() const {
     std::snprintf(rest, left, "tiles %lld x %lld, %d alive, %.1f MiB workspace", static_cast<long long>(row_tile),
                   static_cast<long long>(vocab_tile), tiles_alive, mebibytes);
   }
-  return text;
+  std::string out = text;
+  if (!gemm_library.empty()) out += ", " + gemm_library;
+  if (gradient_dtype == DType::kBFloat16 && kind != PlanKind::kForwardOnly) {
+    out += gradient_terms == 2 ? ", gradients multiplied as two bfloat16" : ", gradients multiplied as bfloat16";
+  }
+  return out;
 }
 
 }  // namespace logitless

@@ -1,14 +1,22 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/gemm.h"
 
+#include "gemm/onednn.h"
 #include "gemm/openblas.h"
 
 namespace logitless::gemm {
 namespace {
 
-// The best stands first. A backend that needs a library which may be missing is added here under its CMake
-// option.
-std::vector<const Backend*> backends() { return {&openblas_backend()}; }
+// The best stands first. What runs follows from the build and the CPU alone: a choice by timing would change
+// bits from run to run.
+std::vector<const Backend*> backends() {
+  std::vector<const Backend*> found;
+#ifdef LOGITLESS_ONEDNN
+  if (const Backend* onednn = onednn_backend()) found.push_back(onednn);
+#endif
+  found.push_back(&openblas_backend());
+  return found;
+}
 
 }  // namespace
 

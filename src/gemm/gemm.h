@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products stand behind one interface, so that a backend (OpenBLAS today, oneDNN next) is a class here
-// and one line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double
+// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double
 // sums for float64 operands.
 #pragma once
 
@@ -45,6 +44,15 @@ struct Product {
   bool accumulate = false;
 };
 
+/// Returns whether the product has nothing to multiply, and then writes the zeros that it asks for.
+template <class T>
+bool write_empty(const Product<T>& p) {
+  if (p.m == 0 || p.n == 0) return true;
+  if (p.k > 0) return false;
+  for (int64_t row = 0; row < p.m && !p.accumulate; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{0});
+  return true;
+}
+
 /// This is what a product must look like for the bits of one of its rows to depend on that row of A, on B, n,
 /// k and the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It
 /// holds for products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was
@@ -76,6 +84,7 @@ struct Description {
   std::string core;                   // whose kernels it runs, e.g. "Zen"
   std::string threading;              // "openmp", "pthreads" or "sequential"
   int max_threads = 0;                // that it was compiled for
+  std::string bf16;                   // what multiplies bfloat16 as it stands; empty where it is widened
   std::vector<std::string> warnings;  // one line each: settings of the process that make it slow or odd
 };
 
@@ -90,8 +99,10 @@ class Backend {
   /// Returns how many threads may call the backend at once.
   virtual int max_threads() const = 0;
 
-  /// Returns whether it multiplies operands of these types as they stand. It packs others into scratch first.
+  /// Returns whether it multiplies operands of these types as they stand. It widens others into scratch first.
   virtual bool reads(DType a, DType b) const = 0;
+  /// Names the library that multiplies operands of these types.
+  virtual const char* library_of(DType a, DType b) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
   /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and
@@ -119,7 +130,7 @@ class Backend {
   virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
 };
 
-/// Returns the names that find_backend() knows, best first.
+/// Returns the names that find_backend() knows on this CPU, best first.
 std::vector<std::string_view> backend_names();
 /// Finds "auto" or a name; returns null when there is none of that name.
 const Backend* find_backend(std::string_view name);

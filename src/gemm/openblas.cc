@@ -14,6 +14,7 @@
 #include "core/views.h"
 #include "gemm/openblas_core.h"
 #include "gemm/openblas_row_rule.h"
+#include "gemm/team.h"
 #include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
@@ -23,42 +24,6 @@ enum class Threading { kSequential = 0, kPthreads = 1, kOpenMp = 2 };
 
 // This is asked at run time, because the system may swap the library under a finished program.
 Threading threading() { return static_cast<Threading>(openblas_get_parallel()); }
-
-// OpenBLAS's OpenMP build runs on the calling thread inside a parallel region, but a team of one does not
-// count as one: there only the calling task's own thread number keeps it from starting a team.
-class OmpThreads {
- public:
-  explicit OmpThreads(int threads) : before_(omp_get_max_threads()) {
-    if (before_ != threads) omp_set_num_threads(threads);
-    changed_ = before_ != threads;
-  }
-  ~OmpThreads() {
-    if (changed_) omp_set_num_threads(before_);
-  }
-  OmpThreads(const OmpThreads&) = delete;
-  OmpThreads& operator=(const OmpThreads&) = delete;
-
- private:
-  int before_;
-  bool changed_;
-};
-
-// While this lives, teams have the size that was asked for, or what the limits leave of it, and the same one
-// each time.
-class FixedTeams {
- public:
-  FixedTeams() : before_(omp_get_dynamic()) {
-    if (before_) omp_set_dynamic(0);
-  }
-  ~FixedTeams() {
-    if (before_) omp_set_dynamic(before_);
-  }
-  FixedTeams(const FixedTeams&) = delete;
-  FixedTeams& operator=(const FixedTeams&) = delete;
-
- private:
-  int before_;
-};
 
 // The pthreads build has one thread number for the process. Calls that need it to be 1 share it; the last one
 // restores it.
@@ -170,14 +135,6 @@ void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernel
   }
 }
 
-template <class T>
-bool empty(const Product<T>& p) {
-  if (p.m == 0 || p.n == 0) return true;
-  if (p.k > 0) return false;
-  for (int64_t row = 0; row < p.m && !p.accumulate; ++row) std::fill_n(p.c + row * p.ldc, p.n, T{0});
-  return true;
-}
-
 // The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
 // process.
 int most_threads() {
@@ -202,6 +159,7 @@ class OpenBlas final : public Backend {
   }
   std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
   bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
+  const char* library_of(DType, DType) const override { return name(); }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -230,25 +188,25 @@ class OpenBlas final : public Backend {
   }
 
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
-    if (empty(p)) return;
+    if (write_empty(p)) return;
     const OmpThreads alone(1);
     multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { call_blas(part); });
   }
   void multiply(const Product<double>& p, const kernels::RowKernels&, void*) const override {
-    if (empty(p)) return;
+    if (write_empty(p)) return;
     const OmpThreads alone(1);
     call_blas(p);
   }
 
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
-    if (empty(p)) return;
+    if (write_empty(p)) return;
     run_parallel(threads, [&] {
       multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { call_blas(part); });
     });
   }
   void multiply_parallel(const Product<double>& p, const kernels::RowKernels&, void*, int threads) const override {
-    if (empty(p)) return;
+    if (write_empty(p)) return;
     run_parallel(threads, [&] { call_blas(p); });
   }
 

@@ -104,15 +104,49 @@ void count_above(const CountArgs<T>& args) {
   }
 }
 
+float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+bfloat16 rounded(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
+  const uint32_t nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : nearest)};
+}
+
+void widen_bf16(const bfloat16* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = widened(from[i]);
+}
+
+void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = rounded(accumulate ? from[i] + widened(to[i]) : from[i]);
+}
+
+// Stores column v of a gradient row. Bytes are copied, because they may be those of logits of another type.
 template <class T>
-void gradient(const GradientArgs<T>& args) {
+void store_gradient(T value, int64_t v, T* out, T*) {
+  out[v] = value;
+}
+void store_gradient(float value, int64_t v, bfloat16* out, bfloat16* low) {
+  const bfloat16 high = rounded(value);
+  std::memcpy(out + v, &high, sizeof high);
+  if (!low) return;
+  const float left = value - widened(high);
+  const bfloat16 rest = rounded(std::isfinite(left) ? left : 0.0f);
+  std::memcpy(low + v, &rest, sizeof rest);
+}
+
+template <class T, class Gradient>
+void gradient(const GradientArgs<T, Gradient>& args) {
   const TileShape<T>& shape = args.shape;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
+    // A row's gradients may take the place of its logits.
     const T* from = args.logits + g.source_row * shape.stride;
-    T* to = args.out + k * shape.stride;
+    std::copy_n(from, shape.cols, args.scratch);
+    Gradient* out = args.out + k * args.out_stride;
+    Gradient* low = args.low ? args.low + k * args.out_stride : nullptr;
     for (int64_t v = 0; v < shape.cols; ++v) {
-      const T raw = raw_logit(shape, from, v);
+      const T raw = raw_logit(shape, args.scratch, v);
       const T c = capped(raw, shape.softcap);
       const T log_p = (c - g.max) * g.inverse_temperature - g.log_sum;
       const T p = std::exp(log_p);
@@ -121,17 +155,24 @@ void gradient(const GradientArgs<T>& args) {
       if (args.prior)
         d += g.prior_term * static_cast<T>(args.prior_weights ? args.prior_weights[v] : args.uniform_prior);
       if (v == g.target) d = g.target_gradient;
-      to[v] = d * cap_derivative(raw, shape.softcap);
-      if (std::isnan(g.max) || std::isnan(g.log_sum)) to[v] = std::numeric_limits<T>::quiet_NaN();
+      d *= cap_derivative(raw, shape.softcap);
+      if (std::isnan(g.max) || std::isnan(g.log_sum)) d = std::numeric_limits<T>::quiet_NaN();
+      store_gradient(d, v, out, low);
     }
   }
 }
 
+float widened_gradient(bfloat16 x) { return widened(x); }
 template <class T>
-void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
+T widened_gradient(T x) {
+  return x;
+}
+
+template <class T, class Gradient>
+void add_column_sums(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
   for (int64_t v = 0; v < cols; ++v) {
     T sum = 0;
-    for (int64_t row = 0; row < rows; ++row) sum += tile[row * stride + v];
+    for (int64_t row = 0; row < rows; ++row) sum += widened_gradient(tile[row * stride + v]);
     sums[v] = accumulate ? sums[v] + sum : sum;
   }
 }
@@ -139,22 +180,6 @@ void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, 
 template <class T>
 void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
-void widen_bf16(const bfloat16* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i].bits) << 16);
-}
-
-void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    float value = from[i];
-    if (accumulate) value += std::bit_cast<float>(static_cast<uint32_t>(to[i].bits) << 16);
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes
-    // up.
-    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    to[i].bits = static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : rounded);
-  }
 }
 
 // A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a
@@ -186,14 +211,16 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
   }
 }
 
-template <class T>
-constexpr TypedKernels<T> kTyped = {fold<T>, count_above<T>, gradient<T>, add_column_sums<T>, add<T>};
+template <class T, class Gradient = T>
+constexpr TypedKernels<T, T, Gradient> kTyped = {fold<T>, count_above<T>, gradient<T, Gradient>,
+                                                 add_column_sums<T, Gradient>, add<T>};
 
 }  // namespace
 
 const RowKernels& plain_kernels() {
-  static constexpr RowKernels kKernels = {"plain",    kTyped<float>, kTyped<double>, widen_bf16,
-                                          round_bf16, widen_f16,     round_f16};
+  static constexpr RowKernels kKernels = {
+      "plain",    kTyped<float>, kTyped<double>, kTyped<float, bfloat16>, widen_bf16, round_bf16, widen_f16,
+      round_f16};
   return kKernels;
 }
 

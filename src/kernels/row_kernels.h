@@ -15,17 +15,18 @@
 namespace logitless::kernels {
 
 /// These are the types of a tile: of its sums, of its logits, and of their gradients as the gradient products
-/// read them. Today gradients have the type of their logits: static_asserts in row_walk.h, dense_schedule.cc
-/// and gradient_tiles.cc stand where they are written over them.
+/// read them.
 template <class SumType, class LogitType = SumType, class GradientType = LogitType>
 struct TileTypes {
   using Sum = SumType;
   using Logit = LogitType;
   using Gradient = GradientType;
 };
-/// These are the types for float64 tensors, and for all others.
+/// These are the types for float64 tensors, for all others, and for bfloat16 tensors whose gradients are
+/// multiplied as bfloat16.
 using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
+using BFloat16Tiles = TileTypes<float, float, bfloat16>;
 
 /// This is a tile of products x · w, row-major, with what turns a product into a capped logit:
 ///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
@@ -106,14 +107,20 @@ struct RowGradient {
 /// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others
 /// move up (source rows must increase).
 ///   logits  [shape.rows, cols]
-///   out     [count, cols] with the stride of shape: the logits themselves, in place, or memory apart.
-///   scratch [cols]; may hold anything on entry.
-/// A row whose max or log_sum is NaN becomes NaN in every column.
+///   out     [count, cols] with out_stride: memory apart from the logits, or their own, where row k of `out`
+///           begins with row k of the logits and ends before row k + 1.
+///   low     [count, cols] with out_stride, or null. It gets what rounding to `out` has left of a gradient d,
+///           rounded in turn: |d - out - low| <= 2^-17 |d| for bfloat16, where low is a normal number. It
+///           stands as `out` does: behind row k of it, or in memory apart.
+///   scratch [cols], or [2 * cols] where Gradient is not Logit; may hold anything on entry.
+/// Gradients are rounded to nearest even once. A row whose max or log_sum is NaN becomes NaN in every column.
 template <class Logit, class Gradient = Logit>
 struct GradientArgs {
   TileShape<Logit> shape;
   const Logit* logits = nullptr;
   Gradient* out = nullptr;
+  int64_t out_stride = 0;  // in elements, >= cols
+  Gradient* low = nullptr;
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
   bool entropy = false;                           // some entropy_term is not zero
@@ -139,6 +146,7 @@ struct RowKernels {
   const char* name = "";
   TypedKernels<float> f32;
   TypedKernels<double> f64;
+  TypedKernels<float, float, bfloat16> bf16;  // of BFloat16Tiles
   /// Sets to[i] = from[i], which is exact.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
   /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
@@ -182,6 +190,8 @@ struct RowKernels {
   const auto& of_tiles() const {
     if constexpr (std::is_same_v<Types, DoubleTiles>) {
       return f64;
+    } else if constexpr (std::is_same_v<Types, BFloat16Tiles>) {
+      return bf16;
     } else {
       static_assert(std::is_same_v<Types, FloatTiles>);
       return f32;

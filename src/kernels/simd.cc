@@ -25,8 +25,9 @@ namespace HWY_NAMESPACE {
 const RowKernels* table() {
   static const RowKernels kKernels = {
       hwy::TargetName(HWY_TARGET),
-      {fold<float>, count_above<float>, gradient<float>, add_column_sums<float>, add<float>},
-      {fold<double>, count_above<double>, gradient<double>, add_column_sums<double>, add<double>},
+      {fold<float>, count_above<float>, gradient<float, float>, add_column_sums<float, float>, add<float>},
+      {fold<double>, count_above<double>, gradient<double, double>, add_column_sums<double, double>, add<double>},
+      {fold<float>, count_above<float>, gradient<float, bfloat16>, add_column_sums<float, bfloat16>, add<float>},
       widen_bf16,
       round_bf16,
       widen_f16,

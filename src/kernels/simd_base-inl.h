@@ -63,6 +63,39 @@ HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
   for (; i < count; ++i) step(narrow, i);
 }
 
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V load_bf16([[maybe_unused]] D d, const bfloat16* from) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
+// Returns the bits of the nearest bfloat16, ties to even, in the lower halves; a NaN stays a NaN. Highway's
+// DemoteTo truncates.
+template <class D, class V = hn::Vec<D>, class V32 = hn::Vec<hn::RebindToUnsigned<D>>>
+HWY_INLINE V32 bf16_bits([[maybe_unused]] D d, V value) {
+  const hn::RebindToUnsigned<D> d32;
+  const V32 bits = hn::BitCast(d32, value);
+  const V32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+  const V32 rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
+  const V32 quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40u));
+  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(value)), quiet, rounded);
+}
+
+template <class D, class V32>
+HWY_INLINE void store_bf16_bits([[maybe_unused]] D d, V32 bits, bfloat16* to) {
+  const hn::RebindToSigned<D> ds32;
+  const hn::Rebind<uint16_t, D> d16;
+  // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, bits)), d16, reinterpret_cast<uint16_t*>(to));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_bf16(D d, V value, bfloat16* to) {
+  store_bf16_bits(d, bf16_bits(d, value), to);
+}
+
 // Rounding a T to a narrower type in place takes these: the number of bits to drop, the smallest normal
 // number (below it, adding and subtracting `subnormal_shift`, whose last bit is the type's smallest
 // subnormal, rounds to a multiple of that), and the first power of 2 that overflows.

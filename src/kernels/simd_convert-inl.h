@@ -21,33 +21,14 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 inline void widen_bf16(const bfloat16* from, int64_t count, float* to) {
-  const uint16_t* bits = reinterpret_cast<const uint16_t*>(from);
-  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
-    const hn::RebindToUnsigned<decltype(d)> d32;
-    const hn::Rebind<uint16_t, decltype(d)> d16;
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, bits + i)))), d, to + i);
-  });
+  for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(load_bf16(d, from + i), d, to + i); });
 }
 
-// Highway's DemoteTo truncates; this rounds to nearest even.
 inline void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
-  uint16_t* stored = reinterpret_cast<uint16_t*>(to);
   for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
-    const hn::RebindToUnsigned<decltype(d)> d32;
-    const hn::RebindToSigned<decltype(d)> ds32;
-    const hn::Rebind<uint16_t, decltype(d)> d16;
     auto value = hn::LoadU(d, from + i);
-    if (accumulate) {
-      value = hn::Add(value, hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, stored + i)))));
-    }
-    const auto bits = hn::BitCast(d32, value);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40u));
-    const auto is_nan = hn::RebindMask(d32, hn::IsNaN(value));
-    const auto out = hn::IfThenElse(is_nan, quiet, rounded);
-    // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, out)), d16, stored + i);
+    if (accumulate) value = hn::Add(value, load_bf16(d, to + i));
+    store_bf16(d, value, to + i);
   });
 }
 

@@ -10,7 +10,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/row_kernels.h"
@@ -21,9 +23,42 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <bool kEntropy, Prior kPrior, bool kCap, class D, class T>
+// These say how the gradients of a row are stored: in the type of the logits, or rounded to one or two terms
+// of bfloat16. Where the types are the same the row takes the capped logits before its gradients.
+template <class T>
+struct WideRow {
+  T* out;
+  T* capped(T*) const { return out; }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+    hn::StoreU(value, d, out + v);
+  }
+};
+struct BFloat16Row {
+  bfloat16* out;
+  float* capped(float* apart) const { return apart; }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+    store_bf16(d, value, out + v);
+  }
+};
+struct SplitRow {
+  bfloat16* out;
+  bfloat16* low;
+  float* capped(float* apart) const { return apart; }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+    const auto high = bf16_bits(d, value);
+    store_bf16_bits(d, high, out + v);
+    // The difference is exact. Of a NaN or an infinity nothing is left.
+    const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(high)));
+    store_bf16(d, hn::IfThenElseZero(hn::IsFinite(left), left), low + v);
+  }
+};
+
+template <bool kEntropy, Prior kPrior, bool kCap, class D, class T, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
-                                 const float* weights, T uniform_prior, int64_t begin, int64_t end, T* to) {
+                                 const float* weights, T uniform_prior, int64_t begin, int64_t end, const Row& row) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V max = hn::Set(d, g.max);
@@ -46,52 +81,81 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
       out = hn::MulAdd(hn::Set(d, g.prior_term), q, out);
     }
     if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));
-    hn::StoreU(out, d, to + v);
+    row.store(d, out, v);
   }
 }
 
-template <bool kEntropy, Prior kPrior, bool kCap, class T>
-HWY_NOINLINE void gradient_rows(const GradientArgs<T>& args) {
+template <bool kEntropy, Prior kPrior, bool kCap, class T, class Gradient, class RowAt>
+HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
   const TileShape<T>& shape = args.shape;
   const hn::ScalableTag<T> wide;
   const hn::CappedTag<T, 1> narrow;
   const int64_t whole = shape.cols - shape.cols % static_cast<int64_t>(hn::Lanes(wide));
   const T uniform = static_cast<T>(args.uniform_prior);
+  T* const derivative = args.scratch;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
     const T* from = args.logits + g.source_row * shape.stride;
-    T* to = args.out + k * shape.stride;
+    const auto row = row_at(k);
+    T* const capped = row.capped(args.scratch + shape.cols);
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {
-      for (int64_t v = 0; v < shape.cols; ++v) to[v] = std::numeric_limits<T>::quiet_NaN();
+      const T nan = std::numeric_limits<T>::quiet_NaN();
+      for (int64_t v = 0; v < shape.cols; ++v) row.store(narrow, hn::Set(narrow, nan), v);
       continue;
     }
     if (!shape.plain()) {
-      cap_row<T>(shape, from, to, kCap ? args.scratch : nullptr);
-      from = to;
+      cap_row<T>(shape, from, capped, kCap ? derivative : nullptr);
+      from = capped;
+    } else if (args.low) {
+      // Low terms may stand where logits are that have not been read.
+      std::memcpy(capped, from, static_cast<size_t>(shape.cols) * sizeof(T));
+      from = capped;
     }
-    gradient_columns<kEntropy, kPrior, kCap>(wide, g, from, args.scratch, args.prior_weights, uniform, 0, whole, to);
+    gradient_columns<kEntropy, kPrior, kCap>(wide, g, from, derivative, args.prior_weights, uniform, 0, whole, row);
     if (whole < shape.cols) {
-      gradient_columns<kEntropy, kPrior, kCap>(narrow, g, from, args.scratch, args.prior_weights, uniform, whole,
-                                               shape.cols, to);
+      gradient_columns<kEntropy, kPrior, kCap>(narrow, g, from, derivative, args.prior_weights, uniform, whole,
+                                               shape.cols, row);
     }
-    if (g.target >= 0 && g.target < shape.cols)
-      to[g.target] = g.target_gradient * (kCap ? args.scratch[g.target] : T{1});
+    if (g.target >= 0 && g.target < shape.cols) {
+      row.store(narrow, hn::Set(narrow, g.target_gradient * (kCap ? derivative[g.target] : T{1})), g.target);
+    }
   }
 }
 
-template <class T>
-void gradient(const GradientArgs<T>& args) {
+template <class T, class Gradient, class RowAt>
+void gradient_as(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
   with_terms(args, [&](auto entropy, auto prior) HWY_ATTR {
     with_flag(args.shape.softcap > 0,
-              [&](auto cap) HWY_ATTR { gradient_rows<entropy.value, prior.value, cap.value>(args); });
+              [&](auto cap) HWY_ATTR { gradient_rows<entropy.value, prior.value, cap.value>(args, row_at); });
   });
 }
 
-template <class T>
-void add_column_sums(const T* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
+template <class T, class Gradient>
+void gradient(const GradientArgs<T, Gradient>& args) {
+  const auto at = [&](Gradient* rows, int64_t k) { return rows + k * args.out_stride; };
+  if constexpr (std::is_same_v<T, Gradient>) {
+    gradient_as(args, [&](int64_t k) { return WideRow<T>{at(args.out, k)}; });
+  } else if (args.low) {
+    gradient_as(args, [&](int64_t k) { return SplitRow{at(args.out, k), at(args.low, k)}; });
+  } else {
+    gradient_as(args, [&](int64_t k) { return BFloat16Row{at(args.out, k)}; });
+  }
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_gradient(D d, const hn::TFromD<D>* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_gradient(D d, const bfloat16* from) {
+  return load_bf16(d, from);
+}
+
+template <class T, class Gradient>
+void add_column_sums(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate, T* sums) {
   for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
     auto sum = hn::Zero(d);
-    for (int64_t row = 0; row < rows; ++row) sum = hn::Add(sum, hn::LoadU(d, tile + row * stride + v));
+    for (int64_t row = 0; row < rows; ++row) sum = hn::Add(sum, load_gradient(d, tile + row * stride + v));
     if (accumulate) sum = hn::Add(sum, hn::LoadU(d, sums + v));
     hn::StoreU(sum, d, sums + v);
   });

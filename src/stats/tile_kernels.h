@@ -21,6 +21,12 @@ auto with_tile_types(const problem::TokenProblem& problem, const Call& call) {
   return problem.in_double() ? call(kernels::DoubleTiles()) : call(kernels::FloatTiles());
 }
 
+/// Calls call(types) with the TileTypes of a pass whose gradients have `gradient_terms` (GradientTile).
+template <class Call>
+auto with_gradient_types(const problem::TokenProblem& problem, int gradient_terms, const Call& call) {
+  return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
+}
+
 /// This is words [first_word, first_word + words) of the raw logits of some rows, row-major.
 template <class Logit>
 struct LogitsTile {
@@ -34,6 +40,14 @@ struct LogitsTile {
   int32_t column(int64_t word) const {
     return word >= first_word && word - first_word < words ? static_cast<int32_t>(word - first_word) : -1;
   }
+};
+
+/// These are rows that gradients are written to, row-major; `low` is null or has the same stride.
+template <class Gradient>
+struct GradientRows {
+  Gradient* data = nullptr;
+  int64_t stride = 0;
+  Gradient* low = nullptr;
 };
 
 template <class Types>
@@ -103,10 +117,10 @@ class TileKernels {
     bool prior = false;
   };
   /// Makes the gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand
-  /// in row places[k] of the tile, and row k of `out`, with the tile's stride, gets its gradient. `out` may
-  /// be the tile itself. The entries of `gradients` are changed.
+  /// in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs says where
+  /// `out` may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are changed.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, Terms terms,
-                kernels::RowGradient<Logit>* gradients, Logit* row_scratch, Gradient* out) const {
+                kernels::RowGradient<Logit>* gradients, Logit* row_scratch, const GradientRows<Gradient>& out) const {
     for (size_t k = 0; k < places.size(); ++k) {
       gradients[k].target = tile.column(gradients[k].target);
       gradients[k].source_row = places[k];
@@ -114,7 +128,9 @@ class TileKernels {
     kernels::GradientArgs<Logit, Gradient> args;
     args.shape = shape(tile);
     args.logits = tile.data;
-    args.out = out;
+    args.out = out.data;
+    args.out_stride = out.stride;
+    args.low = out.low;
     args.count = static_cast<int64_t>(places.size());
     args.gradients = gradients;
     args.entropy = terms.entropy;

@@ -60,7 +60,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const gemm::Backend&
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     thread.gemm = arena.take_bytes(gemm_bytes);
-    thread.row = arena.take<Logit>(grid.vocab_tile);
+    thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
     thread.gradients = arena.take<kernels::RowGradient<Logit>>(grid.row_tile);
     if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
       thread.scatter = arena.take<Sum>(grid.row_tile * grid.hidden_block);
@@ -70,11 +70,6 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const gemm::Backend&
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
       slot.tile = arena.take<Logit>(tile_elements(run));
-      if constexpr (std::is_same_v<Logit, Gradient>) {
-        slot.gradient = slot.tile;
-      } else {
-        slot.gradient = arena.take<Gradient>(tile_elements(run));
-      }
       if (run.gather) slot.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
     }
   } else if (run.gather) {
@@ -111,17 +106,17 @@ Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
 
 template <class Types>
 DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                  int threads, const Gradients& outputs) {
+                                  DType gradient, int threads, const Gradients& outputs) {
   using Sum = typename Types::Sum;
   const DType x = problem.hidden.dtype, w = problem.head.weight.dtype;
-  const DType gradient = DTypeOf<typename Types::Gradient>::value;
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   logits = arena.take<typename Types::Logit>(n * v);
   this->gemm =
       arena.take_bytes(std::max({gemm.scratch_bytes(n, v, h, x, w), gemm.scratch_bytes(n, h, v, gradient, w),
                                  gemm.scratch_bytes(v, h, n, gradient, x), gemm.scratch_bytes(h, v, n, x, gradient)}));
   scratch.resize(static_cast<size_t>(threads));
-  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, false);
+  const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
+  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, narrow);
   int64_t elements = 0;
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
   sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
@@ -143,11 +138,11 @@ core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, con
 
 namespace {
 
-// Calls `measure(arena, types)` with an arena that only measures, and returns its peak.
+// Calls `measure(arena)` with an arena that only measures, and returns its peak.
 template <class Measure>
-size_t measured(const TokenProblem& problem, const Measure& measure) {
+size_t measured(const Measure& measure) {
   core::Arena arena;
-  stats::with_tile_types(problem, [&](auto types) { measure(arena, types); });
+  measure(arena);
   return arena.peak();
 }
 
@@ -155,28 +150,35 @@ size_t measured(const TokenProblem& problem, const Measure& measure) {
 
 size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
                    const Gradients& outputs) {
-  return measured(problem, [&](core::Arena& arena, auto types) {
-    using Types = decltype(types);
-    widened_bias<typename Types::Logit>(arena, nullptr, problem);
-    if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
-    if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
-    const size_t mark = arena.mark();
-    if (work.forward) ForwardBuffers<Types>(arena, gemm, problem, run);
-    arena.rewind(mark);
-    if (work.backward) BackwardBuffers<Types>(arena, gemm, problem, run, outputs);
+  return measured([&](core::Arena& arena) {
+    stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
+      using Types = decltype(types);
+      widened_bias<typename Types::Logit>(arena, nullptr, problem);
+      if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
+      if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
+      const size_t mark = arena.mark();
+      if (work.forward) ForwardBuffers<Types>(arena, gemm, problem, run);
+      arena.rewind(mark);
+      if (work.backward) BackwardBuffers<Types>(arena, gemm, problem, run, outputs);
+    });
   });
 }
 
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, int threads, const Gradients& outputs) {
-  return measured(problem, [&](core::Arena& arena, auto types) {
-    using Types = decltype(types);
-    DenseBuffers<Types>(arena, gemm, problem, threads, outputs);
-    widened_bias<typename Types::Logit>(arena, nullptr, problem);
+size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
+                     const Gradients& outputs) {
+  return measured([&](core::Arena& arena) {
+    stats::with_tile_types(problem, [&](auto types) {
+      using Types = decltype(types);
+      DenseBuffers<Types>(arena, gemm, problem, gradient, threads, outputs);
+      widened_bias<typename Types::Logit>(arena, nullptr, problem);
+    });
   });
 }
 
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
-  return measured(problem, [&](core::Arena& arena, auto types) { take_sweep<decltype(types)>(arena, problem, run); });
+  return measured([&](core::Arena& arena) {
+    stats::with_tile_types(problem, [&](auto types) { take_sweep<decltype(types)>(arena, problem, run); });
+  });
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                         \
@@ -190,5 +192,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE
+template struct ForwardBuffers<kernels::BFloat16Tiles>;
+template struct BackwardBuffers<kernels::BFloat16Tiles>;
 
 }  // namespace logitless::stream

@@ -59,13 +59,12 @@ struct BackwardBuffers {
   using Gradient = typename Types::Gradient;
   struct PerThread {
     void* gemm = nullptr;
-    Logit* row = nullptr;                              // [vocab_tile]
+    Logit* row = nullptr;                              // scratch of kernels::GradientArgs
     Sum* scatter = nullptr;                            // [row_tile, hidden_block]
     kernels::RowGradient<Logit>* gradients = nullptr;  // [row_tile]: those of one tile
   };
   struct Slot {
-    Logit* tile = nullptr;          // [tile_rows, tile_stride]
-    Gradient* gradient = nullptr;   // the same: the tile itself where the two types are one
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]: logits, then their gradients
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
   core::Array<PerThread> threads;
@@ -105,8 +104,9 @@ struct DenseBuffers {
   // [N, H] of hidden's type, where hidden is no matrix
   std::byte* gathered = nullptr;
 
-  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, int threads,
-               const Gradients& outputs);
+  /// `gradient` is the type of the gradients of the logits.
+  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient,
+               int threads, const Gradients& outputs);
 };
 /// Plan dense sums d_weight this many words at a time, apart from the output, when d_weight is narrower than
 /// its sums.
@@ -120,7 +120,8 @@ core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, con
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
                    const Gradients& outputs);
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, int threads, const Gradients& outputs);
+size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
+                     const Gradients& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
 }  // namespace logitless::stream

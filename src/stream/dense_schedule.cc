@@ -26,9 +26,6 @@ class DenseSchedule final : public Schedule {
  public:
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
-  using Gradient = typename Types::Gradient;
-  static_assert(std::is_same_v<Logit, Gradient>, "the logits become their gradients in place");
-
   DenseSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
                 const Plan& plan)
       : context_(context),
@@ -36,8 +33,9 @@ class DenseSchedule final : public Schedule {
         outputs_(outputs),
         threads_(plan.threads),
         v_(problem.vocab_size),
+        gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
-        buffers_(arena_, *context.gemm, problem, threads_, outputs),
+        buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
         tiles_(*context.kernels, problem, kRowColumns, widened_bias<Logit>(arena_, context.kernels, problem),
                problem.head.softcap),
         walk_(tiles_, *context.kernels, v_, kRowColumns) {
@@ -82,6 +80,12 @@ class DenseSchedule final : public Schedule {
     context_.gemm->multiply_parallel(product, *context_.kernels, buffers_.gemm, threads_);
   }
 
+  // The gradients of a row begin where its logits did, in a type that may be narrower.
+  gemm::Operand gradients_from(int64_t word) const {
+    const auto stride = v_ * static_cast<int64_t>(sizeof(Logit) / size_of(gradient_));
+    return {core::element(static_cast<const void*>(buffers_.logits), gradient_, word), gradient_, stride, false};
+  }
+
   void make_logits() {
     multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), head_operand(problem_.head, 0, 0, true),
                      buffers_.logits, v_, false});
@@ -94,14 +98,14 @@ class DenseSchedule final : public Schedule {
       return;
     }
     walk_.gradient(stats::row_gradient<Logit>(problem_, stats, grads, row), logits(row), DTypeOf<Logit>::value,
-                   logits(row), DTypeOf<Gradient>::value, scratch());
+                   logits(row), gradient_, scratch());
   }
 
   void d_hidden() const {
     gemm::Product<Sum> product{problem_.tokens,
                                problem_.hidden_size,
                                v_,
-                               {buffers_.logits, DTypeOf<Gradient>::value, v_, false},
+                               gradients_from(0),
                                head_operand(problem_.head, 0, 0, false),
                                nullptr,
                                0,
@@ -126,7 +130,8 @@ class DenseSchedule final : public Schedule {
       const int64_t words = std::min(step, v_ - first);
       gemm::Operand states = hidden();
       states.transposed = hidden_vocab;
-      const gemm::Operand gradients{buffers_.logits + first, DTypeOf<Gradient>::value, v_, !hidden_vocab};
+      gemm::Operand gradients = gradients_from(first);
+      gradients.transposed = !hidden_vocab;
       gemm::Product<Sum> product;
       product.m = hidden_vocab ? problem_.hidden_size : words;
       product.n = hidden_vocab ? words : problem_.hidden_size;
@@ -159,12 +164,23 @@ class DenseSchedule final : public Schedule {
     Sum* sums = core::is_narrow<Sum>(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
     core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
       const int64_t words = end - begin;
-      tiles_.table().add_column_sums(buffers_.logits + begin, v_, problem_.tokens, words,
-                                     accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
+      add_column_sums(begin, words, accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
       if (core::is_narrow<Sum>(out.dtype)) {
         store(sums + begin, words, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
       }
     });
+  }
+
+  void add_column_sums(int64_t first, int64_t words, bool accumulate, Sum* sums) const {
+    const gemm::Operand from = gradients_from(first);
+    if constexpr (sizeof(Sum) == sizeof(float)) {
+      if (gradient_ == DType::kBFloat16) {
+        return context_.kernels->bf16.add_column_sums(static_cast<const bfloat16*>(from.data), from.stride,
+                                                      problem_.tokens, words, accumulate, sums);
+      }
+    }
+    tiles_.table().add_column_sums(static_cast<const Sum*>(from.data), from.stride, problem_.tokens, words, accumulate,
+                                   sums);
   }
 
   // Stores `count` sums where they belong, in the type of the output.
@@ -184,6 +200,7 @@ class DenseSchedule final : public Schedule {
   const Gradients& outputs_;
   int threads_;
   int64_t v_;
+  DType gradient_;  // of the gradients of the logits
   core::Arena arena_;
   DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;

@@ -138,6 +138,7 @@ void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t 
                            const stats::Finisher&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)
 #undef LOGITLESS_INSTANTIATE
 
 }  // namespace logitless::stream

@@ -147,16 +147,25 @@ class GradientTasks {
 
   const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
-  // These return where the logits of a tile and their gradients stand: in the same place, where the two types
-  // are one.
+  // Returns where the logits of a tile stand. Their gradients take their place: row k of these begins with
+  // row k of the logits, and its low terms, where there are any, stand behind it.
   Logit* logits(int64_t j, int64_t b, int64_t slot) const {
     if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
   }
-  Gradient* gradient(int64_t j, int64_t b, int64_t slot) const {
-    if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].gradient;
-    static_assert(std::is_same_v<Logit, Gradient>, "logits that stay become their gradients in place");
-    return logits(j, b, slot);
+  stats::GradientRows<Gradient> gradient(int64_t j, int64_t b, int64_t slot) const {
+    static_assert(sizeof(Logit) % sizeof(Gradient) == 0, "gradients take the place of their logits");
+    constexpr int64_t kPerLogit = sizeof(Logit) / sizeof(Gradient);
+    auto* data = reinterpret_cast<Gradient*>(logits(j, b, slot));
+    return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
+  }
+
+  // Calls use(operand, first) with each term of the gradients of a tile, whose products are added up.
+  template <class Use>
+  void for_each_term(int64_t j, int64_t b, int64_t slot, const Use& use) const {
+    const stats::GradientRows<Gradient> rows = gradient(j, b, slot);
+    use(gemm::Operand{rows.data, DTypeOf<Gradient>::value, rows.stride, false}, true);
+    if (rows.low) use(gemm::Operand{rows.low, DTypeOf<Gradient>::value, rows.stride, false}, false);
   }
 
   gemm::Operand hidden(int64_t b, int64_t slot) const {
@@ -202,7 +211,6 @@ class GradientTasks {
     product.m = rows.count;
     product.n = columns;
     product.k = grid_.words(j);
-    product.a = {gradient(j, b, slot), DTypeOf<Gradient>::value, grid_.tile_stride, false};
     product.b = head_operand(pass_.problem.head, grid_.first_word(j), component, /*hidden_first=*/false);
     const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
     if (hidden_apart_) {
@@ -216,8 +224,11 @@ class GradientTasks {
       product.c = static_cast<Sum*>(first.data) + component;
       product.ldc = first.stride;
     }
-    product.accumulate = adds && !scattered;
-    pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
+    for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
+      product.a = gradients;
+      product.accumulate = !first || (adds && !scattered);
+      pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
+    });
     if (!scattered) return;
     const Sum* from = mine.scatter;
     for (const int64_t row : active_.blocks.rows(rows)) {
@@ -243,36 +254,33 @@ class GradientTasks {
     const RowBlock& rows = block(b);
     const int64_t component = h * grid_.weight_block;
     const int64_t components = std::min(grid_.weight_block, grid_.hidden_size - component);
-    gemm::Operand gradients{gradient(j, b, slot), DTypeOf<Gradient>::value, grid_.tile_stride, false};
+    const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     gemm::Operand states = hidden(b, slot);
     states.data = core::element(states.data, states.dtype, component);
     gemm::Product<Sum> product;
     product.k = rows.count;
-    if (pass_.problem.head.layout == HeadLayout::kHiddenVocab) {
-      states.transposed = true;
-      product.m = components;
-      product.n = grid_.words(j);
-      product.a = states;
-      product.b = gradients;
-    } else {
-      gradients.transposed = true;
-      product.m = grid_.words(j);
-      product.n = components;
-      product.a = gradients;
-      product.b = states;
-    }
+    states.transposed = hidden_vocab;
+    product.m = hidden_vocab ? components : grid_.words(j);
+    product.n = hidden_vocab ? grid_.words(j) : components;
     product.c = weight_part(j, component, product.ldc);
-    const bool first = b == 0 && begin_;
-    product.accumulate = !first || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
-    pass_.context.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+    const bool adds = b > 0 || !begin_ || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
+    for_each_term(j, b, slot, [&](gemm::Operand gradients, bool first) {
+      gradients.transposed = !hidden_vocab;
+      product.a = hidden_vocab ? states : gradients;
+      product.b = hidden_vocab ? gradients : states;
+      product.accumulate = !first || adds;
+      pass_.context.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+    });
   }
 
   void add_d_bias(int64_t j, int64_t b, int64_t slot) {
     const int64_t first = grid_.first_word(j);
     Sum* sums = (pass_.bias_sums ? pass_.bias_sums : static_cast<Sum*>(outputs_.d_bias.data)) + first;
     const bool adds = b > 0 || !begin_ || (!pass_.bias_sums && outputs_.d_bias_mode == WriteMode::kAccumulate);
-    pass_.tiles.table().add_column_sums(gradient(j, b, slot), grid_.tile_stride, block(b).count, grid_.words(j), adds,
-                                        sums);
+    for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
+      pass_.tiles.table().add_column_sums(static_cast<const Gradient*>(gradients.data), gradients.stride,
+                                          block(b).count, grid_.words(j), !first || adds, sums);
+    });
   }
 
   void finish_weight_tile(int64_t j);
@@ -376,6 +384,7 @@ void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, 
                                  const Gradients&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)
 #undef LOGITLESS_INSTANTIATE
 
 }  // namespace logitless::stream

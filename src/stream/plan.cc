@@ -108,6 +108,7 @@ struct Planner {
     run.may_drop_rows = work.may_drop_rows;
     run.gather = work.may_drop_rows || !run.blocks.all_contiguous();
     run.hidden_apart = narrow_hidden();
+    run.gradient_terms = gradient_terms(context, problem);
     run.scatter = run.gather || !stands_in_blocks(run.blocks);
     Plan& plan = run.plan;
     plan.kind = kind;
@@ -119,6 +120,7 @@ struct Planner {
     plan.vocab_tile = run.grid.vocab_tile;
     plan.hidden_block = run.grid.hidden_block;
     plan.chunk_rows = std::min(chunk_rows, count());
+    set_arithmetic(context, problem, run.gradient_terms, plan);
     return run;
   }
 
@@ -130,8 +132,9 @@ struct Planner {
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
     const DType hidden = problem.hidden.dtype;
-    const DType gradient =
-        stats::with_tile_types(problem, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
+    const DType gradient = stats::with_gradient_types(problem, run.gradient_terms, [](auto types) {
+      return DTypeOf<typename decltype(types)::Gradient>::value;
+    });
     plan.blas_bytes =
         static_cast<size_t>(plan.threads) *
         std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden,
@@ -306,6 +309,27 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
   if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
     core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
   }
+}
+
+int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem) {
+  const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
+  // Where a backend widens bfloat16, narrow gradients would lose digits and save nothing.
+  if (hidden != DType::kBFloat16 || weight != DType::kBFloat16 || !context.gemm->reads(hidden, weight)) return 0;
+  switch (context.options.gradient_precision) {
+    case GradientPrecision::kNative:
+      return 1;
+    case GradientPrecision::kSplit:
+      return 2;
+    case GradientPrecision::kFloat32:
+      break;
+  }
+  return 0;
+}
+
+void set_arithmetic(const detail::ContextState& context, const HiddenProblem& problem, int terms, Plan& plan) {
+  plan.gemm_library = context.gemm->library_of(problem.hidden.dtype, problem.head.weight.dtype);
+  plan.gradient_dtype = problem.in_double() ? DType::kFloat64 : terms > 0 ? DType::kBFloat16 : DType::kFloat32;
+  plan.gradient_terms = std::max(1, terms);
 }
 
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,

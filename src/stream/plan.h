@@ -31,8 +31,17 @@ struct Work {
   int64_t kept_rows = 0;
 };
 
+/// Returns of how many terms of bfloat16 the gradients of logits are made, or 0 where they have the logits'
+/// type: it follows from the operands, the backend and ContextOptions::gradient_precision.
+int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem);
+
+/// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
+void set_arithmetic(const detail::ContextState& context, const HiddenProblem& problem, int terms, Plan& plan);
+
 struct RunPlan {
   Plan plan;
+  /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
+  int gradient_terms = 0;
   TileGrid grid;
   RowBlocks blocks;
   /// Each chunk begins at the block of this index, and the last entry is the end. Only one pass has several

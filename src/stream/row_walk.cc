@@ -52,7 +52,7 @@ void RowWalk<Types>::gradient(const kernels::RowGradient<Logit>& gradient, const
     const auto from = tile(logits, dtype, first, scratch);
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? scratch.values : static_cast<Logit*>(to);
-    tiles_.gradient(from, {&kPlace, 1}, terms, &here, scratch.row, wide);
+    tiles_.gradient(from, {&kPlace, 1}, terms, &here, scratch.row, {wide, from.words});
     if (core::is_narrow<Logit>(out_dtype)) kernels_.round(wide, from.words, false, to, out_dtype);
   }
 }

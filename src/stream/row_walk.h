@@ -44,8 +44,8 @@ class RowWalk {
   void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
                   const Scratch& scratch, const stats::Finisher& finish) const;
 
-  /// Writes the gradients [V] of the logits to `out`, which is the logits themselves, with the same type, or
-  /// memory apart from them.
+  /// Writes the gradients [V] of the logits to `out`, which begins with the logits and has no wider type, or
+  /// is memory apart from them.
   void gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
                 DType out_dtype, const Scratch& scratch) const;
 

@@ -86,7 +86,7 @@ class TileSchedule final : public Schedule {
 
 std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                         const Gradients& outputs, RunPlan run) {
-  return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
+  return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
   });
 }

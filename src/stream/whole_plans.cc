@@ -53,7 +53,10 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
   plan.hidden_size = plan.hidden_block = problem.hidden_size;
   plan.vocab_size = plan.vocab_tile = problem.vocab_size;
   plan.threads = threads;
-  plan.workspace_bytes = measure_dense(*context.gemm, problem, threads, outputs);
+  // Rows of logits have no place for two terms.
+  const int terms = gradient_terms(context, problem);
+  set_arithmetic(context, problem, terms == 1 ? 1 : 0, plan);
+  plan.workspace_bytes = measure_dense(*context.gemm, problem, plan.gradient_dtype, threads, outputs);
   return plan;
 }
 

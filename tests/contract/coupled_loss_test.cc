@@ -105,7 +105,7 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
     Expected& expected = made->expected;
     expected = expect_statistics(oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(),
                                                       made->inputs.targets_view(), made->options),
-                                 arithmetic_for(spec_.dtype, context().gemm_backend()));
+                                 arithmetic_for(spec_.dtype, context()));
     reference_ = made;
     add_group_gradients(expected);
     return *made;

@@ -45,7 +45,7 @@ Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spe
       CrossEntropyOptions options;
       options.token.ignore_index = spec.ignore_index;
       options.want_entropy = true;
-      const Arithmetic arithmetic = arithmetic_for(dtype, Context().gemm_backend());
+      const Arithmetic arithmetic = arithmetic_for(dtype, Context());
       Expected expected = expect_statistics(
           oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options), arithmetic);
       const oracle::Loss loss = oracle::compute_cross_entropy(expected.problem, expected.stats, options);

@@ -40,7 +40,7 @@ class ExactLogits {
                                       << logits_[0][0] << ", " << name_of(dtype_) << ", temperature "
                                       << options_.temperature << ", softcap " << softcap_);
     Inputs inputs = make_inputs();
-    Arithmetic arithmetic = arithmetic_for(dtype_, Context().gemm_backend());
+    Arithmetic arithmetic = arithmetic_for(dtype_, Context());
     arithmetic.exact_logits = true;
     const StatsRequest request = {
         .entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = prior_};

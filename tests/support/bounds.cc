@@ -103,6 +103,15 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   bounds.prior[i] = prior + prior_sum * log_sum_error + (sum + 4 * u) * prior_terms;
 }
 
+Arithmetic arithmetic_of_sums(DType inputs) {
+  Arithmetic arithmetic;
+  if (inputs == DType::kFloat64) {
+    arithmetic.unit = 2 * 0x1p-53;
+    arithmetic.smallest = 0x1p-1022;
+  }
+  return arithmetic;
+}
+
 }  // namespace
 
 double Arithmetic::sum(double terms) const {
@@ -118,22 +127,23 @@ double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithme
   return arithmetic.sum(static_cast<double>(problem.tokens() + 2));
 }
 
-Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend) {
-  Arithmetic arithmetic;
-  if (inputs == DType::kFloat64) {
-    arithmetic.unit = 2 * 0x1p-53;
-    arithmetic.smallest = 0x1p-1022;
-  }
+Arithmetic arithmetic_for(DType inputs, const Context& context) {
+  Arithmetic arithmetic = arithmetic_of_sums(inputs);
   // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and
   // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter
   // bounds.
-  static const std::set<std::string> narrow_gradients = {};
-  if (inputs == DType::kBFloat16 && narrow_gradients.contains(gemm_backend)) arithmetic.gradient_unit = 0x1p-8;
+  static const std::set<std::string> narrow_gradients = {"onednn"};
+  if (inputs != DType::kBFloat16 || !narrow_gradients.contains(context.gemm_backend())) return arithmetic;
+  // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that, and
+  // below 2^(e-8) it leaves at most 2^(e-17) in turn.
+  const GradientPrecision precision = context.options().gradient_precision;
+  if (precision == GradientPrecision::kNative) arithmetic.gradient_unit = 0x1p-8;
+  if (precision == GradientPrecision::kSplit) arithmetic.gradient_unit = 0x1p-17;
   return arithmetic;
 }
 
 Arithmetic arithmetic_of_logits(DType logits) {
-  Arithmetic arithmetic = arithmetic_for(logits, "");
+  Arithmetic arithmetic = arithmetic_of_sums(logits);
   arithmetic.exact_logits = true;
   return arithmetic;
 }

@@ -27,16 +27,16 @@ inline constexpr double kFunctionUnits = 8;
 struct Arithmetic {
   double unit = 0x1p-24;       ///< u of products and sums
   double smallest = 0x1p-126;  ///< below it results may be flushed to 0
-  double gradient_unit = 0;    ///< u of storing dL/dlogits for the gradient GEMMs: bf16 there in a bf16 GEMM
+  double gradient_unit = 0;    ///< relative error of dL/dlogits as the gradient GEMMs read them
   bool exact_logits = false;   ///< the test's inputs are small integers: r has no error at all
   double sigmas = kElementSigmas;
 
   double sum(double terms) const;
 };
 
-/// Returns the arithmetic that runs for inputs of this type. For float64 the oracle errs as much as the
-/// engine, so the unit is doubled.
-Arithmetic arithmetic_for(DType inputs, const std::string& gemm_backend);
+/// Returns the arithmetic that a context's calls run for inputs of this type. For float64 the oracle errs as
+/// much as the engine, so the unit is doubled.
+Arithmetic arithmetic_for(DType inputs, const Context& context);
 /// Returns the arithmetic of finished logits of this type: they have no error, and no product reads their
 /// gradient.
 Arithmetic arithmetic_of_logits(DType logits);

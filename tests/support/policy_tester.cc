@@ -183,7 +183,7 @@ PolicyTester::Reference& PolicyTester::reference() {
   made->options.token.ignore_index = TokenOptions().ignore_index;
   made->options.token.shift = false;
   const Arithmetic arithmetic =
-      spec_.finished_logits ? arithmetic_of_logits(spec_.dtype) : arithmetic_for(spec_.dtype, context().gemm_backend());
+      spec_.finished_logits ? arithmetic_of_logits(spec_.dtype) : arithmetic_for(spec_.dtype, context());
   made->expected = expect_statistics(
       oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(), made->inputs.targets_view(), token),
       arithmetic);

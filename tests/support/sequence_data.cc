@@ -98,12 +98,12 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
 
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& given, const std::vector<int64_t>& empty,
                                                  const TokenOptions& token, ReferenceForm form, DType reference_dtype,
-                                                 bool pairs, const std::string& gemm_backend) {
+                                                 bool pairs, const Context& context) {
   const InputSpec spec = with_targets(given, empty);
   auto data = std::make_shared<SequenceData>(spec, reference_spec_of(spec));
   data->token = token;
   const Inputs& inputs = data->inputs;
-  const Arithmetic of_products = arithmetic_for(spec.dtype, gemm_backend);
+  const Arithmetic of_products = arithmetic_for(spec.dtype, context);
   const Arithmetic arithmetic = spec.finished_logits ? arithmetic_of_logits(spec.dtype) : of_products;
   oracle::Problem problem = read_problem(inputs, inputs.targets_view(), token);
   const std::vector<int64_t> offsets = oracle::sequence_offsets(inputs.hidden_view());

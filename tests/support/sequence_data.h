@@ -51,6 +51,6 @@ struct SequenceData {
 /// `empty` have no target.
 std::shared_ptr<SequenceData> make_sequence_data(const InputSpec& spec, const std::vector<int64_t>& empty,
                                                  const TokenOptions& token, ReferenceForm form, DType reference_dtype,
-                                                 bool pairs, const std::string& gemm_backend);
+                                                 bool pairs, const Context& context);
 
 }  // namespace logitless::testing

@@ -53,7 +53,7 @@ CrossEntropyTester::Reference& CrossEntropyTester::reference() {
 CrossEntropyTester::Reference& CrossEntropyTester::truth() {
   Reference& truth = reference();
   if (truth.has_truth) return truth;
-  const Arithmetic arithmetic = arithmetic_for(spec_.dtype, context().gemm_backend());
+  const Arithmetic arithmetic = arithmetic_for(spec_.dtype, context());
   const Inputs& inputs = truth.inputs;
   Expected& expected = truth.expected;
   expected = expect_statistics(

@@ -103,6 +103,9 @@ class Tester {
   }
   Self& threads(int count) { return run("threads", count, run_.context.threads, count); }
   Self& gemm_backend(const std::string& name) { return input("gemm_backend", name, run_.context.gemm_backend, name); }
+  Self& gradient_precision(GradientPrecision precision) {
+    return input("gradient_precision", name_of(precision), run_.context.gradient_precision, precision);
+  }
   Self& simd_target(const std::string& name) { return run("simd_target", name, run_.context.simd_target, name); }
   Self& gradients(bool d_hidden, bool d_weight, bool d_bias) {
     run_.d_hidden = d_hidden;

@@ -46,7 +46,7 @@ TokenStatsTester::Reference& TokenStatsTester::reference() {
   oracle::Problem problem =
       oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options);
   oracle::set_prior(reference->prior.span(), problem);
-  expected = expect_statistics(std::move(problem), arithmetic_for(spec_.dtype, context().gemm_backend()));
+  expected = expect_statistics(std::move(problem), arithmetic_for(spec_.dtype, context()));
   add_gradients(expected, oracle_grads(token_grads(), expected.problem), oracle::TokenGradients(spec_.tokens));
   reference_ = reference;
   return *reference_;

@@ -31,6 +31,27 @@ TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
 }
 
+TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
+  Plan plan;
+  EXPECT_EQ(gradient_spacing(plan), 0);
+  plan.gradient_dtype = DType::kBFloat16;
+  const double native = gradient_spacing(plan);
+  EXPECT_EQ(native, 0x1p-7);
+  plan.gradient_terms = 2;
+  const double split = gradient_spacing(plan);
+  EXPECT_EQ(split, 0x1p-16);
+
+  const auto weight_limit = [](DType stored, double spacing) {
+    return resolve({}, DType::kBFloat16, stored, spacing).d_weight_rel_l2;
+  };
+  EXPECT_NEAR(weight_limit(DType::kFloat32, native), std::sqrt(1e-5 / 128), 1e-6);
+  EXPECT_LT(weight_limit(DType::kFloat32, split), 2e-5);
+  EXPECT_NEAR(weight_limit(DType::kBFloat16, native), std::sqrt(std::sqrt(1e-5 / 128) / 128), 1e-4);
+  EXPECT_EQ(resolve({}, DType::kBFloat16, DType::kFloat32, native).losses_rel_l2, 1e-5) << "no gradient is in a loss";
+  const TensorSize size{.largest = 2, .norm = 8, .count = 100};
+  EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size, 1, native).rel_l2, 1e-5 + 0x1p-8);
+}
+
 TEST(Tolerances, ADifferenceOfNaNFailsItsGate) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(make_gate("g", 1, 1).pass);

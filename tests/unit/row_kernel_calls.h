@@ -133,15 +133,9 @@ std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& 
   return counts.values();
 }
 
-/// Makes gradients with every term on, of the rows `kept` of the tile.
+/// Returns what the gradients of the rows `kept` of a tile are made of.
 template <class T>
-std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
-                        Flush flush = Flush::kEnd, bool apart = false) {
-  const Guarded<T> logits(tile.logits, flush);
-  const Guarded<T> out(tile.logits, flush);
-  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
-  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
-  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector<int32_t>& kept) {
   std::vector<RowGradient<T>> gradients;
   for (const int32_t row : kept) {
     RowGradient<T> g;
@@ -157,10 +151,71 @@ std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, con
     g.source_row = row;
     gradients.push_back(g);
   }
+  return gradients;
+}
+
+/// Where gradients in bfloat16 stand, and of how many terms they are.
+struct NarrowForm {
+  int terms = 1;
+  bool apart = false;
+};
+
+/// Makes gradients in bfloat16 with every term on, of the rows `kept` of the tile. Returns the terms one after
+/// the other, each [kept, cols].
+inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bfloat16>& kernels,
+                                             const Tile<float>& tile, const std::vector<int32_t>& kept, Flush flush,
+                                             NarrowForm form) {
+  // In place a row of both terms takes the place of a row of logits.
+  const int64_t stride = 2 * tile.stride();
+  const Guarded<float> logits(tile.logits, flush);
+  const Guarded<float> memory(tile.logits, flush);
+  const Guarded<float> bias(sequence<float>(tile.cols, -1, 0.25), flush);
+  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
+  const Guarded<float> scratch(std::vector<float>(static_cast<size_t>(2 * tile.cols), static_cast<float>(kNan)), flush);
+  const std::vector<RowGradient<float>> gradients = row_gradients(tile, kept);
+  GradientArgs<float, bfloat16> args;
+  args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
+  args.logits = logits.data();
+  args.out = reinterpret_cast<bfloat16*>(form.apart ? memory.data() : logits.data());
+  args.out_stride = stride;
+  args.low = form.terms == 2 ? args.out + tile.cols : nullptr;
+  args.count = static_cast<int64_t>(kept.size());
+  args.gradients = gradients.data();
+  args.entropy = tile.entropy;
+  args.prior = tile.prior;
+  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
+  args.uniform_prior = 0.01;
+  args.scratch = scratch.data();
+  kernels.gradient(args);
+  if (form.apart) {
+    EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(float)))
+        << "the logits were written";
+  }
+  std::vector<bfloat16> out;
+  for (const bfloat16* term : {args.out, args.low}) {
+    for (size_t k = 0; term && k < kept.size(); ++k) {
+      const bfloat16* row = term + static_cast<int64_t>(k) * stride;
+      out.insert(out.end(), row, row + tile.cols);
+    }
+  }
+  return out;
+}
+
+/// Makes gradients with every term on, of the rows `kept` of the tile.
+template <class T>
+std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
+                        Flush flush = Flush::kEnd, bool apart = false) {
+  const Guarded<T> logits(tile.logits, flush);
+  const Guarded<T> out(tile.logits, flush);
+  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
+  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
+  const std::vector<RowGradient<T>> gradients = row_gradients(tile, kept);
   GradientArgs<T> args;
   args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
   args.logits = logits.data();
   args.out = apart ? out.data() : logits.data();
+  args.out_stride = tile.stride();
   args.count = static_cast<int64_t>(kept.size());
   args.gradients = gradients.data();
   args.entropy = tile.entropy;

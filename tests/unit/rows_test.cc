@@ -114,6 +114,7 @@ TEST_P(SimdTargets, ExponentialWithinTwoUlp) {
   GradientArgs<float> args;
   args.shape = {1, kCount, kCount, nullptr, 0, {}};
   args.logits = args.out = y.data();
+  args.out_stride = kCount;
   args.count = 1;
   args.gradients = &g;
   args.scratch = scratch.data();
@@ -225,6 +226,99 @@ TEST_P(SimdTargets, GradientsApartFromTheLogits) {
       tile.seed(static_cast<unsigned>(cols));
       EXPECT_EQ(gradient(GetParam()->f32, tile, {0, 2}, Flush::kEnd, true),
                 gradient(GetParam()->f32, tile, {0, 2}, Flush::kEnd, false));
+    }
+  }
+}
+
+// In bfloat16 a gradient is the float32 one, rounded once; the second term is what that has left, rounded.
+void rounds_gradients_once(const RowKernels& kernels, const Tile<float>& tile, NarrowForm form) {
+  for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
+    const std::vector<int32_t> kept = {0, 2};
+    const std::vector<float> exact = gradient(kernels.f32, tile, kept, flush);
+    const std::vector<bfloat16> got = narrow_gradient(kernels.bf16, tile, kept, flush, form);
+    const size_t cols = static_cast<size_t>(tile.cols), terms = static_cast<size_t>(form.terms);
+    ASSERT_EQ(got.size(), terms * kept.size() * cols);
+    for (size_t k = 0; k < kept.size(); ++k) {
+      std::vector<float> left(exact.begin() + static_cast<int64_t>(k) * tile.stride(),
+                              exact.begin() + static_cast<int64_t>(k) * tile.stride() + tile.cols);
+      for (size_t term = 0; term < terms; ++term) {
+        std::vector<bfloat16> want(cols);
+        plain_kernels().round_bf16(left.data(), tile.cols, false, want.data());
+        const bfloat16* row = got.data() + (term * kept.size() + k) * cols;
+        EXPECT_EQ(0, std::memcmp(row, want.data(), cols * sizeof(bfloat16))) << "term " << term << " of row " << k;
+        std::vector<float> widened(cols);
+        plain_kernels().widen_bf16(row, tile.cols, widened.data());
+        for (size_t v = 0; v < cols; ++v) left[v] = std::isfinite(left[v]) ? left[v] - widened[v] : 0;
+      }
+    }
+  }
+}
+
+TEST_P(SimdTargets, GradientsInBFloat16) {
+  for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
+    for (const int64_t cols : {1, 15, 16, 37, 64}) {
+      for (int option = 0; option < 16; ++option) {
+        Tile<float> tile;
+        tile.cols = cols;
+        tile.padding = option % 3;
+        tile.bias = option & 1;
+        tile.softcap = option & 2 ? 5 : 0;
+        tile.entropy = tile.prior = true;
+        tile.seed(static_cast<unsigned>(cols));
+        SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " + std::to_string(option));
+        rounds_gradients_once(*kernels, tile, {option & 4 ? 2 : 1, (option & 8) != 0});
+      }
+    }
+  }
+}
+
+TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
+  for (const double special : {kInf, -kInf, kNan}) {
+    for (const int terms : {1, 2}) {
+      Tile<float> tile;
+      tile.seed(3);
+      std::vector<RowGradient<float>> rows = row_gradients(tile, {0});
+      rows[0].target = 5;
+      rows[0].target_gradient = static_cast<float>(special);
+      std::vector<float> scratch(static_cast<size_t>(2 * tile.cols));
+      std::vector<bfloat16> out(static_cast<size_t>(2 * tile.cols));
+      GradientArgs<float, bfloat16> args;
+      args.shape = {tile.rows, tile.cols, tile.stride(), nullptr, 0, {}};
+      args.logits = tile.logits.data();
+      args.out = out.data();
+      args.out_stride = tile.cols;
+      args.low = terms == 2 ? out.data() + tile.cols : nullptr;
+      args.count = 1;
+      args.gradients = rows.data();
+      args.scratch = scratch.data();
+      GetParam()->bf16.gradient(args);
+      std::vector<float> got(out.size());
+      plain_kernels().widen_bf16(out.data(), static_cast<int64_t>(out.size()), got.data());
+      expect_close(got[5], special, 0, "the gradient");
+      if (terms == 2) {
+        EXPECT_EQ(got[static_cast<size_t>(tile.cols) + 5], 0) << "the low term";
+      }
+      rows[0].max = static_cast<float>(kNan);
+      GetParam()->bf16.gradient(args);
+      plain_kernels().widen_bf16(out.data(), static_cast<int64_t>(out.size()), got.data());
+      for (int64_t v = 0; v < tile.cols; ++v) EXPECT_TRUE(std::isnan(got[static_cast<size_t>(v)])) << v;
+    }
+  }
+}
+
+TEST_P(SimdTargets, SumsColumnsOfBFloat16) {
+  constexpr int64_t kRows = 5, kCols = 37, kStride = 41;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kRows * kStride; ++i) values.push_back(static_cast<float>(i % 23) / 8 - 1);  // exact
+  std::vector<bfloat16> tile(values.size());
+  plain_kernels().round_bf16(values.data(), static_cast<int64_t>(values.size()), false, tile.data());
+  for (const bool accumulate : {false, true}) {
+    std::vector<float> sums(kCols, 2);
+    GetParam()->bf16.add_column_sums(tile.data(), kStride, kRows, kCols, accumulate, sums.data());
+    for (int64_t v = 0; v < kCols; ++v) {
+      float want = accumulate ? 2 : 0;
+      for (int64_t row = 0; row < kRows; ++row) want += values[static_cast<size_t>(row * kStride + v)];
+      EXPECT_EQ(sums[static_cast<size_t>(v)], want) << v;
     }
   }
 }

@@ -56,6 +56,7 @@ struct KernelConfig {
   bool in_place = false;                  ///< level logits: the gradient replaces the logits
   std::optional<size_t> workspace_bytes;  ///< empty: the library's default
   std::string gemm_backend = "auto";
+  GradientPrecision gradient_precision = GradientPrecision::kNative;
   std::string simd_target = "auto";
 };
 

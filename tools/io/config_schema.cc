@@ -211,6 +211,7 @@ std::vector<KeyRule> build_schema() {
       kernel("workspace", &K::workspace_bytes, read_workspace),
       kernel("in_place", &K::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
+      kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(kPrecisions)),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
       gradients("d_hidden", &G::d_hidden, read_bool),
       gradients("d_weight", &G::d_weight, read_bool),

@@ -66,6 +66,8 @@ T read_named(const ConfigValue& value, const Values& values) {
 inline constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 inline constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 inline constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
+inline constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, GradientPrecision::kSplit,
+                                                    GradientPrecision::kFloat32};
 
 /// A rule of the schema: a key and where its value goes. One table, used alike for files and --set.
 struct KeyRule {

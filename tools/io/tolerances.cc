@@ -42,16 +42,23 @@ bool is_narrower(DType stored, DType dtype) { return size_of(stored) < (dtype ==
 // delta is the relative L2 distance before rounding. For bfloat16 (e = 2^-7) and delta = 1e-5 that is 2.8e-4,
 // far below the 2^-8 that two independent roundings of distant numbers could reach. A type as wide as the
 // sums adds nothing that delta does not hold already.
-double stored_rel_l2(DType dtype, DType stored) {
-  const double delta = summed_rel_l2(dtype);
-  return is_narrower(stored, dtype) ? std::sqrt(spacing(stored) * delta + delta * delta) : delta;
+double rounded_rel_l2(double delta, double spacing) { return std::sqrt(spacing * delta + delta * delta); }
+double stored_rel_l2(double delta, DType dtype, DType stored) {
+  return is_narrower(stored, dtype) ? rounded_rel_l2(delta, spacing(stored)) : delta;
 }
 
 }  // namespace
 
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype) {
+// Rounding leaves half of this: 2^-8 of a number, or 2^-17 where a second term holds what the first has left.
+double gradient_spacing(const Plan& plan) {
+  if (plan.gradient_dtype != DType::kBFloat16) return 0;
+  return plan.gradient_terms == 2 ? 0x1p-16 : spacing(DType::kBFloat16);
+}
+
+// Sums of rounded terms lie apart as their terms do, as long as they do not cancel.
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing) {
   const bool wide = dtype == DType::kFloat64;
-  const double stored = stored_rel_l2(dtype, gradient_dtype);
+  const double stored = stored_rel_l2(rounded_rel_l2(summed_rel_l2(dtype), spacing), dtype, gradient_dtype);
   Tolerances out{};
   out.loss_atol = config.loss_atol.value_or(wide ? 1e-12 : 1e-5);
   out.losses_rel_l2 = config.losses_rel_l2.value_or(summed_rel_l2(dtype));
@@ -67,12 +74,13 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
 // the exponent a - m, of at most 87 in float32 and 708 in float64, is rounded in each of its few steps (the
 // maximum, the temperature, the logarithm of the sum), 8 roundings with room, and an error of the exponent is
 // a relative error of the exponential.
-ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth) {
+ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth,
+                                    double gradient_spacing) {
   const bool wide = dtype == DType::kFloat64, narrower = is_narrower(stored, dtype);
   const double half = narrower ? spacing(stored) / 2 : 0;
   // Half of bfloat16's smallest number, 2^-134, adds nothing.
   const double smallest_half = narrower && stored == DType::kFloat16 ? 0x1p-25 : 0;
-  const double delta = summed_rel_l2(dtype) * growth;
+  const double delta = summed_rel_l2(dtype) * growth + gradient_spacing / 2;
   ExactTolerances out{};
   out.max_abs = (delta + half) * exact.largest + smallest_half;
   out.max_rel = half + delta + (wide ? 8 * 708 * 0x1p-53 : 8 * 87 * 0x1p-24);
@@ -85,7 +93,7 @@ ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize&
 
 // The logits end on the same grid as the exact ones or on the next: the two roundings of stored_rel_l2().
 double growth_by_rounded_logits(DType dtype, DType rounded) {
-  return stored_rel_l2(dtype, rounded) / summed_rel_l2(dtype);
+  return stored_rel_l2(summed_rel_l2(dtype), dtype, rounded) / summed_rel_l2(dtype);
 }
 
 Gate make_gate(std::string name, double value, double limit) { return {std::move(name), value, limit, value <= limit}; }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "logitless/dtype.h"
+#include "logitless/plan.h"
 
 namespace logitless::io {
 
@@ -35,8 +36,13 @@ struct Tolerances {
   double d_bias_rel_l2;
 };
 
+/// Returns the largest distance of two neighbours among the numbers that dL/dlogits is rounded to before a
+/// plan multiplies it, relative to the numbers; 0 where it is not rounded.
+double gradient_spacing(const Plan& plan);
+
 /// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype);
+/// `spacing` is the larger gradient_spacing() of the two.
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing = 0);
 
 /// The size of a tensor of exact numbers.
 struct TensorSize {
@@ -46,14 +52,16 @@ struct TensorSize {
 };
 
 /// How far a tensor that is computed from inputs of `dtype` and stored as `stored` may lie from the exact
-/// one. `growth` multiplies the errors of the sums, where a formula amplifies them.
+/// one. `growth` multiplies the errors of the sums, where a formula amplifies them; `spacing` is the
+/// gradient_spacing() of what is summed.
 struct ExactTolerances {
   double max_abs;
   double max_rel;  ///< of one element without cancellation: a product of exponentials
   double rel_l2;
 };
 
-ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth = 1);
+ExactTolerances tolerances_of_exact(DType dtype, DType stored, const TensorSize& exact, double growth = 1,
+                                    double spacing = 0);
 
 /// What rounding the logits to `rounded` on the way, after sums of `dtype`, multiplies the errors by.
 double growth_by_rounded_logits(DType dtype, DType rounded);

@@ -23,8 +23,8 @@ namespace logitless {
 
 // The macro knows nlohmann::json alone, whose members stand in alphabetical order.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Environment, version, cpu, cores, threads, l1d_bytes, l2_bytes, l3_bytes,
-                                   simd_target, simd_targets, gemm_backend, gemm_backends, blas_config, blas_core,
-                                   blas_threading, blas_max_threads, warnings)
+                                   simd_target, simd_targets, gemm_backend, gemm_backends, gemm_bf16, blas_config,
+                                   blas_core, blas_threading, blas_max_threads, warnings)
 
 namespace cli {
 namespace {

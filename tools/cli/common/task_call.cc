@@ -174,6 +174,7 @@ ContextOptions context_options_of(const io::Config& config) {
   options.row_tile = options.row_block = config.kernel.time_block;
   options.vocab_tile = config.kernel.block_size;
   options.gemm_backend = config.kernel.gemm_backend;
+  options.gradient_precision = config.kernel.gradient_precision;
   options.simd_target = config.kernel.simd_target;
   return options;
 }

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless compare`: dense and fused take turns on the same input.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,6 +43,7 @@ struct ContenderReport : report::Measurement {
 
   double metric(const char* name) const { return number_of(details["metrics"].value(name, Json())); }
   std::string text(const char* key) const { return details[key]; }
+  double number(const char* key) const { return number_of(details[key]); }
 
   Json details;  // the whole answer
 };
@@ -66,7 +68,9 @@ struct ComparisonReport {
 
 void add_gates(ComparisonReport& report) {
   const io::Config& config = report.config;
-  const io::Tolerances limits = io::resolve(config.tolerances, report.job.dtype, report.job.gradient_dtype);
+  const double spacing =
+      std::max(report.dense.number("gradient_spacing"), report.fused.number("gradient_spacing"));
+  const io::Tolerances limits = io::resolve(config.tolerances, report.job.dtype, report.job.gradient_dtype, spacing);
   report.loss_abs = std::abs(report.dense.loss - report.fused.loss);
   const double loss_atol = loss_limit(config, report.job, report.dense.metric("tokens"), limits.loss_atol);
   report.gates.push_back(io::make_gate("loss_atol", report.loss_abs, loss_atol));

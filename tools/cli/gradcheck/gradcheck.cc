@@ -149,7 +149,7 @@ class Check {
       add(name + "_max_abs", deviation.max_abs());
       add(name + "_rel_l2", deviation.rel_l2());
       gate(name + "_rel_l2", deviation.rel_l2(),
-           tolerance.value_or(exact(deviation, report_.job.gradient_dtype).rel_l2));
+           tolerance.value_or(exact(deviation, report_.job.gradient_dtype, io::gradient_spacing(result_.plan)).rel_l2));
     };
     compare("d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
     compare("d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
@@ -174,10 +174,10 @@ class Check {
     const bool sums = report_.config.level == io::Level::kFused;
     return rounded && sums ? io::growth_by_rounded_logits(report_.job.dtype, *rounded) : 1;
   }
-  io::ExactTolerances exact(const Deviation& deviation, DType stored) const {
+  io::ExactTolerances exact(const Deviation& deviation, DType stored, double spacing = 0) const {
     return io::tolerances_of_exact(report_.job.dtype, stored,
                                    {deviation.largest(), deviation.norm(), deviation.count()},
-                                   error_growth(report_.config, report_.job, tokens()) * growth_by_rounding());
+                                   error_growth(report_.config, report_.job, tokens()) * growth_by_rounding(), spacing);
   }
 
   const TaskCall& call_;

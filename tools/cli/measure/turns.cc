@@ -65,6 +65,7 @@ class Runner {
     json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
     if (!compared) return json;
     json["plan_text"] = result_.plan.describe();
+    json["gradient_spacing"] = io::gradient_spacing(result_.plan);
     for (const auto& [name, value] : result_.metrics) json["metrics"][name] = value;
     json["extra_peaks_bytes"] = std::vector<int64_t>(extra_peaks_.begin(), extra_peaks_.end());
     json["peak_method"] = describe(peak_method_);

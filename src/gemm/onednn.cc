@@ -1,0 +1,125 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "gemm/onednn.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+#include <new>
+#include <stdexcept>
+
+#include "core/parallel.h"
+#include "gemm/openblas.h"
+#include "gemm/team.h"
+
+// The library exports this beside dnnl_sgemm, from 2.x to 3.x, and declares it in its tests alone. The
+// reference is weak, so that a version without it gives no backend instead of no program.
+extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m,
+                                                                     dnnl_dim_t n, dnnl_dim_t k, float alpha,
+                                                                     const uint16_t* a, dnnl_dim_t lda,
+                                                                     const uint16_t* b, dnnl_dim_t ldb, float beta,
+                                                                     float* c, dnnl_dim_t ldc);
+
+namespace logitless::gemm {
+namespace {
+
+bool is_native(DType a, DType b) { return a == DType::kBFloat16 && b == DType::kBFloat16; }
+
+// Below AVX512-BF16 the library widens by itself, at a third of OpenBLAS's float32 rate.
+bool cpu_has_bf16() {
+  constexpr unsigned kNeeded = dnnl_cpu_isa_avx512_core_bf16;
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
+
+const char* units() {
+  constexpr unsigned kAmx = dnnl_cpu_isa_avx512_core_amx;
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kAmx) == kAmx ? "AMX" : "AVX512-BF16";
+}
+
+void call_dnnl(const Product<float>& p) {
+  const dnnl_status_t status = dnnl_gemm_bf16bf16f32(
+      p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
+      static_cast<const uint16_t*>(p.a.data), p.a.stride, static_cast<const uint16_t*>(p.b.data), p.b.stride,
+      p.accumulate ? 1.0f : 0.0f, p.c, p.ldc);
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
+  if (status != dnnl_success) {
+    throw std::runtime_error("oneDNN refused a product of bfloat16: status " + std::to_string(status));
+  }
+}
+
+class OneDnn final : public Backend {
+ public:
+  const char* name() const override { return "onednn"; }
+  Description describe() const override {
+    Description out = others_.describe();
+    const dnnl_version_t& version = *dnnl_version();
+    out.bf16 = "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+               std::to_string(version.patch) + " (" + units() + ")";
+    return out;
+  }
+  std::string kernel_warning() const override { return others_.kernel_warning(); }
+  int max_threads() const override { return others_.max_threads(); }
+  bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
+  const char* library_of(DType a, DType b) const override {
+    return is_native(a, b) ? name() : others_.library_of(a, b);
+  }
+
+  // A product of one row is a product of a matrix and a vector, which sums in another order. gemm_rows_test
+  // finds no other row that depends on its neighbours.
+  RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
+    if (!is_native(family.a, family.b)) return others_.row_rule(family, most_rows);
+    RowRule rule;
+    rule.least_rows = 2;
+    return rule;
+  }
+
+  size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    return is_native(a, b) ? 0 : others_.scratch_bytes(m, n, k, a, b);
+  }
+
+  void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
+    if (write_empty(p)) return;
+    const OmpThreads alone(1);
+    call_dnnl(p);
+  }
+  void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    others_.multiply(p, kernels, scratch);
+  }
+
+  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
+    if (write_empty(p)) return;
+    // The library counts on a team of the size that it asks for.
+    const FixedTeams fixed;
+    const OmpThreads team(core::team_size(threads));
+    call_dnnl(p);
+  }
+  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    others_.multiply_parallel(p, kernels, scratch, threads);
+  }
+
+  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
+
+  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    if (!is_native(a, b)) return others_.packing_bytes(m, n, k, a, b);
+    // Each call packs a block of both operands, at most 768 deep, with 9984 columns and 384 rows (gemm_info.cpp
+    // of the library).
+    constexpr int64_t kColumns = 9984, kRows = 384, kDepth = 768;
+    return static_cast<size_t>((std::min(n, kColumns) + std::min(m, kRows)) * std::min(k, kDepth)) * sizeof(uint16_t);
+  }
+
+ private:
+  const Backend& others_ = openblas_backend();
+};
+
+}  // namespace
+
+const Backend* onednn_backend() {
+  static const OneDnn backend;
+  static const bool usable = dnnl_gemm_bf16bf16f32 != nullptr && cpu_has_bf16();
+  return usable ? &backend : nullptr;
+}
+
+}  // namespace logitless::gemm
