@@ -27,10 +27,14 @@ json to_json(const TrainSummary& s) {
           {"tokens_per_second", s.tokens_per_second},
           {"head_milliseconds", s.head_milliseconds},
           {"peak_bytes", s.peak_bytes},
+          {"gradient_bytes", s.gradient_bytes},
           {"head_extra_peak_bytes", s.head_extra_bytes},
           {"workspace_bytes", s.workspace_bytes},
           {"threads", s.threads},
-          {"plan", s.plan}};
+          {"plan", s.plan},
+          {"plan_kind", s.plan_kind},
+          {"plan_cut", s.plan_cut},
+          {"parameters_hash", s.parameters_hash}};
 }
 
 /// JSON has no NaN: it arrives as null.
@@ -47,10 +51,14 @@ TrainSummary summary_from(const json& j) {
   s.tokens_per_second = number(j.at("tokens_per_second"));
   s.head_milliseconds = number(j.at("head_milliseconds"));
   s.peak_bytes = j.at("peak_bytes");
+  s.gradient_bytes = j.at("gradient_bytes");
   s.head_extra_bytes = j.at("head_extra_peak_bytes");
   s.workspace_bytes = j.at("workspace_bytes");
   s.threads = j.at("threads");
   s.plan = j.at("plan");
+  s.plan_kind = j.at("plan_kind");
+  s.plan_cut = j.at("plan_cut");
+  s.parameters_hash = j.at("parameters_hash");
   return s;
 }
 
@@ -85,6 +93,7 @@ json base_json(const TrainOptions& options) {
           {"embedding", options.embedding},
           {"hidden", options.hidden},
           {"learning_rate", options.learning_rate},
+          {"weight_decay", options.weight_decay},
           {"seed", options.seed}};
 }
 
@@ -145,18 +154,27 @@ RunRecord run_in_child(const std::vector<std::string>& arguments,
   return record;
 }
 
-Verdict judge(const RunRecord& dense, const RunRecord& fused) {
+Verdict judge(const RunRecord& first, const RunRecord& second) {
   Verdict verdict;
-  const size_t steps = std::min(dense.losses.size(), fused.losses.size());
+  const size_t steps = std::min(first.losses.size(), second.losses.size());
   for (size_t i = 0; i < steps; ++i) {
-    const double difference = std::abs(dense.losses[i] - fused.losses[i]);
+    const double difference = std::abs(first.losses[i] - second.losses[i]);
     // A NaN gets in, and stays
     if (!(difference <= verdict.max_difference)) verdict.max_difference = difference;
     if (std::isnan(difference)) break;
   }
-  verdict.agrees = dense.losses.size() == fused.losses.size() && verdict.max_difference <= Verdict::kLossTolerance;
-  verdict.learns = learns(dense.summary, static_cast<int>(dense.losses.size())) &&
-                   learns(fused.summary, static_cast<int>(fused.losses.size()));
+  verdict.same_bits = first.losses == second.losses && first.summary.parameters_hash == second.summary.parameters_hash;
+  verdict.same_cut = first.summary.plan_cut == second.summary.plan_cut;
+  verdict.agrees = first.losses.size() == second.losses.size() && verdict.max_difference <= Verdict::kLossTolerance;
+  verdict.learns = learns(first.summary, static_cast<int>(first.losses.size())) &&
+                   learns(second.summary, static_cast<int>(second.losses.size()));
+  return verdict;
+}
+
+Verdict judge_optimizers(const RunRecord& first, const RunRecord& second) {
+  Verdict verdict = judge(first, second);
+  verdict.judges_bits = true;
+  verdict.agrees = verdict.agrees && (verdict.same_bits || !verdict.same_cut);
   return verdict;
 }
 
@@ -164,42 +182,55 @@ bool learns(const TrainSummary& summary, int steps) {
   return steps < Verdict::kJudgedSteps || summary.final_loss < summary.unigram_entropy;
 }
 
-void print_summary(const RunRecord& dense, const RunRecord& fused, const Verdict& verdict) {
-  const TrainSummary &d = dense.summary, &f = fused.summary;
-  std::printf("\n%-34s %12s %12s\n", "", "dense", "fused");
-  std::printf("%-34s %12.6f %12.6f\n", "final loss (mean of last 20 steps)", d.final_loss, f.final_loss);
-  std::printf("%-34s %12.0f %12.0f\n", "tokens/s", d.tokens_per_second, f.tokens_per_second);
-  std::printf("%-34s %12.1f %12.1f\n", "head and loss, ms a step", d.head_milliseconds, f.head_milliseconds);
-  std::printf("%-34s %12.1f %12.1f\n", "peak memory, MiB", d.peak_bytes / kMiB, f.peak_bytes / kMiB);
-  std::printf("%-34s %12.1f %12.1f\n", "head's extra peak, MiB", d.head_extra_bytes / kMiB, f.head_extra_bytes / kMiB);
-  std::printf("plan: %s\n", f.plan.c_str());
+void print_summary(const RunNames& names, const RunRecord& first, const RunRecord& second, const Verdict& verdict) {
+  const TrainSummary &a = first.summary, &b = second.summary;
+  const auto row = [](const char* what, int digits, double of_first, double of_second) {
+    std::printf("%-34s %12.*f %12.*f\n", what, digits, of_first, digits, of_second);
+  };
+  std::printf("\n%-34s %12s %12s\n", "", names.first, names.second);
+  row("final loss (mean of last 20 steps)", 6, a.final_loss, b.final_loss);
+  row("tokens/s", 0, a.tokens_per_second, b.tokens_per_second);
+  row("head and loss, ms a step", 1, a.head_milliseconds, b.head_milliseconds);
+  row("peak memory, MiB", 1, a.peak_bytes / kMiB, b.peak_bytes / kMiB);
+  row("gradients held, MiB", 1, a.gradient_bytes / kMiB, b.gradient_bytes / kMiB);
+  row("head's extra peak, MiB", 1, a.head_extra_bytes / kMiB, b.head_extra_bytes / kMiB);
+  std::printf("plan: %s\n", b.plan.c_str());
   std::printf("text: %lld tokens, vocabulary %lld, unigram entropy %.6f nats a token\n",
-              static_cast<long long>(f.text_tokens), static_cast<long long>(f.vocabulary), f.unigram_entropy);
-  std::printf("largest |loss difference| over %zu steps: %.3e (tolerance %.0e): %s\n", fused.losses.size(),
+              static_cast<long long>(b.text_tokens), static_cast<long long>(b.vocabulary), b.unigram_entropy);
+  std::printf("largest |loss difference| over %zu steps: %.3e (tolerance %.0e): %s\n", second.losses.size(),
               verdict.max_difference, Verdict::kLossTolerance, verdict.agrees ? "the curves agree" : "THEY DIFFER");
+  if (verdict.same_bits) {
+    std::printf("all losses and all parameters have the same bits\n");
+  } else if (verdict.judges_bits && verdict.same_cut) {
+    std::printf("THE BITS DIFFER\n");
+  } else if (verdict.judges_bits) {
+    std::printf("the bits differ, as the plans do: %s | %s\n", a.plan_cut.c_str(), b.plan_cut.c_str());
+  }
   if (!verdict.learns) std::printf("THE FINAL LOSS IS NOT BELOW THE UNIGRAM ENTROPY\n");
 }
 
 void print_summary(const TrainSummary& s, HeadKind head) {
   std::printf("\n%s head: final loss %.6f (mean of last 20 steps), unigram entropy %.6f nats a token\n",
               head == HeadKind::kDense ? "dense" : "fused", s.final_loss, s.unigram_entropy);
-  std::printf("%.0f tokens/s, head and loss %.1f ms a step, peak memory %.1f MiB, head's extra peak %.1f MiB\n",
-              s.tokens_per_second, s.head_milliseconds, s.peak_bytes / kMiB, s.head_extra_bytes / kMiB);
+  std::printf("%.0f tokens/s, head and loss %.1f ms a step\n", s.tokens_per_second, s.head_milliseconds);
+  std::printf("peak memory %.1f MiB, gradients held %.1f MiB, head's extra peak %.1f MiB\n", s.peak_bytes / kMiB,
+              s.gradient_bytes / kMiB, s.head_extra_bytes / kMiB);
   std::printf("plan: %s\n", s.plan.c_str());
 }
 
-void write_json(const std::string& path, const TrainOptions& options, const RunRecord& dense, const RunRecord& fused,
-                const Verdict& verdict) {
+void write_json(const std::string& path, const TrainOptions& options, const RunNames& names, const RunRecord& first,
+                const RunRecord& second, const Verdict& verdict) {
   json j = base_json(options);
-  j["dense"] = to_json(dense.summary);
-  j["fused"] = to_json(fused.summary);
-  j["unigram_entropy"] = fused.summary.unigram_entropy;
+  j[names.first] = to_json(first.summary);
+  j[names.second] = to_json(second.summary);
+  j["unigram_entropy"] = second.summary.unigram_entropy;
   j["max_loss_difference"] = verdict.max_difference;
   j["loss_tolerance"] = Verdict::kLossTolerance;
+  j["same_bits"] = verdict.same_bits;
   j["agrees"] = verdict.agrees;
   j["learns"] = verdict.learns;
-  j["dense"]["losses"] = dense.losses;
-  j["fused"]["losses"] = fused.losses;
+  j[names.first]["losses"] = first.losses;
+  j[names.second]["losses"] = second.losses;
   write_file(path, j);
 }
 

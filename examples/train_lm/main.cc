@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Trains a small causal language model on a text file with the dense head, the fused head, or both side by
-// side.
+// side, and updates the head after its gradient or within it, or compares the two.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -21,16 +21,17 @@ namespace {
 
 struct CommandLine {
   std::string head = "both";
+  std::string head_optimizer = "separate";
   std::string plan = "auto";
   TrainOptions train;
   bool quiet = false;
   std::string json;
   std::string metrics;
-  int record_fd = -1;  // only in a child of --head both
+  int record_fd = -1;  // only in a child of a comparison
 };
 
 void declare(CLI::App& app, CommandLine& line) {
-  // A child gets its parent's arguments with its own --head after them: the last one counts.
+  // A child gets its parent's arguments with its own after them: the last one counts.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.get_formatter()->column_width(30);
 
@@ -62,11 +63,13 @@ void declare(CLI::App& app, CommandLine& line) {
   add_number("--embedding", train.embedding, "Size of a word's embedding", above_zero);
   add_number("--hidden", train.hidden, "Size of a hidden state", above_zero);
   add_number("--lr", train.learning_rate, "Peak learning rate", above_zero);
+  add_number("--weight-decay", train.weight_decay, "Of AdamW", not_negative);
   add_number("--seed", train.seed, "Of parameters and batches", not_negative);
   add_number("--threads", train.threads, "0 takes as many as OpenMP offers", not_negative);
   add_number("--workspace", train.workspace_mib, "MiB the fused head may allocate", above_zero);
   add_choice("--plan", line.plan, {"auto", "one_pass", "two_pass"}, "How the fused head runs");
-  app.add_flag("--fused-adam", train.fused_adam, "Fused head: Adam takes its gradient tile by tile, no buffer");
+  add_choice("--head-optimizer", line.head_optimizer, {"separate", "fused", "both"},
+             "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
   app.add_flag("--quiet", line.quiet, "No line a step");
   app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");
   app.add_option("--metrics", line.metrics, "Write what each step reports, one JSON object a line")->type_name("FILE");
@@ -98,47 +101,86 @@ int run_one(const CommandLine& line, bool print) {
   return learns(run.summary, line.train.steps) && std::isfinite(run.summary.final_loss) ? 0 : 1;
 }
 
+/// Says what a comparison compares, and how a child is told which of the two runs it is.
+struct Comparison {
+  RunNames names;
+  std::vector<std::string> first_arguments;
+  std::vector<std::string> second_arguments;
+  bool optimizers = false;
+};
+
+Comparison comparison_of(const CommandLine& line) {
+  if (line.head_optimizer == "both") {
+    return {kHeadOptimizers, {"--head-optimizer", "separate"}, {"--head-optimizer", "fused"}, true};
+  }
+  // A dense head has no tiles to hand on.
+  return {kHeads, {"--head", "dense", "--head-optimizer", "separate"}, {"--head", "fused"}};
+}
+
 int run_both(const CommandLine& line, const std::vector<std::string>& arguments, bool print) {
   const int steps = line.train.steps;
   std::optional<MetricsFile> metrics = open_metrics(line);
   const bool progress = !line.quiet && isatty(STDERR_FILENO);
-  const auto with_head = [&](const char* head) {
+  Comparison comparison = comparison_of(line);
+  const std::string first_name = comparison.names.first, second_name = comparison.names.second;
+  const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = arguments;
-    all.insert(all.end(), {"--head", head});
+    all.insert(all.end(), more.begin(), more.end());
     return all;
   };
 
-  // The fused run comes first, because a workspace that is too small shows there at once.
-  std::vector<StepReport> fused_steps;
-  const RunRecord fused = run_in_child(with_head("fused"), [&](const StepReport& report) {
-    fused_steps.push_back(report);
-    if (metrics) write_step(*metrics, "fused/", report, line.train);
-    if (progress) std::fprintf(stderr, "\rfused head: step %d of %d, loss %.4f ", report.step, steps, report.loss);
+  // The second run comes first, because a workspace that is too small shows there at once.
+  std::vector<StepReport> second_steps;
+  const RunRecord second = run_in_child(with(comparison.second_arguments), [&](const StepReport& report) {
+    second_steps.push_back(report);
+    if (metrics) write_step(*metrics, second_name + "/", report, line.train);
+    if (progress) {
+      std::fprintf(stderr, "\r%s: step %d of %d, loss %.4f ", second_name.c_str(), report.step, steps, report.loss);
+    }
   });
   if (progress) std::fprintf(stderr, "\r%60s\r", "");
+  // A sink may force two pass where one pass in chunks would run without it, and other plans have other bits.
+  if (comparison.optimizers) {
+    comparison.first_arguments.insert(comparison.first_arguments.end(), {"--plan", second.summary.plan_kind});
+  }
 
   if (print && !line.quiet) {
-    std::printf("%6s %12s %12s %12s %15s %15s\n", "step", "dense loss", "fused loss", "|difference|", "dense tokens/s",
-                "fused tokens/s");
+    std::printf("%6s %15s %15s %12s %17s %17s\n", "step", (first_name + " loss").c_str(),
+                (second_name + " loss").c_str(), "|difference|", (first_name + " tokens/s").c_str(),
+                (second_name + " tokens/s").c_str());
   }
-  const RunRecord dense = run_in_child(with_head("dense"), [&](const StepReport& report) {
-    if (metrics) write_step(*metrics, "dense/", report, line.train);
+  const RunRecord first = run_in_child(with(comparison.first_arguments), [&](const StepReport& report) {
+    if (metrics) write_step(*metrics, first_name + "/", report, line.train);
     if (!print || line.quiet || !is_shown(report.step, steps)) return;
-    const StepReport& other = fused_steps.at(static_cast<size_t>(report.step - 1));
-    std::printf("%6d %12.6f %12.6f %12.2e %15.0f %15.0f\n", report.step, report.loss, other.loss,
+    const StepReport& other = second_steps.at(static_cast<size_t>(report.step - 1));
+    std::printf("%6d %15.6f %15.6f %12.2e %17.0f %17.0f\n", report.step, report.loss, other.loss,
                 std::abs(report.loss - other.loss), line.train.batch_tokens / report.seconds,
                 line.train.batch_tokens / other.seconds);
     std::fflush(stdout);
   });
 
   if (metrics) {
-    write_summary(*metrics, "fused/", fused.summary, line.train);
-    write_summary(*metrics, "dense/", dense.summary, line.train);
+    write_summary(*metrics, second_name + "/", second.summary, line.train);
+    write_summary(*metrics, first_name + "/", first.summary, line.train);
   }
-  const Verdict verdict = judge(dense, fused);
-  if (print) print_summary(dense, fused, verdict);
-  if (!line.json.empty()) write_json(line.json, line.train, dense, fused, verdict);
+  const Verdict verdict = comparison.optimizers ? judge_optimizers(first, second) : judge(first, second);
+  if (print) print_summary(comparison.names, first, second, verdict);
+  if (!line.json.empty()) write_json(line.json, line.train, comparison.names, first, second, verdict);
   return verdict.agrees && verdict.learns ? 0 : 1;
+}
+
+/// Fills what the trainer reads in other words than the command line, and refuses what cannot go together.
+void resolve(CommandLine& line) {
+  TrainOptions& train = line.train;
+  train.head = line.head == "dense" ? HeadKind::kDense : HeadKind::kFused;
+  train.head_optimizer = line.head_optimizer == "fused" ? HeadOptimizer::kFused : HeadOptimizer::kSeparate;
+  if (line.plan == "one_pass") train.plan = logitless::PlanKind::kOnePass;
+  if (line.plan == "two_pass") train.plan = logitless::PlanKind::kTwoPass;
+  if (line.head_optimizer == "both" && line.head != "fused") {
+    throw std::invalid_argument("--head-optimizer both: compares two runs of the fused head: give --head fused, not " +
+                                line.head);
+  }
+  if (line.head != "both") check(train);
 }
 
 }  // namespace
@@ -150,20 +192,21 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     logitless::use_best_blas_kernels();
-    line.train.head = line.head == "dense" ? HeadKind::kDense : HeadKind::kFused;
-    if (line.plan == "one_pass") line.train.plan = logitless::PlanKind::kOnePass;
-    if (line.plan == "two_pass") line.train.plan = logitless::PlanKind::kTwoPass;
-    if (line.train.head == HeadKind::kDense && line.train.fused_adam) {
-      if (line.record_fd < 0) throw std::runtime_error("--fused-adam needs the fused head");
-      line.train.fused_adam = false;  // the dense half of --head both
-    }
+    resolve(line);
     if (line.record_fd >= 0) {
       train_and_record(line.train, line.record_fd);
       return 0;
     }
     const bool print = line.json != "-";  // else the JSON object is all that stdout gets
-    if (line.head == "both") return run_both(line, std::vector<std::string>(argv, argv + argc), print);
+    if (line.head == "both" || line.head_optimizer == "both")
+      return run_both(line, std::vector<std::string>(argv, argv + argc), print);
     return run_one(line, print);
+  } catch (const logitless::InvalidInput& error) {
+    // What of these options the library refuses is a budget that is too small for them.
+    std::fprintf(stderr, "train_lm: --head-optimizer %s, --plan %s, --workspace %lld: %s\n",
+                 line.head_optimizer.c_str(), line.plan.c_str(), static_cast<long long>(line.train.workspace_mib),
+                 error.what());
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "train_lm: %s\n", error.what());
     return 1;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <optional>
+#include <stdexcept>
 
 #include "memory.h"
 
@@ -37,7 +39,30 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   return result;
 }
 
+std::string cut_of(const logitless::Plan& plan) {
+  return std::string(name_of(plan.kind)) + ", " + std::to_string(plan.chunk_rows) + " rows at once, tiles " +
+         std::to_string(plan.row_tile) + " x " + std::to_string(plan.vocab_tile);
+}
+
+/// FNV-1a (Fowler, Noll and Vo) of all bytes, as 16 digits.
+std::string hash_of(Parameters& parameters) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::span<float> tensor : parameters.tensors()) {
+    for (const std::byte byte : std::as_bytes(tensor)) hash = (hash ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3u;
+  }
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
 }  // namespace
+
+void check(const TrainOptions& options) {
+  if (options.head == HeadKind::kDense && options.head_optimizer == HeadOptimizer::kFused) {
+    throw std::invalid_argument(
+        "--head-optimizer fused: needs --head fused, not dense, whose gradient is not finished tile by tile");
+  }
+}
 
 double learning_rate_at(int step, const TrainOptions& options) {
   constexpr int kWarmUp = 20;
@@ -50,10 +75,11 @@ double learning_rate_at(int step, const TrainOptions& options) {
 Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
     : options_(options),
       parameters_(initial_parameters(shape, options.seed)),
-      gradients_(zero_gradients(shape, !options.fused_adam)),
-      adam_(parameters_.tensors()),
+      gradients_(zero_gradients(shape, options.head_optimizer == HeadOptimizer::kSeparate)),
+      adamw_(parameters_.tensors(), {.weight_decay = options.weight_decay}),
       trunk_(shape),
       context_(context_options(options)) {
+  check(options);
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
 }
 
@@ -66,12 +92,13 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   logitless::Gradients out;
   out.d_hidden = {d_hidden_.data(), d_hidden_.rows(), d_hidden_.cols()};
   out.d_bias = {gradients_.head_bias.data(), gradients_.head_bias.size()};
-  if (options_.fused_adam) {
+  if (options_.head_optimizer == HeadOptimizer::kFused) {
+    // Nothing reads these words of the head afterwards, so they may change before the call returns.
     out.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
       const float* rows = static_cast<const float*>(tile.data);
       for (int64_t r = 0; r < count; ++r) {
-        adam_.update(Parameters::kHeadWeight, (first + r) * weight.cols(),
-                     {rows + r * tile.stride, static_cast<size_t>(tile.cols)});
+        adamw_.update(Parameters::kHeadWeight, (first + r) * weight.cols(),
+                      {rows + r * tile.stride, static_cast<size_t>(tile.cols)});
       }
     };
   } else {
@@ -89,7 +116,7 @@ StepReport Trainer::step(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   StepReport report;
   report.step = ++step_;
-  adam_.begin_step(learning_rate_at(step_, options_));
+  adamw_.begin_step(learning_rate_at(step_, options_));
 
   const RowMatrix& hidden = trunk_.forward(parameters_, batch);
   d_hidden_.resize(hidden.rows(), hidden.cols());
@@ -112,11 +139,18 @@ StepReport Trainer::step(const Batch& batch) {
   trunk_.backward(parameters_, batch, d_hidden_, gradients_);
   const auto gradients = gradients_.tensors();
   for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
-    if (tensor == Parameters::kHeadWeight && options_.fused_adam) continue;  // the sink has done it
-    adam_.update_all(tensor, gradients[tensor]);
+    // The sink has done this one.
+    if (tensor == Parameters::kHeadWeight && options_.head_optimizer == HeadOptimizer::kFused) continue;
+    adamw_.update_all(tensor, gradients[tensor]);
   }
   report.seconds = seconds_since(start);
   return report;
+}
+
+int64_t Trainer::gradient_bytes() {
+  size_t bytes = 0;
+  for (const std::span<float> gradient : gradients_.tensors()) bytes += gradient.size_bytes();
+  return static_cast<int64_t>(bytes);
 }
 
 int64_t Trainer::peak_bytes() const { return std::max(earlier_peak_bytes_, memory_bytes("VmHWM")); }
@@ -153,5 +187,9 @@ TrainSummary train(const TrainOptions& options, const std::function<void(const S
   summary.workspace_bytes = static_cast<int64_t>(trainer.plan().workspace_bytes);
   summary.threads = omp_get_max_threads();
   summary.plan = trainer.plan().describe();
+  summary.plan_kind = name_of(trainer.plan().kind);
+  summary.plan_cut = cut_of(trainer.plan());
+  summary.gradient_bytes = trainer.gradient_bytes();
+  summary.parameters_hash = hash_of(trainer.parameters());
   return summary;
 }

@@ -7,24 +7,30 @@
 #include <string>
 #include <vector>
 
-#include "adam.h"
+#include "adamw.h"
 #include "logitless/logitless.h"
 #include "model.h"
 
 enum class HeadKind { kDense, kFused };
 
+/// Says when the head's weight is updated.
+enum class HeadOptimizer {
+  kSeparate,  ///< after the head call, from a [V, H] gradient, as every other tensor
+  kFused,     ///< inside the head call, tile by tile as the gradient is finished: no [V, H] gradient exists
+};
+
 struct TrainOptions {
   std::string text;
   int64_t max_vocabulary = 0;  ///< 0 keeps every word
   HeadKind head = HeadKind::kFused;
-  /// Fused head only: Adam takes the head's gradient tile by tile; no [V, H] gradient exists
-  bool fused_adam = false;
+  HeadOptimizer head_optimizer = HeadOptimizer::kSeparate;
   int steps = 300;
   int64_t batch_tokens = 1024;
   int64_t context = 8;
   int64_t embedding = 64;
   int64_t hidden = 256;
   double learning_rate = 3e-3;
+  double weight_decay = 0.01;
   uint64_t seed = 1;
   int threads = 0;             ///< 0: all that OpenMP offers
   int64_t workspace_mib = 16;  ///< the fused head's budget
@@ -46,11 +52,19 @@ struct TrainSummary {
   double tokens_per_second = 0;  ///< from the median step
   double head_milliseconds = 0;  ///< median
   int64_t peak_bytes = 0;        ///< of the process
+  int64_t gradient_bytes = 0;    ///< of all gradients that are held
   int64_t head_extra_bytes = 0;  ///< peak of the first head call above the resident set right before it
   int64_t workspace_bytes = 0;   ///< as the plan states it
   int threads = 0;
   std::string plan;
+  std::string plan_kind;  ///< what --plan calls it
+  /// What of the plan decides about bits: two runs that agree in it have the same losses to the last bit
+  std::string plan_cut;
+  std::string parameters_hash;  ///< of the bits of all parameters after the last step
 };
+
+/// Throws std::invalid_argument, which names the option and its value, for options that cannot go together.
+void check(const TrainOptions& options);
 
 /// Linear warm-up over the first 20 steps, then a linear fall to a tenth at the last one.
 double learning_rate_at(int step, const TrainOptions& options);
@@ -58,9 +72,10 @@ double learning_rate_at(int step, const TrainOptions& options);
 /// One model, its gradients and its optimizer. Public so that a test can take single steps.
 class Trainer {
  public:
+  /// Throws what check() throws.
   Trainer(const ModelShape& shape, const TrainOptions& options);
 
-  /// Forward, backward and Adam's update on one batch; the loss is the one before the update.
+  /// Forward, backward and AdamW's update on one batch; the loss is the one before the update.
   StepReport step(const Batch& batch);
 
   Parameters& parameters() { return parameters_; }
@@ -68,6 +83,8 @@ class Trainer {
   const logitless::Plan& plan() const { return plan_; }
   /// Of the first step's head call.
   int64_t head_extra_bytes() const { return head_extra_bytes_; }
+  /// Of all gradients that are held.
+  int64_t gradient_bytes();
   /// The largest resident set so far.
   int64_t peak_bytes() const;
 
@@ -77,7 +94,7 @@ class Trainer {
   TrainOptions options_;
   Parameters parameters_;
   Parameters gradients_;
-  Adam adam_;
+  AdamW adamw_;
   Trunk trunk_;
   RowMatrix d_hidden_;
   logitless::Context context_;

@@ -1,0 +1,42 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+void AdamW::begin_step(double learning_rate) {
+  ++step_;
+  kept_ = static_cast<float>(1.0 - learning_rate * options_.weight_decay);
+  rate_ = static_cast<float>(learning_rate / (1.0 - std::pow(options_.beta1, step_)));
+  second_scale_ = static_cast<float>(1.0 / (1.0 - std::pow(options_.beta2, step_)));
+}
+
+// A plain loop, because every operation must be rounded alike wherever an element stands in its piece.
+// Eigen's square root of a vector register is an approximation, and that of the elements left over is not;
+// CMakeLists.txt keeps the compiler from fusing a product and a sum in one place and not in the other.
+void AdamW::update(size_t tensor, int64_t first, std::span<const float> gradient) {
+  State& state = states_[tensor];
+  const float new1 = static_cast<float>(1.0 - options_.beta1), new2 = static_cast<float>(1.0 - options_.beta2);
+  const float epsilon = static_cast<float>(options_.epsilon);
+  const float kept = kept_, rate = rate_, second_scale = second_scale_;
+  const float* const g = gradient.data();
+  float* const m = state.first_moment.data() + first;
+  float* const v = state.second_moment.data() + first;
+  float* const value = state.values.data() + first;
+  const auto size = static_cast<int64_t>(gradient.size());
+  for (int64_t i = 0; i < size; ++i) {
+    m[i] += new1 * (g[i] - m[i]);
+    v[i] += new2 * (g[i] * g[i] - v[i]);
+    value[i] = kept * value[i] - rate * m[i] / (std::sqrt(second_scale * v[i]) + epsilon);
+  }
+}
+
+void AdamW::update_all(size_t tensor, std::span<const float> gradient) {
+  // Four arrays of 16 KiB: a thread's share of a small tensor is whole pages
+  constexpr int64_t kBlock = 4096;
+  const int64_t size = static_cast<int64_t>(gradient.size());
+#pragma omp parallel for schedule(static)
+  for (int64_t first = 0; first < size; first += kBlock) {
+    update(tensor, first, gradient.subspan(first, std::min(kBlock, size - first)));
+  }
+}
