@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc. Products have float sums for float32, bfloat16 and float16 operands and double
-// sums for float64 operands.
+// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc. Products have
+// float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
 #pragma once
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <dnnl.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 
@@ -36,10 +37,10 @@ const char* units() {
 }
 
 void call_dnnl(const Product<float>& p) {
-  const dnnl_status_t status = dnnl_gemm_bf16bf16f32(
-      p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
-      static_cast<const uint16_t*>(p.a.data), p.a.stride, static_cast<const uint16_t*>(p.b.data), p.b.stride,
-      p.accumulate ? 1.0f : 0.0f, p.c, p.ldc);
+  const dnnl_status_t status =
+      dnnl_gemm_bf16bf16f32(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
+                            static_cast<const uint16_t*>(p.a.data), p.a.stride, static_cast<const uint16_t*>(p.b.data),
+                            p.b.stride, p.accumulate ? 1.0f : 0.0f, p.c, p.ldc);
   if (status == dnnl_out_of_memory) throw std::bad_alloc();
   if (status != dnnl_success) {
     throw std::runtime_error("oneDNN refused a product of bfloat16: status " + std::to_string(status));
@@ -104,10 +105,11 @@ class OneDnn final : public Backend {
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packing_bytes(m, n, k, a, b);
-    // Each call packs a block of both operands, at most 768 deep, with 9984 columns and 384 rows (gemm_info.cpp
-    // of the library).
-    constexpr int64_t kColumns = 9984, kRows = 384, kDepth = 768;
-    return static_cast<size_t>((std::min(n, kColumns) + std::min(m, kRows)) * std::min(k, kDepth)) * sizeof(uint16_t);
+    // Each call packs a block of both operands: at most 9984 columns and 384 rows, and 128 to 768 deep. 64 KiB are
+    // more than what it rounds these up by (version 2.6.3, read off its allocations).
+    const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
+    const int64_t depth = std::clamp<int64_t>(k, 128, 768);
+    return static_cast<size_t>(edges * depth) * sizeof(uint16_t) + (size_t{64} << 10);
   }
 
  private:

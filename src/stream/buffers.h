@@ -105,8 +105,8 @@ struct DenseBuffers {
   std::byte* gathered = nullptr;
 
   /// `gradient` is the type of the gradients of the logits.
-  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient,
-               int threads, const Gradients& outputs);
+  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
+               const Gradients& outputs);
 };
 /// Plan dense sums d_weight this many words at a time, apart from the output, when d_weight is narrower than
 /// its sums.

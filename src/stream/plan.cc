@@ -132,9 +132,8 @@ struct Planner {
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
     const DType hidden = problem.hidden.dtype;
-    const DType gradient = stats::with_gradient_types(problem, run.gradient_terms, [](auto types) {
-      return DTypeOf<typename decltype(types)::Gradient>::value;
-    });
+    const DType gradient = stats::with_gradient_types(
+        problem, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
     plan.blas_bytes =
         static_cast<size_t>(plan.threads) *
         std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden,

@@ -50,8 +50,7 @@ class SequenceTester : public Tester<Self> {
   SequenceData& data(bool pairs) {
     if (data_) return *data_;
     const TokenOptions token = this->token_options(temperatures_);
-    data_ = make_sequence_data(this->spec_, empty_, token, reference_form_, reference_dtype_, pairs,
-                               this->context());
+    data_ = make_sequence_data(this->spec_, empty_, token, reference_form_, reference_dtype_, pairs, this->context());
     return *data_;
   }
 

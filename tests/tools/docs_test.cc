@@ -218,13 +218,16 @@ class MemoryFormula {
     const bool one_pass = p_.kind == PlanKind::kOnePass;
     const int64_t logits = tile() * p_.row_tile;
     int64_t forward = p_.threads * (4 * p_.vocab_tile + 8 * p_.row_tile) + 56 * segments() * p_.chunk_rows;
-    int64_t backward = p_.threads * (4 * p_.vocab_tile + 40 * p_.row_tile) + 40 * p_.chunk_rows;
+    const int64_t rows_of_scratch = p_.gradient_dtype == DType::kBFloat16 ? 2 : 1;
+    int64_t backward = p_.threads * (rows_of_scratch * 4 * p_.vocab_tile + 40 * p_.row_tile) + 40 * p_.chunk_rows;
     if (!one_pass) forward += p_.threads * logits;
     if (!one_pass) backward += p_.tiles_alive * logits;
     if (narrow_) {
       const int64_t tile_rows = p_.row_tile + p_.vocab_tile, gathered = 2 * p_.hidden_size;
-      forward += p_.threads * 1024 * tile_rows;
-      backward += p_.threads * 1024 * (one_pass ? p_.hidden_size : std::max(tile_rows, p_.hidden_size));
+      if (p_.gemm_library == "openblas") {
+        forward += p_.threads * 1024 * tile_rows;
+        backward += p_.threads * 1024 * (one_pass ? p_.hidden_size : std::max(tile_rows, p_.hidden_size));
+      }
       forward += p_.threads * p_.row_tile * gathered;
       backward += (one_pass ? p_.chunk_rows : p_.tiles_alive * p_.row_tile) * gathered;
       backward += 4 * p_.chunk_rows * p_.hidden_size + 2 * 4 * p_.vocab_tile * p_.hidden_size;

@@ -265,7 +265,8 @@ TEST_P(SimdTargets, GradientsInBFloat16) {
         tile.softcap = option & 2 ? 5 : 0;
         tile.entropy = tile.prior = true;
         tile.seed(static_cast<unsigned>(cols));
-        SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " + std::to_string(option));
+        SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " +
+                     std::to_string(option));
         rounds_gradients_once(*kernels, tile, {option & 4 ? 2 : 1, (option & 8) != 0});
       }
     }

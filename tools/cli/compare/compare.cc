@@ -68,8 +68,7 @@ struct ComparisonReport {
 
 void add_gates(ComparisonReport& report) {
   const io::Config& config = report.config;
-  const double spacing =
-      std::max(report.dense.number("gradient_spacing"), report.fused.number("gradient_spacing"));
+  const double spacing = std::max(report.dense.number("gradient_spacing"), report.fused.number("gradient_spacing"));
   const io::Tolerances limits = io::resolve(config.tolerances, report.job.dtype, report.job.gradient_dtype, spacing);
   report.loss_abs = std::abs(report.dense.loss - report.fused.loss);
   const double loss_atol = loss_limit(config, report.job, report.dense.metric("tokens"), limits.loss_atol);
