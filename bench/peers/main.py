@@ -32,12 +32,19 @@ OUTPUTS = ("gradients", "loss")  # forward and backward, or forward alone
 PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy")
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__)
     add = parser.add_argument
     add("--models", nargs="+", choices=list(MODELS), default=["smollm2-135m"], metavar="MODEL",
         help="heads: %(choices)s; smollm2-135m by default")
-    add("--tokens", nargs="+", type=int, default=[512, 2048], metavar="N", help="512 and 2048 by default")
+    add("--tokens", nargs="+", type=positive, default=[512, 2048], metavar="N", help="512 and 2048 by default")
     add("--dtypes", nargs="+", choices=list(DTYPE_BYTES), default=["float32"], metavar="DTYPE",
         help="%(choices)s; float32 by default")
     add("--tasks", nargs="+", choices=["cross_entropy", "grpo"], default=["cross_entropy"], metavar="TASK",
@@ -46,9 +53,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="gradients (with the loss) or loss (forward alone); both by default")
     add("--contenders", nargs="+", choices=list(BY_NAME), default=list(BY_NAME), metavar="NAME",
         help="%(choices)s; all by default")
-    add("--rounds", type=int, default=3, help="how often each contender has its turn; 3 by default")
-    add("--calls", type=int, default=2, help="timed calls a turn, after one that is not; 2 by default")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of every contender; by default all cores")
+    add("--rounds", type=positive, default=3, help="how often each contender has its turn; 3 by default")
+    add("--calls", type=positive, default=2, help="timed calls a turn, after one that is not; 2 by default")
+    add("--threads", type=positive, default=len(os.sched_getaffinity(0)),
+        help="of every contender; by default all cores")
     add("--seed", type=int, default=0, help="of the tensors")
     add("--states", metavar="FILE", help="real hidden states and targets (safetensors) for the one model of --models")
     add("--lm-head", metavar="FILE", help="and its lm_head")
