@@ -1,5 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
+#include <cstring>
+#include <numeric>
+
 #include "cli_fixture.h"
 #include "logitless/version.h"
 
@@ -65,6 +68,38 @@ TEST_F(CliTest, JsonGoesToAFileBesideTheTable) {
   EXPECT_EQ(compare({}, {"--json", folder_.string()}).exit_code(), 2);
   EXPECT_EQ(compare({}, {"--json", path("no/such/folder.json")}).exit_code(), 2);
   EXPECT_EQ(compare({}, {"--quiet"}).out, "");
+}
+
+TEST_F(CliTest, CompareWritesWhatTheFusedPathComputed) {
+  for (const bool tall : {true, false}) {
+    const std::vector<std::string> tensors =
+        write_tensors(tall) + std::vector<std::string>{"--bias", path("states") + ":bias"};
+    const Finished result = run(std::vector<std::string>{"compare"} + tensors +
+                                std::vector<std::string>{"-o", path("results"), "--json", "-"});
+    EXPECT_EQ(result.exit_code(), 0);
+    const io::SafetensorsFile results(path("results")), states(path("states")), head(path("head"));
+    EXPECT_EQ(results.tensors().size(), 4u);
+    double loss = 0;
+    std::memcpy(&loss, results.find("loss")->data, sizeof(loss));
+    EXPECT_EQ(loss, json::parse(result.out)["fused"]["loss"].get<double>());
+    // Hidden states and head enter through their product alone: sum(d_hidden * hidden) is sum(d_weight *
+    // weight).
+    const auto product = [](const io::Tensor* a, const io::Tensor* b) {
+      EXPECT_EQ(a->shape, b->shape);
+      std::vector<float> left(static_cast<size_t>(a->elements())), right(left.size());
+      io::convert_floats(*a, DType::kFloat32, left.data());
+      io::convert_floats(*b, DType::kFloat32, right.data());
+      return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
+    };
+    const double by_hidden = product(results.find("d_hidden"), states.find("hidden"));
+    EXPECT_GT(std::abs(by_hidden), 1e-2);
+    EXPECT_NEAR(by_hidden, product(results.find("d_weight"), head.find("lm_head")), 1e-5);
+    EXPECT_EQ(results.find("d_bias")->shape, std::vector<int64_t>{7});
+  }
+  EXPECT_EQ(compare({"model.dtype=bfloat16", "gradients.d_weight=false"}, {"-o", path("results")}).exit_code(), 0);
+  const io::SafetensorsFile results(path("results"));
+  EXPECT_EQ(results.tensors().size(), 2u);
+  EXPECT_EQ(results.find("d_hidden")->dtype, "BF16");
 }
 
 TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
@@ -229,6 +264,8 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
   const std::vector<Case> cases = {
       {{"compare", config, "--json", config}, "--json " + config + ": is the config"},
       {{"compare", config, "--json", path("twin.yaml")}, "twin.yaml: is the config"},
+      {{"compare", config, "-o", config}, "-o " + config + ": is the config"},
+      {{"compare", config, "-o", "-"}, "-o -: must be the name of a file"},
       {{"compare", config, "--profile", profile, "--json", profile}, "p.yaml: is the profile"},
       {{"compare", tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], "--bias",
         path("states") + ":bias", "--json", path("states")},

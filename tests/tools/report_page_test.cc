@@ -130,6 +130,17 @@ TEST(Page, EveryPointAndContenderStandsInTheTable) {
   EXPECT_TRUE(has(html, "error: cannot allocate the logits &lt;[4096, 151936]&gt; &amp; &quot;more&quot;</td>"));
 }
 
+TEST(Page, AnotherProgramsContenderHasNeitherPlanNorWorkspace) {
+  BenchFile file;
+  Json peer = ran("torch_dense", 2, 8000);
+  peer["plan"] = "";
+  peer["workspace_bytes"] = 0;
+  file.point(Json::object(), {ran("dense", 1, 8000), peer});
+  const std::string html = page({file.run()});
+  EXPECT_TRUE(has(html, "<td>–</td><td>2.500000</td><td>–</td>"));
+  EXPECT_FALSE(has(html, "<td>0 B</td>"));
+}
+
 TEST(Page, LinesMarkEveryMeasurementAndFailure) {
   const Json charts = charts_in(page({read_run(kTokensFile)}));
   ASSERT_EQ(charts.size(), 3u);

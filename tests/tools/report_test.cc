@@ -108,7 +108,7 @@ TEST(Style, LettersStandOutOnBothGrounds) {
       EXPECT_GE(contrast(hex, colour("--paper")), 4.5) << name;
       ++contenders;
     }
-    EXPECT_EQ(contenders, 6u);
+    EXPECT_EQ(contenders, 9u);
   }
 }
 

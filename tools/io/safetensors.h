@@ -116,6 +116,9 @@ TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
 /// The element type of a float tensor.
 DType natural_dtype(const Tensor& tensor);
 
+/// How a file spells an element type: "F32", "BF16", ...
+const char* spelling_of(DType dtype);
+
 /// Whether the file's own bytes can serve as `dtype` in place: same type, aligned.
 bool usable_in_place(const Tensor& tensor, DType dtype);
 

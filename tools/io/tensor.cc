@@ -151,6 +151,20 @@ DType natural_dtype(const Tensor& tensor) {
   return tensor.dtype == "BF16" ? DType::kBFloat16 : DType::kFloat32;
 }
 
+const char* spelling_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return "F64";
+    case DType::kFloat16:
+      return "F16";
+    case DType::kBFloat16:
+      return "BF16";
+    case DType::kFloat32:
+      break;
+  }
+  return "F32";
+}
+
 bool usable_in_place(const Tensor& tensor, DType dtype) {
   return natural_dtype(tensor) == dtype && reinterpret_cast<uintptr_t>(tensor.data) % size_of(dtype) == 0;
 }

@@ -33,7 +33,7 @@ struct Measurement {
   int64_t extra_peak_bytes = 0;
   int64_t extra_peak_spread_bytes = 0;  ///< as spread_s
   int64_t workspace_bytes = 0;
-  std::string plan;
+  std::string plan;  ///< empty: another program's contender, which announces no plan and no workspace
 
   bool ok() const { return error.empty(); }
 };

@@ -48,9 +48,9 @@ Json cells(const Point& point, const Measurement& m) {
           m.gemm_efficiency ? fixed(100 * *m.gemm_efficiency, 0) + " %" : "–",
           text_of(point, m, Unit::kBytes),
           text_of(point, m, Unit::kMemoryRatio),
-          human_bytes(m.workspace_bytes),
+          m.plan.empty() ? "–" : human_bytes(m.workspace_bytes),
           std::isnan(m.loss) ? "not finite" : fixed(m.loss, 6),
-          m.plan};
+          m.plan.empty() ? "–" : m.plan};
 }
 
 // Sizes other than the tokens are swept under their own names or stand above the table, common to all points.

@@ -30,7 +30,8 @@ Examples:
 struct CompareOptions {
   ConfigFlags config;
   TensorPaths tensors;
-  std::string json_path;  ///< empty: none; "-": standard output
+  std::string json_path;    ///< empty: none; "-": standard output
+  std::string output_path;  ///< empty: none
   int repeat = 1;
   std::string profile_path;  ///< of --profile
   bool quiet = false;
@@ -175,8 +176,9 @@ int run_compare(const CompareOptions& options) {
   if (config.level == io::Level::kLogits) {
     throw io::Error(config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
+  if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   const Profile profile(options.profile_path);
-  check_output_files({{"--json", options.json_path}},
+  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
                      input_files(options.tensors, profile, {options.config.path().value_or("")}));
   const Environment environment = describe_environment(Context(context_options_of(config)));
 
@@ -191,7 +193,8 @@ int run_compare(const CompareOptions& options) {
                                      .compare = true,
                                      .places = config.places,
                                      .tensors = options.tensors,
-                                     .profile_path = options.profile_path},
+                                     .profile_path = options.profile_path,
+                                     .output_path = options.output_path},
                                     [&](const std::string& step, double) { progress.phase(step); });
   progress.note(answer["note"]);
   ComparisonReport report{.config = config,
@@ -212,6 +215,7 @@ int run_compare(const CompareOptions& options) {
 void add_flags(Command& compare, CompareOptions& options) {
   options.config.add_to(compare);
   compare.tensor_flags(options.tensors, false);
+  compare.value("-o,--output", options.output_path, "FILE", "writes the fused path's loss and gradients, safetensors");
   compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
       .within(1, 1000000);

@@ -15,7 +15,7 @@ namespace logitless::cli {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorPaths, specs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Contender, name, assignments, dense, forward_only, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TurnsRequest, settings, contenders, warmup, iters, values, gemm_rate, compare,
-                                   places, tensors, profile_path)
+                                   places, tensors, profile_path, output_path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Job, tokens, hidden_size, vocab_size, sequences, dtype, layout, gradient_dtype)
 
 namespace {

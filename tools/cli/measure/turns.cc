@@ -136,6 +136,22 @@ Json differences_of(const Runner& a, const Runner& b) {
   return json;
 }
 
+// The loss and the gradients of a runner, as FILES of the command's page describes them.
+void write_results(const std::string& path, const Runner& runner) {
+  const Job& job = runner.job();
+  const std::string dtype = io::spelling_of(job.gradient_dtype);
+  std::vector<int64_t> of_weight = {job.vocab_size, job.hidden_size};
+  if (job.layout == HeadLayout::kHiddenVocab) std::swap(of_weight[0], of_weight[1]);
+  std::vector<io::TensorToWrite> tensors = {{"loss", "F64", {}, &runner.result().loss}};
+  const auto add = [&](const char* name, TensorId id, const std::vector<int64_t>& shape) {
+    if (job.has(id)) tensors.push_back({name, dtype, shape, job[id].data});
+  };
+  add("d_hidden", TensorId::kDHidden, {job.tokens, job.hidden_size});
+  add("d_weight", TensorId::kDWeight, of_weight);
+  add("d_bias", TensorId::kDBias, {job.vocab_size});
+  io::write_safetensors(path, tensors);
+}
+
 }  // namespace
 
 void warm_up(const Context& context, DType dtype) {
@@ -207,6 +223,10 @@ Json take_turns(
   if (gemm) result["gemm_rate_flops"] = *(gemm_rate = gemm->flops() / timing::median(gemm_times_s));
   for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate, request.compare));
   if (!request.compare) return result;
+  if (!request.output_path.empty()) {
+    on_turn("", "writing the results", 1);
+    write_results(request.output_path, *runners[0]);
+  }
   on_turn("", "comparing", 1);
   result["differences"] = differences_of(*runners[0], *runners[1]);
   result["job"] = job_json(job);

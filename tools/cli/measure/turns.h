@@ -39,6 +39,7 @@ struct TurnsRequest {
   std::map<std::string, std::string> places = {};  ///< Config::places, for messages about real tensors
   TensorPaths tensors = {};                        ///< with `compare`; none: seeded
   std::string profile_path = {};                   ///< with `compare`: of --profile
+  std::string output_path = {};  ///< with `compare`: where the first contender's results go; empty: nowhere
 };
 
 /// What the process does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is

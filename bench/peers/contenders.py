@@ -1,0 +1,46 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Who takes turns. Each contender is an adaptor: a module with `run(job) -> Measured`."""
+
+from dataclasses import dataclass
+
+from job import Shape
+
+BOTH = ("cross_entropy", "grpo")
+CROSS_ENTROPY = ("cross_entropy",)
+GRPO = ("grpo",)
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    module: str  # the adaptor
+    tasks: tuple[str, ...]
+    logits_held: int = 0  # how many buffers of all logits there are at once, about
+    heads_held: int = 0  # and buffers of the head's size in float32, above d_weight
+
+    def memory_needed(self, shape: Shape, gradients: bool) -> int:
+        """About how many bytes its process has at its peak: enough to leave out what cannot fit."""
+        outputs = shape.input_bytes if gradients else 0
+        heads = self.heads_held * shape.vocab * shape.hidden * 4 if gradients else 0
+        logits = self.logits_held if gradients else min(self.logits_held, 2)
+        return shape.input_bytes + outputs + heads + logits * shape.logit_bytes
+
+
+# The names of logitless's own are those of `logitless bench`, so that a report treats them alike. `compare`,
+# by which they are measured, holds dense's logits and a second set of gradients beside them.
+CONTENDERS = (
+    Contender("dense", "logitless_command", BOTH, logits_held=1, heads_held=1),
+    Contender("one_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
+    Contender("two_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
+    Contender("torch_dense", "torch_contenders", BOTH, logits_held=3),
+    Contender("torch_compile", "torch_contenders", BOTH, logits_held=3),
+    Contender("torch_linear_ce", "torch_contenders", CROSS_ENTROPY, heads_held=1),
+    Contender("torch_linear_ce_256", "torch_contenders", CROSS_ENTROPY, heads_held=1),
+    Contender("trl_chunked", "torch_contenders", BOTH, heads_held=1),
+    Contender("liger_grpo", "torch_contenders", GRPO, heads_held=2),
+    Contender("jax_dense", "jax_contenders", BOTH, logits_held=3),
+    Contender("jax_scan", "jax_contenders", BOTH, heads_held=2),
+    Contender("tokamax", "jax_contenders", CROSS_ENTROPY, logits_held=3, heads_held=1),
+)
+
+BY_NAME = {contender.name: contender for contender in CONTENDERS}

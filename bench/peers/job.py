@@ -1,0 +1,68 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""What one process of the benchmark is asked for, and what it answers."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+# The GRPO loss of every contender: a mean over a sequence's tokens, then over the sequences.
+GRPO_EPSILON = 0.2
+GRPO_BETA = 0.04
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one point. Hidden states are [tokens, hidden], the head is [vocab, hidden]."""
+
+    tokens: int
+    hidden: int
+    vocab: int
+    dtype: str
+    sequences: int = 1
+
+    @property
+    def input_bytes(self) -> int:
+        return (self.tokens + self.vocab) * self.hidden * DTYPE_BYTES[self.dtype]
+
+    @property
+    def logit_bytes(self) -> int:
+        """Of all logits in float32, which is what every dense contender computes the loss in."""
+        return self.tokens * self.vocab * 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """One contender in a process of its own: a call that is not timed, then `calls` that are."""
+
+    contender: str
+    task: str  # "cross_entropy" or "grpo"
+    shape: Shape
+    inputs: str  # a safetensors file: hidden, lm_head, targets, and what grpo has beside them
+    gradients: bool  # d_hidden and d_weight as well as the loss
+    calls: int
+    threads: int
+    command: str  # the logitless command
+    results: str | None = None  # where loss and gradients go, as safetensors
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Job":
+        fields = json.loads(text)
+        return Job(**{**fields, "shape": Shape(**fields["shape"])})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the calls of a job took. Peaks are above what was resident before the call and above the gradients
+    that it returned."""
+
+    loss: float
+    first_s: float
+    times_s: list[float]
+    extra_peaks_bytes: list[int]
+    plan: str = ""
+    workspace_bytes: int = 0

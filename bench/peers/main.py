@@ -1,0 +1,224 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Measures logitless beside its peers: the same tensors, one file for all; a process for each contender; rounds in
+which they take turns, every other round in the opposite order; loss and gradients held against float64."""
+
+import argparse
+import datetime
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+from typing import TextIO
+
+import torch
+
+import inputs
+import reference
+from contenders import BY_NAME, CONTENDERS
+from job import DTYPE_BYTES, Job, Measured, Shape
+from results import Turns, table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "peers"
+
+# Hidden size and vocabulary, as in configs/.
+MODELS = {"smollm2-135m": (576, 49152), "qwen2.5-1.5b": (1536, 151936), "llama-3-8b": (4096, 128256)}
+OUTPUTS = ("gradients", "loss")  # forward and backward, or forward alone
+PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy")
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__)
+    add = parser.add_argument
+    add("--models", nargs="+", choices=list(MODELS), default=["smollm2-135m"], metavar="MODEL",
+        help="heads: %(choices)s; smollm2-135m by default")
+    add("--tokens", nargs="+", type=positive, default=[512, 2048], metavar="N", help="512 and 2048 by default")
+    add("--dtypes", nargs="+", choices=list(DTYPE_BYTES), default=["float32"], metavar="DTYPE",
+        help="%(choices)s; float32 by default")
+    add("--tasks", nargs="+", choices=["cross_entropy", "grpo"], default=["cross_entropy"], metavar="TASK",
+        help="%(choices)s; cross_entropy by default")
+    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS), metavar="WHAT",
+        help="gradients (with the loss) or loss (forward alone); both by default")
+    add("--contenders", nargs="+", choices=list(BY_NAME), default=list(BY_NAME), metavar="NAME",
+        help="%(choices)s; all by default")
+    add("--rounds", type=positive, default=3, help="how often each contender has its turn; 3 by default")
+    add("--calls", type=positive, default=2, help="timed calls a turn, after one that is not; 2 by default")
+    add("--threads", type=positive, default=len(os.sched_getaffinity(0)),
+        help="of every contender; by default all cores")
+    add("--seed", type=int, default=0, help="of the tensors")
+    add("--states", metavar="FILE", help="real hidden states and targets (safetensors) for the one model of --models")
+    add("--lm-head", metavar="FILE", help="and its lm_head")
+    add("--command", default=str(ROOT / "build" / "release" / "bin" / "logitless"), metavar="FILE",
+        help="the logitless command; by default that of build/release")
+    add("-o", "--output", metavar="FILE", help="writes JSON Lines for `logitless report`")
+    options = parser.parse_args(arguments)
+    if bool(options.states) != bool(options.lm_head) or options.states and len(options.models) > 1:
+        parser.error("--states needs --lm-head and one model, and --lm-head needs --states")
+    return options
+
+
+def available_bytes() -> int:
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+
+
+def environment(options: argparse.Namespace) -> dict:
+    """The command's own facts, and the peers' versions."""
+    info = subprocess.run([options.command, "info", "--json"], capture_output=True, text=True, check=True)
+    facts = json.loads(info.stdout)
+    facts.pop("blas_kernels", None)
+    facts |= {"threads": options.threads, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            facts[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts
+
+
+def sweep_of(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The keys of a point. Those that a config has are named as there."""
+    return {"model.name": options.models, "model.dtype": options.dtypes, "seq_len": [str(n) for n in options.tokens],
+            "task": options.tasks, "outputs": options.outputs}
+
+
+def header(options: argparse.Namespace) -> dict:
+    facts = environment(options)
+    return {"type": "header", "schema": 1, "version": facts["version"],
+            "started": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "settings": [f"seed={options.seed}", f"rounds={options.rounds}", f"calls={options.calls}"],
+            "sweep": [{"key": key, "values": values} for key, values in sweep_of(options).items()],
+            "iters": options.rounds * options.calls, "warmup": options.rounds,
+            "inputs": "real hidden states" if options.states else "random", "contenders": options.contenders,
+            "environment": facts}
+
+
+def process_environment(threads: int) -> dict[str, str]:
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, **caches, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+            # XLA's pool has as many threads as NPROC says, and no more than cores that the process may use.
+            "NPROC": str(threads), "JAX_PLATFORMS": "cpu"}
+
+
+def run(job: Job) -> Measured:
+    """A process of its own. Throws RuntimeError with the reason where it fails."""
+    cores = sorted(os.sched_getaffinity(0))[: job.threads]
+    line = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("worker.py")), job.to_json()]
+    process = subprocess.run(line, capture_output=True, text=True, check=False, env=process_environment(job.threads),
+                             preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    if process.returncode < 0:
+        raise RuntimeError(f"its process was killed by signal {-process.returncode}")
+    if process.returncode:
+        raise RuntimeError((process.stderr.strip().splitlines() or ["it failed without a message"])[-1])
+    return Measured(**json.loads(process.stdout.splitlines()[-1]))
+
+
+def turn(job: Job, turns: Turns) -> None:
+    needed, available = BY_NAME[job.contender].memory_needed(job.shape, job.gradients), available_bytes()
+    if needed > available:
+        turns.failure = f"it needs about {needed >> 20} MiB of memory, and {available >> 20} MiB are available"
+        return
+    try:
+        turns.measured.append(run(job))
+    except RuntimeError as error:
+        turns.failure = str(error)
+
+
+def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: str, gradients: bool,
+                  truth: reference.Reference) -> list[Turns]:
+    names = [name for name in options.contenders if task in BY_NAME[name].tasks]
+    all_turns = {name: Turns(name) for name in names}
+    for number in range(options.rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            turns = all_turns[name]
+            if turns.failure:
+                continue
+            print(f"  round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
+            # Results are checked once: a contender gives the same ones each time, but for the last bits.
+            results = BUILD / "results.safetensors" if gradients and number == 0 else None
+            turn(Job(name, task, shape, file, gradients, options.calls, options.threads, options.command,
+                     str(results) if results else None), turns)
+            if results and not turns.failure:
+                turns.errors = reference.errors(truth, str(results))
+                results.unlink()
+            elif not turns.failure and "loss_error" not in turns.errors:
+                loss = turns.measured[0].loss
+                turns.errors["loss_error"] = abs(loss - truth.loss) / max(1.0, abs(truth.loss))
+    return list(all_turns.values())
+
+
+def tensors_of(options: argparse.Namespace, shape: Shape) -> dict[str, torch.Tensor]:
+    if options.states:
+        tensors = inputs.captured(options.states, options.lm_head, shape)
+    else:
+        tensors = inputs.drawn(shape, options.seed)
+    if "grpo" in options.tasks:
+        tensors |= inputs.policy_batch(tensors, shape.sequences, options.seed)
+    return tensors
+
+
+def write_line(file: TextIO, line: dict) -> None:
+    file.write(json.dumps(line) + "\n")
+    file.flush()
+
+
+def measure(options: argparse.Namespace, output: TextIO) -> bool:
+    """All points. Returns whether every contender that ran agrees with the reference."""
+    write_line(output, header(options))
+    agree = True
+    for model, dtype, tokens in itertools.product(options.models, options.dtypes, options.tokens):
+        shape = Shape(tokens, *MODELS[model], dtype, inputs.sequences_of(tokens))
+        file = str(BUILD / "inputs.safetensors")
+        inputs.write(file, tensors_of(options, shape))
+        for task in options.tasks:
+            print(f"{model}, {dtype}, {tokens} tokens, {task}: the reference", file=sys.stderr, flush=True)
+            truth = reference.compute(file, task)
+            for what in options.outputs:
+                all_turns = measure_point(options, task, shape, file, what == "gradients", truth)
+                at = {"model.name": model, "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": what}
+                sizes = {"tokens": tokens, "hidden": shape.hidden, "vocab": shape.vocab, "dtype": dtype,
+                         "layout": "vocab_hidden"}
+                checked = {"loss": truth.loss, "rows": len(truth.rows), "words": len(truth.words)}
+                write_line(output, {"type": "point", "at": at, "task": task, "level": "fused", "shape": sizes,
+                                    "reference": checked,
+                                    "gradient_bytes": shape.input_bytes if what == "gradients" else 0,
+                                    "contenders": [turns.to_json() for turns in all_turns]})
+                print(f"\n{model}, {dtype}, {tokens} tokens, {task}, {what}; errors against float64, of "
+                      f"{checked['rows']} rows of d_hidden and {checked['words']} of d_weight\n{table(all_turns)}")
+                for turns in all_turns:
+                    for complaint in reference.disagreements(turns.errors, dtype):
+                        print(f"{turns.contender} DISAGREES: {complaint}")
+                        agree = False
+        pathlib.Path(file).unlink()
+    return agree
+
+
+def main() -> int:
+    options = parse()
+    if not shutil.which(options.command):
+        print(f"bench/peers/run: {options.command} is not there: build the target logitless_cli, or name it with "
+              "--command", file=sys.stderr)
+        return 2
+    BUILD.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(options.output or os.devnull, "w", encoding="utf-8") as output:
+            return 0 if measure(options, output) else 1
+    except (OSError, ValueError) as error:
+        print(f"bench/peers/run: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
