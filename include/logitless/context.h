@@ -22,8 +22,8 @@ inline constexpr int64_t kMostTileEdge = 65536;
 class Workspace;
 
 /// This says in which type dL/dlogits is multiplied, where hidden states and head are both bfloat16 and the
-/// backend multiplies bfloat16 as it stands. Everywhere else it has no effect: dL/dlogits then has the type of
-/// the sums. Sums are float32 in every case (docs/numerics.md has the bounds).
+/// backend multiplies bfloat16 as it stands. Everywhere else it has no effect: dL/dlogits then has the type
+/// of the sums. Sums are float32 in every case (docs/numerics.md has the bounds).
 enum class GradientPrecision {
   kNative,   ///< bfloat16: each element of dL/dlogits is rounded once, by at most 2^-8 of itself
   kSplit,    ///< two terms of bfloat16: at most 2^-17 of itself, for twice the gradient products
@@ -58,8 +58,9 @@ struct ContextOptions {
   /// in its cache; 0 lets the library choose. Finished logits have no tiles, and products have no such
   /// blocks.
   int64_t row_block = 0;
-  /// This is "auto" or one of gemm_backends(). "onednn" multiplies bfloat16 on the CPU's own bfloat16 units, and
-  /// everything else as "openblas" does; it is there where the build found oneDNN and the CPU has such units.
+  /// This is "auto" or one of gemm_backends(). "onednn" multiplies bfloat16 on the CPU's own bfloat16 units,
+  /// and everything else as "openblas" does; it is there where the build found oneDNN and the CPU has such
+  /// units.
   std::string gemm_backend = "auto";
   /// Plan kDense, which keeps one value a logit, takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;

@@ -39,8 +39,9 @@ struct LOGITLESS_API Plan {
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
-  /// These say what multiplies: the library that reads hidden states and head ("onednn", "openblas"; empty for
-  /// finished logits), and the type in which the gradient products read dL/dlogits, of `gradient_terms` terms.
+  /// These say what multiplies: the library that reads hidden states and head ("onednn", "openblas"; empty
+  /// for finished logits), and the type in which the gradient products read dL/dlogits, of `gradient_terms`
+  /// terms.
   std::string gemm_library;
   DType gradient_dtype = DType::kFloat32;
   int gradient_terms = 1;

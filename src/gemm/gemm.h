@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc. Products have
-// float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
+// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc.
+// Products have float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
 #pragma once
 
 #include <algorithm>
@@ -99,7 +99,8 @@ class Backend {
   /// Returns how many threads may call the backend at once.
   virtual int max_threads() const = 0;
 
-  /// Returns whether it multiplies operands of these types as they stand. It widens others into scratch first.
+  /// Returns whether it multiplies operands of these types as they stand. It widens others into scratch
+  /// first.
   virtual bool reads(DType a, DType b) const = 0;
   /// Names the library that multiplies operands of these types.
   virtual const char* library_of(DType a, DType b) const = 0;

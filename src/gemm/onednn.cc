@@ -105,8 +105,8 @@ class OneDnn final : public Backend {
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packing_bytes(m, n, k, a, b);
-    // Each call packs a block of both operands: at most 9984 columns and 384 rows, and 128 to 768 deep. 64 KiB are
-    // more than what it rounds these up by (version 2.6.3, read off its allocations).
+    // Each call packs a block of both operands: at most 9984 columns and 384 rows, and 128 to 768 deep. 64
+    // KiB are more than what it rounds these up by (version 2.6.3, read off its allocations).
     const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
     const int64_t depth = std::clamp<int64_t>(k, 128, 768);
     return static_cast<size_t>(edges * depth) * sizeof(uint16_t) + (size_t{64} << 10);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX). It is there where the build
-// found the library.
+// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX). It is there where the
+// build found the library.
 #pragma once
 
 #include "gemm/gemm.h"

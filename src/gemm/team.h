@@ -7,8 +7,8 @@
 namespace logitless::gemm {
 
 /// While this lives, the teams of the calling task have `threads` threads. Such a library runs on the calling
-/// thread inside a parallel region, but a team of one does not count as one: there, and in threads that OpenMP
-/// does not know, only the task's own thread number keeps it from starting a team.
+/// thread inside a parallel region, but a team of one does not count as one: there, and in threads that
+/// OpenMP does not know, only the task's own thread number keeps it from starting a team.
 class OmpThreads {
  public:
   explicit OmpThreads(int threads) : before_(omp_get_max_threads()) {

@@ -33,9 +33,9 @@ int64_t task_bytes(const Plan& plan) {
   return 1024 * (16 * plan.threads * (3 + hidden_blocks + kMostHiddenBlocks) + 64);
 }
 
-// oneDNN packs into memory that it allocates, as the plan says; OpenBLAS maps its own. In a parallel GEMM of plan
-// dense OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of the most threads
-// that it was built for. On one thread there is none.
+// oneDNN packs into memory that it allocates, as the plan says; OpenBLAS maps its own. In a parallel GEMM of
+// plan dense OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of the most
+// threads that it was built for. On one thread there is none.
 int64_t blas_bytes(const Plan& plan) {
   if (plan.gemm_library == "onednn") return static_cast<int64_t>(plan.blas_bytes);
   if (plan.kind != PlanKind::kDense || plan.threads == 1) return 0;

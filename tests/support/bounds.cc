@@ -134,8 +134,8 @@ Arithmetic arithmetic_for(DType inputs, const Context& context) {
   // bounds.
   static const std::set<std::string> narrow_gradients = {"onednn"};
   if (inputs != DType::kBFloat16 || !narrow_gradients.contains(context.gemm_backend())) return arithmetic;
-  // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that, and
-  // below 2^(e-8) it leaves at most 2^(e-17) in turn.
+  // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that,
+  // and below 2^(e-8) it leaves at most 2^(e-17) in turn.
   const GradientPrecision precision = context.options().gradient_precision;
   if (precision == GradientPrecision::kNative) arithmetic.gradient_unit = 0x1p-8;
   if (precision == GradientPrecision::kSplit) arithmetic.gradient_unit = 0x1p-17;

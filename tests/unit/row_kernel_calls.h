@@ -160,8 +160,8 @@ struct NarrowForm {
   bool apart = false;
 };
 
-/// Makes gradients in bfloat16 with every term on, of the rows `kept` of the tile. Returns the terms one after
-/// the other, each [kept, cols].
+/// Makes gradients in bfloat16 with every term on, of the rows `kept` of the tile. Returns the terms one
+/// after the other, each [kept, cols].
 inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bfloat16>& kernels,
                                              const Tile<float>& tile, const std::vector<int32_t>& kept, Flush flush,
                                              NarrowForm form) {

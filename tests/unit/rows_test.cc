@@ -310,7 +310,7 @@ TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
 TEST_P(SimdTargets, SumsColumnsOfBFloat16) {
   constexpr int64_t kRows = 5, kCols = 37, kStride = 41;
   std::vector<float> values;
-  for (int64_t i = 0; i < kRows * kStride; ++i) values.push_back(static_cast<float>(i % 23) / 8 - 1);  // exact
+  for (int64_t i = 0; i < kRows * kStride; ++i) values.push_back(static_cast<float>(i % 23) / 8 - 1);
   std::vector<bfloat16> tile(values.size());
   plain_kernels().round_bf16(values.data(), static_cast<int64_t>(values.size()), false, tile.data());
   for (const bool accumulate : {false, true}) {
