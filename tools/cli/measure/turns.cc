@@ -80,7 +80,7 @@ class Runner {
   double flops() const {
     int products = 1;
     if (!contender_.forward_only) {
-      products += job_.has(TensorId::kDHidden) + job_.has(TensorId::kDWeight);
+      products += result_.plan.gradient_terms * (job_.has(TensorId::kDHidden) + job_.has(TensorId::kDWeight));
       products += result_.plan.kind == PlanKind::kTwoPass;
     }
     const int64_t rows = result_.plan.kind == PlanKind::kDense ? job_.tokens : result_.plan.active_rows;

@@ -1,0 +1,177 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Products of every backend, against sums in float64: every type, both forms of both operands, any edges, and
+// the same bits whoever calls.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/views.h"
+#include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
+#include "support/host_tensor.h"
+
+namespace logitless::testing {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+// One product of random operands, and what it should be.
+template <class T>
+class Case {
+ public:
+  Case(const gemm::Backend& backend, DType a, DType b, const Shape& shape, bool a_transposed, bool b_transposed)
+      : backend_(backend),
+        shape_(shape),
+        a_(a_transposed ? HostTensor(a, shape.k, shape.m, 3) : HostTensor(a, shape.m, shape.k, 3)),
+        b_(b_transposed ? HostTensor(b, shape.n, shape.k, 2) : HostTensor(b, shape.k, shape.n, 2)),
+        a_transposed_(a_transposed),
+        b_transposed_(b_transposed) {
+    fill(a_);
+    fill(b_);
+  }
+
+  // Multiplies onto `held`, or with NaN in its place where that is none. Returns C, row by row.
+  std::vector<T> multiply(std::optional<T> held, int threads = 0) const {
+    const int64_t stride = shape_.n + 1;
+    std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
+    std::vector<std::byte> scratch(backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_.dtype(), b_.dtype()));
+    const gemm::Product<T> product{
+        shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
+        c.data(), stride,   held.has_value()};
+    const kernels::RowKernels& kernels = *kernels::find_kernels("auto");
+    if (threads > 0) {
+      backend_.multiply_parallel(product, kernels, scratch.data(), threads);
+    } else {
+      backend_.multiply(product, kernels, scratch.data());
+    }
+    for (int64_t row = 0; row + 1 < shape_.m; ++row) {
+      const T between = c[static_cast<size_t>(row * stride + shape_.n)];
+      EXPECT_TRUE(held ? between == *held : std::isnan(between)) << "an element between rows was written";
+    }
+    std::vector<T> out;
+    for (int64_t row = 0; row < shape_.m; ++row) {
+      out.insert(out.end(), c.begin() + row * stride, c.begin() + row * stride + shape_.n);
+    }
+    return out;
+  }
+
+  // Holds a product to the sums of its terms: (k + 2) roundings of each, of the sum of their absolute values.
+  void expect_right(const std::vector<T>& got, T held) const {
+    const double unit = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
+    for (int64_t i = 0; i < shape_.m; ++i) {
+      for (int64_t j = 0; j < shape_.n; ++j) {
+        double want = held, size = std::abs(held);
+        for (int64_t p = 0; p < shape_.k; ++p) {
+          const double term =
+              (a_transposed_ ? a_.get(p, i) : a_.get(i, p)) * (b_transposed_ ? b_.get(j, p) : b_.get(p, j));
+          want += term;
+          size += std::abs(term);
+        }
+        const double bound = static_cast<double>(shape_.k + 2) * unit * size;
+        const T value = got[static_cast<size_t>(i * shape_.n + j)];
+        ASSERT_LE(std::abs(static_cast<double>(value) - want), bound) << "C[" << i << ", " << j << "] is " << value;
+      }
+    }
+  }
+
+ private:
+  void fill(HostTensor& tensor) {
+    for (int64_t r = 0; r < tensor.rows(); ++r) {
+      for (int64_t c = 0; c < tensor.cols(); ++c) tensor.set(r, c, std::normal_distribution<double>()(random_));
+    }
+  }
+  static gemm::Operand operand(const HostTensor& tensor, bool transposed) {
+    const ConstMatrix view = tensor.view();
+    return {view.data, view.dtype, view.stride, transposed};
+  }
+
+  std::mt19937_64 random_{17};
+  const gemm::Backend& backend_;
+  Shape shape_;
+  HostTensor a_, b_;
+  bool a_transposed_, b_transposed_;
+};
+
+std::vector<const gemm::Backend*> all_backends() {
+  std::vector<const gemm::Backend*> out;
+  for (const std::string_view name : gemm::backend_names()) out.push_back(gemm::find_backend(name));
+  return out;
+}
+
+template <class T>
+void multiplies(DType a, DType b) {
+  constexpr Shape kShapes[] = {{1, 1, 1},   {1, 5, 7},    {5, 1, 7},     {2, 2, 2},
+                               {3, 17, 33}, {16, 64, 31}, {65, 33, 100}, {40, 50, 0}};
+  for (const gemm::Backend* backend : all_backends()) {
+    for (const Shape& shape : kShapes) {
+      for (const bool a_transposed : {false, true}) {
+        for (const bool b_transposed : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << backend->name() << " " << name_of(a) << " x " << name_of(b) << " " << shape.m << " x "
+                       << shape.n << " x " << shape.k << (a_transposed ? ", A transposed" : "")
+                       << (b_transposed ? ", B transposed" : ""));
+          const Case<T> product(*backend, a, b, shape, a_transposed, b_transposed);
+          for (const int threads : {0, 1, 2}) {
+            product.expect_right(product.multiply(std::nullopt, threads), 0);
+            product.expect_right(product.multiply(T{2}, threads), 2);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Products, OfEveryTypeFormAndEdge) {
+  multiplies<float>(DType::kFloat32, DType::kFloat32);
+  multiplies<float>(DType::kBFloat16, DType::kBFloat16);
+  multiplies<float>(DType::kFloat16, DType::kFloat16);
+  multiplies<float>(DType::kFloat32, DType::kBFloat16);
+  multiplies<float>(DType::kBFloat16, DType::kFloat32);
+  multiplies<double>(DType::kFloat64, DType::kFloat64);
+}
+
+// In a team of one, and in threads that OpenMP did not make, a library built on OpenMP would start a team.
+TEST(Products, HaveTheSameBitsWhoeverCalls) {
+  for (const gemm::Backend* backend : all_backends()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      SCOPED_TRACE(std::string(backend->name()) + " " + name_of(dtype));
+      const Case<float> product(*backend, dtype, dtype, {130, 300, 2100}, false, true);
+      const std::vector<float> want = product.multiply(std::nullopt);
+      const auto expect_same = [&](const std::vector<float>& got) {
+        EXPECT_EQ(0, std::memcmp(got.data(), want.data(), want.size() * sizeof(float)));
+      };
+      std::thread([&] { expect_same(product.multiply(std::nullopt)); }).join();
+      for (const int threads : {1, 3}) {
+#pragma omp parallel num_threads(threads)
+        {
+          const std::vector<float> got = product.multiply(std::nullopt);
+#pragma omp critical
+          expect_same(got);
+        }
+      }
+    }
+  }
+}
+
+TEST(Products, NameTheLibraryThatMultiplies) {
+  for (const gemm::Backend* backend : all_backends()) {
+    EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32), "openblas");
+    EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), "openblas");
+    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), "openblas");
+    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kBFloat16), backend->name());
+    EXPECT_EQ(backend->reads(DType::kBFloat16, DType::kBFloat16), !backend->describe().bf16.empty());
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
