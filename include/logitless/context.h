@@ -62,7 +62,7 @@ struct ContextOptions {
   /// and everything else as "openblas" does; it is there where the build found oneDNN and the CPU has such
   /// units.
   std::string gemm_backend = "auto";
-  /// Plan kDense, which keeps one value a logit, takes kSplit as kFloat32.
+  /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
   /// This is "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference
   /// kernels).

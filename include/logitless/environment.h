@@ -24,7 +24,7 @@ struct Environment {
   std::string simd_target;                 ///< of the context
   std::vector<std::string> simd_targets;   ///< of this build on this CPU, best first
   std::string gemm_backend;                ///< of the context
-  std::vector<std::string> gemm_backends;  ///< of this build, best first
+  std::vector<std::string> gemm_backends;  ///< of this build on this CPU, best first
   std::string gemm_bf16;                   ///< what multiplies bfloat16 as it stands; empty: it is widened
   std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
   std::string blas_core;                   ///< core whose kernels the BLAS runs, e.g. "Zen"

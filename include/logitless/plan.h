@@ -39,9 +39,9 @@ struct LOGITLESS_API Plan {
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
-  /// These say what multiplies: the library that reads hidden states and head ("onednn", "openblas"; empty
-  /// for finished logits), and the type in which the gradient products read dL/dlogits, of `gradient_terms`
-  /// terms.
+  /// These say what multiplies: the library that reads hidden states and head to make logits ("onednn",
+  /// "openblas"; empty for finished logits), and, where gradients of such are asked for, the type in which
+  /// their products read dL/dlogits, of `gradient_terms` terms.
   std::string gemm_library;
   DType gradient_dtype = DType::kFloat32;
   int gradient_terms = 1;
@@ -59,7 +59,7 @@ struct LOGITLESS_API Plan {
   size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
   /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB
-  /// workspace".
+  /// workspace, openblas".
   std::string describe() const;
 };
 

@@ -39,7 +39,8 @@ Context::Context(ContextOptions options) {
   }
   state->gemm = gemm::find_backend(options.gemm_backend);
   if (!state->gemm) {
-    fail("gemm_backend = '", options.gemm_backend, "' is not in this build: ", joined(gemm_backends()));
+    fail("gemm_backend = '", options.gemm_backend,
+         "' is not available in this build on this CPU: ", joined(gemm_backends()));
   }
   state->simd_target = state->kernels->name;
   state->gemm_backend = state->gemm->name();

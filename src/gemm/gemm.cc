@@ -27,6 +27,9 @@ std::vector<std::string_view> backend_names() {
 }
 
 const Backend* find_backend(std::string_view name) {
+  // Who asks for it by name keeps other libraries out of the process's settings: oneDNN fixes the instruction
+  // set that it may use when it is first asked for it.
+  if (name == openblas_backend().name()) return &openblas_backend();
   for (const Backend* backend : backends()) {
     if (name == "auto" || name == backend->name()) return backend;
   }

@@ -21,7 +21,8 @@ auto with_tile_types(const problem::TokenProblem& problem, const Call& call) {
   return problem.in_double() ? call(kernels::DoubleTiles()) : call(kernels::FloatTiles());
 }
 
-/// Calls call(types) with the TileTypes of a pass whose gradients have `gradient_terms` (GradientTile).
+/// Calls call(types) with the TileTypes of a pass whose gradients are this many terms of bfloat16, or of the
+/// logits' type where that is 0.
 template <class Call>
 auto with_gradient_types(const problem::TokenProblem& problem, int gradient_terms, const Call& call) {
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);

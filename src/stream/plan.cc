@@ -131,14 +131,12 @@ struct Planner {
     plan.threads = static_cast<int>(std::min(team, tiles_alive));
     plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
     const TileGrid& grid = run.grid;
-    const DType hidden = problem.hidden.dtype;
     const DType gradient = stats::with_gradient_types(
         problem, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
     plan.blas_bytes =
-        static_cast<size_t>(plan.threads) *
-        std::max(context.gemm->packing_bytes(grid.row_tile, grid.vocab_tile, grid.hidden_size, hidden,
-                                             problem.head.weight.dtype),
-                 context.gemm->packing_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, gradient, hidden));
+        static_cast<size_t>(plan.threads) * packing_bytes(*context.gemm, problem, gradient,
+                                                          {grid.row_tile, grid.vocab_tile, grid.hidden_size},
+                                                          grid.hidden_block, grid.weight_block);
   }
 
   // Returns whether the rows of every block follow one another in d_hidden.
@@ -308,6 +306,17 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
   if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
     core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
   }
+}
+
+size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, const ProductSizes& sizes,
+                     int64_t hidden_block, int64_t weight_block) {
+  const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
+  const auto [rows, words, depth] = sizes;
+  const size_t d_weight = problem.head.layout == HeadLayout::kHiddenVocab
+                              ? gemm.packing_bytes(weight_block, words, rows, hidden, gradient)
+                              : gemm.packing_bytes(words, weight_block, rows, gradient, hidden);
+  return std::max({gemm.packing_bytes(rows, words, depth, hidden, weight),
+                   gemm.packing_bytes(rows, hidden_block, words, gradient, weight), d_weight});
 }
 
 int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem) {

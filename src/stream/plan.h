@@ -35,6 +35,15 @@ struct Work {
 /// type: it follows from the operands, the backend and ContextOptions::gradient_precision.
 int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem);
 
+/// These are the sizes of a product that is logits: hidden [rows, depth] · head [depth, words].
+struct ProductSizes {
+  int64_t rows, words, depth;
+};
+/// Estimates what the backend allocates by itself for one thread's logits of these sizes and the products of
+/// their gradients, which write so many components of d_hidden and d_weight at once.
+size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, const ProductSizes& sizes,
+                     int64_t hidden_block, int64_t weight_block);
+
 /// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
 void set_arithmetic(const detail::ContextState& context, const HiddenProblem& problem, int terms, Plan& plan);
 

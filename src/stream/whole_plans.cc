@@ -53,16 +53,14 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
   plan.hidden_size = plan.hidden_block = problem.hidden_size;
   plan.vocab_size = plan.vocab_tile = problem.vocab_size;
   plan.threads = threads;
-  // Rows of logits have no place for two terms.
+  // A row is walked in parts and in place: a second term behind the first would stand on logits that are not
+  // read yet.
   const int terms = gradient_terms(context, problem);
   set_arithmetic(context, problem, terms == 1 ? 1 : 0, plan);
   plan.workspace_bytes = measure_dense(*context.gemm, problem, plan.gradient_dtype, threads, outputs);
-  const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
-  const int64_t n = plan.tokens, v = plan.vocab_size, h = plan.hidden_size;
-  plan.blas_bytes =
-      static_cast<size_t>(threads) * std::max({context.gemm->packing_bytes(n, v, h, hidden, weight),
-                                               context.gemm->packing_bytes(n, h, v, plan.gradient_dtype, weight),
-                                               context.gemm->packing_bytes(v, h, n, plan.gradient_dtype, hidden)});
+  plan.blas_bytes = static_cast<size_t>(threads) * packing_bytes(*context.gemm, problem, plan.gradient_dtype,
+                                                                 {plan.tokens, plan.vocab_size, plan.hidden_size},
+                                                                 plan.hidden_size, plan.hidden_size);
   return plan;
 }
 

@@ -37,10 +37,10 @@ int64_t task_bytes(const Plan& plan) {
 // plan dense OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of the most
 // threads that it was built for. On one thread there is none.
 int64_t blas_bytes(const Plan& plan) {
-  if (plan.gemm_library == "onednn") return static_cast<int64_t>(plan.blas_bytes);
-  if (plan.kind != PlanKind::kDense || plan.threads == 1) return 0;
+  const int64_t packed = plan.gemm_library == "onednn" ? static_cast<int64_t>(plan.blas_bytes) : 0;
+  if (plan.kind != PlanKind::kDense || plan.threads == 1 || plan.gradient_dtype == DType::kBFloat16) return packed;
   const int64_t most = describe_environment(Context()).blas_max_threads;
-  return 128 * most * most;
+  return packed + 128 * most * most;
 }
 
 struct Shape {

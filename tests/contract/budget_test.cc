@@ -180,7 +180,7 @@ TEST(LeastWorkspace, IsToldByPlanFunctionsOnly) {
 TEST(BlasBytes, FollowTheType) {
   const auto blas_bytes = [](DType dtype) {
     CrossEntropyTester tester;
-    tester.tokens(200).vocab(2100).hidden(40).dtype(dtype).plan(PlanKind::kTwoPass).tiles(96, 512).threads(2);
+    tester.tokens(200).vocab(2100).hidden(40).dtype(dtype).plan(PlanKind::kTwoPass).tiles(96, 256).threads(2);
     tester.gemm_backend("openblas");
     return tester.planned().blas_bytes;
   };

@@ -95,8 +95,32 @@ TEST(GradientPrecision, LosesWhatItRounds) {
     const double native = distance(call.d_hidden(GradientPrecision::kNative, plan), exact);
     EXPECT_GT(native, 0x1p-13);
     EXPECT_LT(native, 0x1p-8);
-    EXPECT_LT(distance(call.d_hidden(GradientPrecision::kSplit, plan), exact), 0x1p-17);
+    const double split = distance(call.d_hidden(GradientPrecision::kSplit, plan), exact);
+    EXPECT_GT(split, 0x1p-23);
+    EXPECT_LT(split, 0x1p-17);
   }
+}
+
+// The plan says what is multiplied and rounded.
+TEST(GradientPrecision, IsWhatThePlanSays) {
+  for (const std::string& backend : gemm_backends()) {
+    for (const GradientPrecision precision : kPrecisions) {
+      for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+        const Plan plan = small().gemm_backend(backend).gradient_precision(precision).plan(kind).planned();
+        SCOPED_TRACE(backend + " " + name_of(precision) + ": " + plan.describe());
+        const bool onednn = backend == "onednn";
+        const bool two_terms = precision == GradientPrecision::kSplit && kind != PlanKind::kDense;
+        const bool rounds = onednn && (precision == GradientPrecision::kNative || two_terms);
+        EXPECT_EQ(plan.gemm_library, backend);
+        EXPECT_EQ(plan.gradient_dtype, rounds ? DType::kBFloat16 : DType::kFloat32);
+        EXPECT_EQ(plan.gradient_terms, onednn && two_terms ? 2 : 1);
+        EXPECT_EQ(plan.describe().find("bfloat16") != std::string::npos, rounds);
+      }
+    }
+  }
+  const Plan single = small().dtype(DType::kFloat32).planned();
+  EXPECT_EQ(single.gemm_library, "openblas");
+  EXPECT_EQ(single.gradient_dtype, DType::kFloat32);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ class MemoryFormula {
     if (!one_pass) backward += p_.tiles_alive * logits;
     if (narrow_) {
       const int64_t tile_rows = p_.row_tile + p_.vocab_tile, gathered = 2 * p_.hidden_size;
-      if (p_.gemm_library == "openblas") {
+      if (p_.gradient_dtype == DType::kFloat32) {
         forward += p_.threads * 1024 * tile_rows;
         backward += p_.threads * 1024 * (one_pass ? p_.hidden_size : std::max(tile_rows, p_.hidden_size));
       }
