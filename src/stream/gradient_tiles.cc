@@ -154,8 +154,9 @@ class GradientTasks {
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
   }
   stats::GradientRows<Gradient> gradient(int64_t j, int64_t b, int64_t slot) const {
-    static_assert(sizeof(Logit) % sizeof(Gradient) == 0, "gradients take the place of their logits");
-    constexpr int64_t kPerLogit = sizeof(Logit) / sizeof(Gradient);
+    constexpr size_t kLogit = sizeof(Logit), kGradient = sizeof(Gradient);
+    static_assert(kLogit % kGradient == 0, "gradients take the place of their logits");
+    constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
     auto* data = reinterpret_cast<Gradient*>(logits(j, b, slot));
     return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
   }

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -152,6 +153,9 @@ void explain(int signal, siginfo_t* info, void*) {
     raise(signal);
     return;
   }
+  // Threads that read the same file fail together: one tells, and ends them all.
+  static std::atomic_flag told;
+  while (told.test_and_set()) pause();
   const std::string file = file_mapped_at(reinterpret_cast<uintptr_t>(info->si_addr));
   tell_line(file.empty() ? "an input file was cut short while it was read"
                          : file + ": was cut short while it was read");
