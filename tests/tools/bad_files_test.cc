@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end,
 // files that shrink while they are read.
+#include <algorithm>
 #include <future>
 
 #include "cli_fixture.h"
@@ -39,16 +40,20 @@ class BadFilesTest : public CliTest {
     io::write_safetensors(path("words"), std::vector<TensorToWrite>{{"targets", "I64", {tokens}, targets.data()}});
     return path("all");
   }
-  // Cuts the file as soon as the command, or the process that it measures in, has mapped it and the targets,
-  // which it opens last.
+  // Cuts the file as soon as the command, or the process that it measures in, has mapped it twice, for the
+  // states and for the head, and the targets: it opens no file after these.
   Finished run_and_cut(const std::string& command, const std::string& file) const {
     const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", path("words")});
+    const auto has_mapped_all = [&](pid_t one) {
+      std::ostringstream text;
+      text << std::ifstream("/proc/" + std::to_string(one) + "/maps").rdbuf();
+      const std::string maps = text.str();
+      return maps.find(file) != maps.rfind(file) && maps.find(path("words")) != std::string::npos;
+    };
     const auto is_mapped = [&] {
-      std::ostringstream maps;
       std::vector<pid_t> processes = children_of(process);
       processes.push_back(process);
-      for (const pid_t one : processes) maps << std::ifstream("/proc/" + std::to_string(one) + "/maps").rdbuf();
-      return maps.str().find(file) != std::string::npos && maps.str().find(path("words")) != std::string::npos;
+      return std::any_of(processes.begin(), processes.end(), has_mapped_all);
     };
     while (!is_mapped() && !has_ended(process)) std::this_thread::yield();
     std::filesystem::resize_file(file, 100);
