@@ -154,6 +154,50 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
   return gradients;
 }
 
+/// What a gradient kernel reads, each in exactly sized memory: every term is on.
+template <class T>
+class GradientInputs {
+ public:
+  /// The kernel gets a scratch of this many rows.
+  GradientInputs(const Tile<T>& tile, const std::vector<int32_t>& kept, Flush flush, int64_t scratch_rows)
+      : logits(tile.logits, flush),
+        tile_(tile),
+        bias_(sequence<T>(tile.cols, -1, 0.25), flush),
+        weights_(sequence<float>(tile.cols, 0, 0.125), flush),
+        scratch_(std::vector<T>(static_cast<size_t>(scratch_rows * tile.cols), static_cast<T>(kNan)), flush),
+        gradients_(row_gradients(tile, kept)) {}
+
+  /// Everything but where the gradients go.
+  template <class Gradient>
+  GradientArgs<T, Gradient> args() const {
+    GradientArgs<T, Gradient> out;
+    out.shape = {tile_.rows,    tile_.cols,    tile_.stride(), tile_.bias ? bias_.data() : nullptr,
+                 tile_.softcap, tile_.round_to};
+    out.logits = logits.data();
+    out.count = static_cast<int64_t>(gradients_.size());
+    out.gradients = gradients_.data();
+    out.entropy = tile_.entropy;
+    out.prior = tile_.prior;
+    out.prior_weights = tile_.prior_weights ? weights_.data() : nullptr;
+    out.uniform_prior = 0.01;
+    out.scratch = scratch_.data();
+    return out;
+  }
+  void expect_logits_untouched() const {
+    EXPECT_EQ(0, std::memcmp(logits.data(), tile_.logits.data(), tile_.logits.size() * sizeof(T)))
+        << "the logits were written";
+  }
+
+  Guarded<T> logits;
+
+ private:
+  const Tile<T>& tile_;
+  Guarded<T> bias_;
+  Guarded<float> weights_;
+  Guarded<T> scratch_;
+  std::vector<RowGradient<T>> gradients_;
+};
+
 /// Where gradients in bfloat16 stand, and of how many terms they are.
 struct NarrowForm {
   int terms = 1;
@@ -165,36 +209,19 @@ struct NarrowForm {
 inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bfloat16>& kernels,
                                              const Tile<float>& tile, const std::vector<int32_t>& kept, Flush flush,
                                              NarrowForm form) {
-  // In place a row of both terms takes the place of a row of logits.
-  const int64_t stride = 2 * tile.stride();
-  const Guarded<float> logits(tile.logits, flush);
+  const GradientInputs<float> inputs(tile, kept, flush, 2);
   const Guarded<float> memory(tile.logits, flush);
-  const Guarded<float> bias(sequence<float>(tile.cols, -1, 0.25), flush);
-  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
-  const Guarded<float> scratch(std::vector<float>(static_cast<size_t>(2 * tile.cols), static_cast<float>(kNan)), flush);
-  const std::vector<RowGradient<float>> gradients = row_gradients(tile, kept);
-  GradientArgs<float, bfloat16> args;
-  args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
-  args.logits = logits.data();
-  args.out = reinterpret_cast<bfloat16*>(form.apart ? memory.data() : logits.data());
-  args.out_stride = stride;
+  auto args = inputs.args<bfloat16>();
+  args.out = reinterpret_cast<bfloat16*>(form.apart ? memory.data() : inputs.logits.data());
+  // In place a row of both terms takes the place of a row of logits.
+  args.out_stride = 2 * tile.stride();
   args.low = form.terms == 2 ? args.out + tile.cols : nullptr;
-  args.count = static_cast<int64_t>(kept.size());
-  args.gradients = gradients.data();
-  args.entropy = tile.entropy;
-  args.prior = tile.prior;
-  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
-  args.uniform_prior = 0.01;
-  args.scratch = scratch.data();
   kernels.gradient(args);
-  if (form.apart) {
-    EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(float)))
-        << "the logits were written";
-  }
+  if (form.apart) inputs.expect_logits_untouched();
   std::vector<bfloat16> out;
   for (const bfloat16* term : {args.out, args.low}) {
     for (size_t k = 0; term && k < kept.size(); ++k) {
-      const bfloat16* row = term + static_cast<int64_t>(k) * stride;
+      const bfloat16* row = term + static_cast<int64_t>(k) * args.out_stride;
       out.insert(out.end(), row, row + tile.cols);
     }
   }
@@ -205,29 +232,15 @@ inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bf
 template <class T>
 std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
                         Flush flush = Flush::kEnd, bool apart = false) {
-  const Guarded<T> logits(tile.logits, flush);
-  const Guarded<T> out(tile.logits, flush);
-  const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
-  const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
-  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
-  const std::vector<RowGradient<T>> gradients = row_gradients(tile, kept);
-  GradientArgs<T> args;
-  args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
-  args.logits = logits.data();
-  args.out = apart ? out.data() : logits.data();
+  const GradientInputs<T> inputs(tile, kept, flush, 1);
+  const Guarded<T> memory(tile.logits, flush);
+  const Guarded<T>& out = apart ? memory : inputs.logits;
+  auto args = inputs.template args<T>();
+  args.out = out.data();
   args.out_stride = tile.stride();
-  args.count = static_cast<int64_t>(kept.size());
-  args.gradients = gradients.data();
-  args.entropy = tile.entropy;
-  args.prior = tile.prior;
-  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
-  args.uniform_prior = 0.01;
-  args.scratch = scratch.data();
   kernels.gradient(args);
-  if (apart) {
-    EXPECT_EQ(logits.values(), tile.logits) << "the logits were written";
-  }
-  return apart ? out.values() : logits.values();
+  if (apart) inputs.expect_logits_untouched();
+  return out.values();
 }
 
 /// Expects |got − want| within `relative` of want, and NaN and infinities alike.
