@@ -50,6 +50,12 @@ inline ::testing::AssertionResult has(const std::string& text, const std::string
 
 inline bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
 
+/// Returns the words of a command line and those behind them.
+inline std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 class CliTest : public FolderTest {
  protected:
   pid_t start(const std::vector<std::string>& arguments) const {

@@ -1,18 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
-#include <cstring>
-#include <numeric>
-
 #include "cli_fixture.h"
 #include "logitless/version.h"
 
 namespace logitless::testing {
 namespace {
-
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 TEST_F(CliTest, CompareOnTheTinyConfigAgreesAndPrintsATable) {
   const Finished result = compare({});
@@ -68,38 +60,6 @@ TEST_F(CliTest, JsonGoesToAFileBesideTheTable) {
   EXPECT_EQ(compare({}, {"--json", folder_.string()}).exit_code(), 2);
   EXPECT_EQ(compare({}, {"--json", path("no/such/folder.json")}).exit_code(), 2);
   EXPECT_EQ(compare({}, {"--quiet"}).out, "");
-}
-
-TEST_F(CliTest, CompareWritesWhatTheFusedPathComputed) {
-  for (const bool tall : {true, false}) {
-    const std::vector<std::string> tensors =
-        write_tensors(tall) + std::vector<std::string>{"--bias", path("states") + ":bias"};
-    const Finished result = run(std::vector<std::string>{"compare"} + tensors +
-                                std::vector<std::string>{"-o", path("results"), "--json", "-"});
-    EXPECT_EQ(result.exit_code(), 0);
-    const io::SafetensorsFile results(path("results")), states(path("states")), head(path("head"));
-    EXPECT_EQ(results.tensors().size(), 4u);
-    double loss = 0;
-    std::memcpy(&loss, results.find("loss")->data, sizeof(loss));
-    EXPECT_EQ(loss, json::parse(result.out)["fused"]["loss"].get<double>());
-    // Hidden states and head enter through their product alone: sum(d_hidden * hidden) is sum(d_weight *
-    // weight).
-    const auto product = [](const io::Tensor* a, const io::Tensor* b) {
-      EXPECT_EQ(a->shape, b->shape);
-      std::vector<float> left(static_cast<size_t>(a->elements())), right(left.size());
-      io::convert_floats(*a, DType::kFloat32, left.data());
-      io::convert_floats(*b, DType::kFloat32, right.data());
-      return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
-    };
-    const double by_hidden = product(results.find("d_hidden"), states.find("hidden"));
-    EXPECT_GT(std::abs(by_hidden), 1e-2);
-    EXPECT_NEAR(by_hidden, product(results.find("d_weight"), head.find("lm_head")), 1e-5);
-    EXPECT_EQ(results.find("d_bias")->shape, std::vector<int64_t>{7});
-  }
-  EXPECT_EQ(compare({"model.dtype=bfloat16", "gradients.d_weight=false"}, {"-o", path("results")}).exit_code(), 0);
-  const io::SafetensorsFile results(path("results"));
-  EXPECT_EQ(results.tensors().size(), 2u);
-  EXPECT_EQ(results.find("d_hidden")->dtype, "BF16");
 }
 
 TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
@@ -304,112 +264,6 @@ TEST_F(CliTest, AnEmptyNameIsNotNoName) {
     EXPECT_TRUE(has(result.err, "must not be empty"));
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
   }
-}
-
-TEST_F(CliTest, RealTensorsInEitherLayoutGiveTheSameLoss) {
-  const std::vector<std::string> tall = write_tensors(true);
-  const Finished first = run(std::vector<std::string>{"compare", "--json", "-"} + tall);
-  ASSERT_EQ(first.exit_code(), 0) << first.err;
-  const json a = json::parse(first.out);
-  EXPECT_EQ(a["shape"],
-            json({{"tokens", 6}, {"hidden", 5}, {"vocab", 7}, {"dtype", "float32"}, {"layout", "vocab_hidden"}}));
-  EXPECT_EQ(a["details"]["dense_metrics"]["tokens"], 5);
-
-  const Finished second = run(std::vector<std::string>{"compare", "--json", "-"} + write_tensors(false));
-  ASSERT_EQ(second.exit_code(), 0) << second.err;
-  const json b = json::parse(second.out);
-  EXPECT_EQ(b["shape"]["layout"], "hidden_vocab");
-  EXPECT_NEAR(b["dense"]["loss"].get<double>(), a["dense"]["loss"].get<double>(), 1e-6);
-
-  const Finished rounded =
-      run(std::vector<std::string>{"compare", "--json", "-", "--set", "model.dtype=bfloat16"} + tall);
-  ASSERT_EQ(rounded.exit_code(), 0) << rounded.err;
-  const json c = json::parse(rounded.out);
-  EXPECT_EQ(c["shape"]["dtype"], "bfloat16");
-  EXPECT_NEAR(c["dense"]["loss"].get<double>(), a["dense"]["loss"].get<double>(), 0.05);
-  EXPECT_NE(c["dense"]["loss"], a["dense"]["loss"]);
-}
-
-TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
-  const std::vector<std::string> base = std::vector<std::string>{"compare", "--json", "-"} + write_tensors(true);
-  const auto loss = [&](const std::vector<std::string>& more) {
-    const Finished result = run(base + more);
-    EXPECT_EQ(result.exit_code(), 0) << result.err;
-    return json::parse(result.out)["fused"];
-  };
-  const auto tokens = [&](const std::vector<std::string>& more) {
-    return json::parse(run(base + more).out)["details"]["fused_metrics"]["tokens"].get<int>();
-  };
-  EXPECT_NE(loss({"--bias", path("states")})["loss"], loss({})["loss"]);
-  // Of the targets 0 1 6 -100 3 2 a shift drops the first of each sequence, and the fourth is ignored in any
-  // case.
-  EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
-  EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
-  EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2
-}
-
-TEST_F(CliTest, RealTensorsMayBeBatched) {
-  const std::vector<std::string> flat = write_tensors(true);
-  const io::SafetensorsFile file(path("states"));
-  const auto as = [&](const char* name, const char* of, std::vector<int64_t> shape) {
-    return io::TensorToWrite{name, file.find(of)->dtype, shape, file.find(of)->data};
-  };
-  const std::vector<io::TensorToWrite> batched = {as("hidden", "hidden", {3, 2, 5}), as("targets", "targets", {3, 2}),
-                                                  as("other", "targets", {2, 3})};
-  io::write_safetensors(path("batched"), batched);
-  const auto call = [&](const std::string& targets, const std::vector<std::string>& more) {
-    return run(std::vector<std::string>{"compare", "--json", "-", "--set", "shift=true", "--hidden", path("batched"),
-                                        "--lm-head", path("head"), "--targets", targets} +
-               more);
-  };
-  const std::vector<std::string> flat_call = {"compare", "--json", "-", "--set", "shift=true", "--set", "batch_size=3"};
-  const json truth = json::parse(run(flat_call + flat).out);
-  for (const std::string& targets : {path("batched"), path("states")}) {
-    const Finished result = call(targets, {});
-    ASSERT_EQ(result.exit_code(), 0) << result.err;
-    EXPECT_EQ(json::parse(result.out)["fused"]["loss"], truth["fused"]["loss"]);
-  }
-  EXPECT_TRUE(has(call(path("batched") + ":other", {}).err,
-                  "tensor other [2, 3]: must have one entry for each of the 6 rows of hidden [3, 2, 5]"));
-  EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "is 2, but "));
-  EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "tensor hidden [3, 2, 5] holds 3 sequences"));
-  EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
-}
-
-TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
-  const std::vector<std::string> base = std::vector<std::string>{"compare"} + write_tensors(true);
-  const auto error = [&](const std::vector<std::string>& more) {
-    const Finished result = run(base + more);
-    EXPECT_EQ(result.exit_code(), 2);
-    EXPECT_EQ(result.out, "");
-    EXPECT_TRUE(is_one_line(result.err)) << result.err;
-    return result.err;
-  };
-  EXPECT_TRUE(has(error({"--set", "model.vocab_size=8"}), "--set model.vocab_size is 8, but the tensors have 7 words"));
-  EXPECT_TRUE(has(error({"--set", "seq_len=7"}), "--set seq_len is 7, but the tensors have 6 tokens a sequence"));
-  EXPECT_TRUE(has(error({"--set", "batch_size=4"}), "6 tokens are no multiple of it"));
-  EXPECT_TRUE(has(error({"--set", "model.layout=hidden_vocab"}), "--set model.layout is hidden_vocab, so "));
-  EXPECT_TRUE(has(error({"--set", "model.bias=true"}), "need --bias FILE"));
-  EXPECT_TRUE(has(error({"--set", "model.bias=false", "--bias", path("states")}), "is false, but --bias was given"));
-  EXPECT_TRUE(has(error({"--set", "ignored_fraction=0.1"}), "is for seeded targets"));
-  EXPECT_TRUE(has(error({"--lengths", path("states") + ":short"}),
-                  "tensor short: the lengths sum to 5, but hidden has 6 rows"));
-  EXPECT_TRUE(has(error({"--lengths", path("states") + ":targets"}), "tensor targets: lengths[2] = 6"));
-  EXPECT_TRUE(has(error({"--bias", path("head")}), "has no tensor bias and none of"));
-  // What only the library can see comes back from the contender's process as bad input too.
-  EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
-}
-
-TEST_F(CliTest, ANaNInRealTensorsFailsTheGates) {
-  const auto base =
-      std::vector<std::string>{"compare", "--json", "-"} + write_tensors(true, std::numeric_limits<float>::quiet_NaN());
-  const Finished result = run(base);
-  EXPECT_EQ(result.exit_code(), 1) << result.err;
-  const json r = json::parse(result.out);
-  EXPECT_TRUE(r["dense"]["loss"].is_null());
-  EXPECT_TRUE(r["diff"]["d_weight_rel_l2"].is_null());
-  EXPECT_TRUE(r["diff"]["d_hidden_max_abs"].is_null());
-  for (const json& gate : r["gates"]) EXPECT_FALSE(gate["pass"].get<bool>()) << gate;
 }
 
 TEST_F(CliTest, InfoNamesWhatRuns) {

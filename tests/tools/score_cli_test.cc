@@ -69,11 +69,6 @@ class ScoreTest : public CliTest {
   size_t files() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
 };
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 // Scores of the fixture's tensors, computed here. Row i predicts targets[at[i]], or nothing where that is -1.
 // `lengths`: of the sequences.
 struct Truth {
