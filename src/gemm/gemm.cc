@@ -10,11 +10,10 @@ namespace {
 // The best stands first. What runs follows from the build and the CPU alone: a choice by timing would change
 // bits from run to run.
 std::vector<const Backend*> backends() {
-  std::vector<const Backend*> found;
+  std::vector<const Backend*> found = {&openblas_backend()};
 #ifdef LOGITLESS_ONEDNN
-  if (const Backend* onednn = onednn_backend()) found.push_back(onednn);
+  if (const Backend* onednn = onednn_backend()) found.insert(onednn_is_faster() ? found.begin() : found.end(), onednn);
 #endif
-  found.push_back(&openblas_backend());
   return found;
 }
 

@@ -11,4 +11,8 @@ namespace logitless::gemm {
 /// openblas_backend() does; or null where this CPU or the library has no such product.
 const Backend* onednn_backend();
 
+/// Returns whether that backend, where there is one, multiplies bfloat16 faster than openblas_backend()
+/// widens and multiplies it.
+bool onednn_is_faster();
+
 }  // namespace logitless::gemm

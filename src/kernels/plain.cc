@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/row_kernels.h"
 
@@ -211,6 +212,42 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
   }
 }
 
+template <class T, class Stored>
+void few_rows_of(const FewRowsArgs<T>& args) {
+  const auto* b = static_cast<const Stored*>(args.b);
+  const auto wide = [](Stored x) {
+    if constexpr (std::is_same_v<T, Stored>) {
+      return x;
+    } else {
+      return widened(x);
+    }
+  };
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t col = 0; col < args.cols; ++col) {
+      T sum = 0;
+      for (int64_t k = 0; k < args.depth; ++k) {
+        sum += args.a[row * args.a_stride + k] *
+               wide(b[args.b_transposed ? col * args.b_stride + k : k * args.b_stride + col]);
+      }
+      T& c = args.c[row * args.c_stride + col];
+      c = args.accumulate ? c + sum : sum;
+    }
+  }
+}
+
+void few_rows_f32(const FewRowsArgs<float>& args) {
+  switch (args.b_dtype) {
+    case DType::kFloat16:
+      return few_rows_of<float, float16>(args);
+    case DType::kBFloat16:
+      return few_rows_of<float, bfloat16>(args);
+    case DType::kFloat32:
+      return few_rows_of<float, float>(args);
+    case DType::kFloat64:
+      break;  // Its sums are float64.
+  }
+}
+
 template <class T, class Gradient = T>
 constexpr TypedKernels<T, T, Gradient> kTyped = {fold<T>, count_above<T>, gradient<T, Gradient>,
                                                  add_column_sums<T, Gradient>, add<T>};
@@ -218,8 +255,16 @@ constexpr TypedKernels<T, T, Gradient> kTyped = {fold<T>, count_above<T>, gradie
 }  // namespace
 
 const RowKernels& plain_kernels() {
-  static constexpr RowKernels kKernels = {"plain",    kTyped<float>, kTyped<double>, kTyped<float, bfloat16>,
-                                          widen_bf16, round_bf16,    widen_f16,      round_f16};
+  static constexpr RowKernels kKernels = {"plain",
+                                          kTyped<float>,
+                                          kTyped<double>,
+                                          kTyped<float, bfloat16>,
+                                          few_rows_f32,
+                                          few_rows_of<double, double>,
+                                          widen_bf16,
+                                          round_bf16,
+                                          widen_f16,
+                                          round_f16};
   return kKernels;
 }
 

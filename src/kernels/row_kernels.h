@@ -130,6 +130,25 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
+/// Computes C [rows, cols] (+)= A [rows, depth] · op(B), where B is [depth, cols], or [cols, depth] when
+/// `b_transposed`, row-major, and read once. Each element of C is summed in an order that follows from depth
+/// and b_transposed alone. B is float64 for double, and else float32, bfloat16 or float16.
+template <class T>
+struct FewRowsArgs {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t depth = 0;  // > 0
+  const T* a = nullptr;
+  int64_t a_stride = 0;
+  const void* b = nullptr;
+  DType b_dtype = DType::kFloat32;
+  int64_t b_stride = 0;
+  bool b_transposed = false;
+  T* c = nullptr;
+  int64_t c_stride = 0;
+  bool accumulate = false;
+};
+
 template <class Sum, class Logit = Sum, class Gradient = Logit>
 struct TypedKernels {
   void (*fold)(const FoldArgs<Logit>&) = nullptr;
@@ -147,6 +166,8 @@ struct RowKernels {
   TypedKernels<float> f32;
   TypedKernels<double> f64;
   TypedKernels<float, float, bfloat16> bf16;  // of BFloat16Tiles
+  void (*few_rows_f32)(const FewRowsArgs<float>&) = nullptr;
+  void (*few_rows_f64)(const FewRowsArgs<double>&) = nullptr;
   /// Sets to[i] = from[i], which is exact.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
   /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.

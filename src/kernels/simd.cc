@@ -15,6 +15,7 @@
 
 #include "kernels/row_kernels.h"
 #include "kernels/simd_convert-inl.h"
+#include "kernels/simd_few_rows-inl.h"
 #include "kernels/simd_fold-inl.h"
 #include "kernels/simd_gradient-inl.h"
 
@@ -28,6 +29,8 @@ const RowKernels* table() {
       {fold<float>, count_above<float>, gradient<float, float>, add_column_sums<float, float>, add<float>},
       {fold<double>, count_above<double>, gradient<double, double>, add_column_sums<double, double>, add<double>},
       {fold<float>, count_above<float>, gradient<float, bfloat16>, add_column_sums<float, bfloat16>, add<float>},
+      few_rows,
+      few_rows,
       widen_bf16,
       round_bf16,
       widen_f16,

@@ -19,10 +19,9 @@ std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, in
 }  // namespace
 
 template <class Types>
-ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                      const RunPlan& run) {
+ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run) {
   const TileGrid& grid = run.grid;
-  const size_t gemm_bytes = gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
+  const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
                                                problem.head.weight.dtype);
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
@@ -41,8 +40,9 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const gemm::Backend& g
 }
 
 template <class Types>
-BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                        const RunPlan& run, const Gradients& outputs) {
+BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run,
+                                        const Gradients& outputs) {
+  const gemm::Backend& gemm = *run.gemm;
   const TileGrid& grid = run.grid;
   const DType gradient = DTypeOf<Gradient>::value;
   const DType hidden = problem.hidden.dtype;
@@ -148,8 +148,7 @@ size_t measured(const Measure& measure) {
 
 }  // namespace
 
-size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
-                   const Gradients& outputs) {
+size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
@@ -157,9 +156,9 @@ size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, cons
       if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
       const size_t mark = arena.mark();
-      if (work.forward) ForwardBuffers<Types>(arena, gemm, problem, run);
+      if (work.forward) ForwardBuffers<Types>(arena, problem, run);
       arena.rewind(mark);
-      if (work.backward) BackwardBuffers<Types>(arena, gemm, problem, run, outputs);
+      if (work.backward) BackwardBuffers<Types>(arena, problem, run, outputs);
     });
   });
 }

@@ -48,7 +48,7 @@ struct ForwardBuffers {
   core::Array<PerThread> threads;
   kernels::RowStats* partials = nullptr;  // [segments, chunk_rows]
 
-  ForwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, const RunPlan& run);
+  ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run);
 };
 
 /// These are the buffers of a pass that turns tiles into gradients and hands these to the sinks.
@@ -75,8 +75,7 @@ struct BackwardBuffers {
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
   Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
 
-  BackwardBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, const RunPlan& run,
-                  const Gradients& outputs);
+  BackwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run, const Gradients& outputs);
 };
 
 /// Returns the bias in the type of the logits, or null without one. `kernels` widens it, and is null where
@@ -118,8 +117,7 @@ core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, con
                                                          const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
-size_t measure_run(const gemm::Backend& gemm, const HiddenProblem& problem, const Work& work, const RunPlan& run,
-                   const Gradients& outputs);
+size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs);
 size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
                      const Gradients& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);

@@ -99,7 +99,7 @@ void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::
   product.b = head_operand(pass.problem.head, grid.first_word(vocab_tile), 0, /*hidden_first=*/true);
   product.c = tile;
   product.ldc = grid.tile_stride;
-  pass.context.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
+  pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
 }
 
 template <class Types>
@@ -111,7 +111,7 @@ void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t 
   const auto row_blocks = static_cast<int64_t>(blocks.size());
   const stats::Partials partials = {buffers.partials, grid.segments, rows};
   const auto index = [&](const RowBlock& block) { return block.begin - blocks.front().begin; };
-  const auto alone = pass.context.gemm->single_threaded_region();
+  const auto alone = pass.run.gemm->single_threaded_region();
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
   const auto for_each_segment = [&](const auto& work) {
     core::parallel_for(pass.run.plan.threads, grid.segments * row_blocks, [&](int64_t task) {

@@ -57,7 +57,7 @@ class GradientTasks {
       }
     }
     Dependences dependences(*this);
-    const auto alone = pass_.context.gemm->single_threaded_region();
+    const auto alone = pass_.run.gemm->single_threaded_region();
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
     if (hidden_apart_) hand_on_d_hidden();
   }
@@ -228,7 +228,7 @@ class GradientTasks {
     for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
       product.a = gradients;
       product.accumulate = !first || (adds && !scattered);
-      pass_.context.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
+      pass_.run.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
     });
     if (!scattered) return;
     const Sum* from = mine.scatter;
@@ -270,7 +270,7 @@ class GradientTasks {
       product.a = hidden_vocab ? states : gradients;
       product.b = hidden_vocab ? gradients : states;
       product.accumulate = !first || adds;
-      pass_.context.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+      pass_.run.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
     });
   }
 

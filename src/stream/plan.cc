@@ -8,6 +8,7 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
+#include "gemm/few_rows.h"
 #include "stats/tile_kernels.h"
 #include "stream/buffers.h"
 #include "stream/hidden_blocks.h"
@@ -52,6 +53,7 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
 
 struct Planner {
   const detail::ContextState& context;
+  const gemm::Backend& gemm;
   int threads;
   const HiddenProblem& problem;
   const Work& work;
@@ -75,20 +77,21 @@ struct Planner {
   // `chunk_rows` rows, and other chunks hold that many in full tiles.
   RunPlan cut(PlanKind kind, int64_t chunk_rows) const {
     RunPlan run;
+    run.gemm = &gemm;
     const bool whole_groups = kind == PlanKind::kOnePass && groups.coupled() && chunk_rows < count();
     RowChunks chunks;
     if (whole_groups) {
       chunks = pack_groups(rows, groups, chunk_rows);
       chunk_rows = chunks.largest;
     }
-    set_grid(context, cap, problem, std::min(count(), chunk_rows), count(), run.grid);
+    set_grid(context.options, gemm, cap, problem, std::min(count(), chunk_rows), count(), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
-      const int64_t step = block_step(any_row_rule(*context.gemm, problem));
+      const int64_t step = block_step(any_row_rule(gemm, problem));
       run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
       if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
     }
-    set_row_rule(*context.gemm, problem, run.grid);
+    set_row_rule(gemm, problem, run.grid);
     if (whole_groups) {
       cut_chunks(chunks, row_breaks(problem), run);
     } else {
@@ -120,7 +123,7 @@ struct Planner {
     plan.vocab_tile = run.grid.vocab_tile;
     plan.hidden_block = run.grid.hidden_block;
     plan.chunk_rows = std::min(chunk_rows, count());
-    set_arithmetic(context, problem, run.gradient_terms, plan);
+    set_arithmetic(gemm, problem, run.gradient_terms, plan);
     return run;
   }
 
@@ -129,12 +132,12 @@ struct Planner {
     Plan& plan = run.plan;
     plan.tiles_alive = static_cast<int>(tiles_alive);
     plan.threads = static_cast<int>(std::min(team, tiles_alive));
-    plan.workspace_bytes = measure_run(*context.gemm, problem, work, run, outputs);
+    plan.workspace_bytes = measure_run(problem, work, run, outputs);
     const TileGrid& grid = run.grid;
     const DType gradient = stats::with_gradient_types(
         problem, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
     plan.blas_bytes =
-        static_cast<size_t>(plan.threads) * packing_bytes(*context.gemm, problem, gradient,
+        static_cast<size_t>(plan.threads) * packing_bytes(gemm, problem, gradient,
                                                           {grid.row_tile, grid.vocab_tile, grid.hidden_size},
                                                           grid.hidden_block, grid.weight_block);
   }
@@ -181,7 +184,7 @@ struct Planner {
   // Lowers the cap below the tiles of the plans so far; returns false where these are the smallest.
   bool halve_tiles() {
     TileGrid grid;
-    set_grid(context, cap, problem, count(), count(), grid);
+    set_grid(context.options, gemm, cap, problem, count(), count(), grid);
     return stream::halve_tiles(context.options, grid, cap);
   }
 
@@ -290,6 +293,7 @@ Planner make_planner(const detail::ContextState& context, int threads, const Hid
       problem, [&](auto types) { return needs_weight_tiles<typename decltype(types)::Sum>(outputs); });
   const bool may_keep_logits = work.forward && work.backward && options.plan != PlanKind::kTwoPass;
   return {context,
+          gemm::backend_for_rows(*context.gemm, static_cast<int64_t>(rows.size())),
           threads,
           problem,
           work,
@@ -334,8 +338,8 @@ int gradient_terms(const detail::ContextState& context, const HiddenProblem& pro
   return 0;
 }
 
-void set_arithmetic(const detail::ContextState& context, const HiddenProblem& problem, int terms, Plan& plan) {
-  plan.gemm_library = context.gemm->library_of(problem.hidden.dtype, problem.head.weight.dtype);
+void set_arithmetic(const gemm::Backend& gemm, const HiddenProblem& problem, int terms, Plan& plan) {
+  plan.gemm_library = gemm.library_of(problem.hidden.dtype, problem.head.weight.dtype);
   plan.gradient_dtype = problem.in_double() ? DType::kFloat64 : terms > 0 ? DType::kBFloat16 : DType::kFloat32;
   plan.gradient_terms = std::max(1, terms);
 }

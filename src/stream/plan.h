@@ -45,10 +45,12 @@ size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DT
                      int64_t hidden_block, int64_t weight_block);
 
 /// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
-void set_arithmetic(const detail::ContextState& context, const HiddenProblem& problem, int terms, Plan& plan);
+void set_arithmetic(const gemm::Backend& gemm, const HiddenProblem& problem, int terms, Plan& plan);
 
 struct RunPlan {
   Plan plan;
+  /// This is what multiplies: the context's backend, or the one for few rows.
+  const gemm::Backend* gemm = nullptr;
   /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
   int gradient_terms = 0;
   TileGrid grid;

@@ -49,12 +49,11 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& probl
   return gemm.row_rule(logit_products(problem, 1), 1);
 }
 
-void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
-              int64_t all_rows, TileGrid& grid) {
-  const ContextOptions& options = context.options;
+void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
+              const HiddenProblem& problem, int64_t rows, int64_t all_rows, TileGrid& grid) {
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
-  const int64_t step = any_row_rule(*context.gemm, problem).row_step;
+  const int64_t step = any_row_rule(gemm, problem).row_step;
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(kRowTile, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {

@@ -10,7 +10,6 @@
 #include "gemm/gemm.h"
 #include "logitless/context.h"
 #include "problem/hidden_problem.h"
-#include "stream/context_state.h"
 
 namespace logitless::stream {
 
@@ -49,8 +48,8 @@ struct TileCap {
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
 
 /// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part.
-void set_grid(const detail::ContextState& context, const TileCap& cap, const HiddenProblem& problem, int64_t rows,
-              int64_t all_rows, TileGrid& grid);
+void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
+              const HiddenProblem& problem, int64_t rows, int64_t all_rows, TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one too.
 void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid);
 /// Sets what depends on how many blocks of rows there are in a chunk.

@@ -49,14 +49,14 @@ class TileSchedule final : public Schedule {
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
   void fold(int64_t chunk, const stats::Finisher& finish) override {
     arena_.rewind(mark_);
-    ForwardBuffers<Types> buffers(arena_, *pass_.context.gemm, pass_.problem, run_);
+    ForwardBuffers<Types> buffers(arena_, pass_.problem, run_);
     const auto [begin, end] = blocks(chunk);
     fold_tiles(pass_, buffers, begin, end, rows(chunk), finish);
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     arena_.rewind(mark_);
-    backward_.emplace(arena_, *pass_.context.gemm, pass_.problem, run_, outputs_);
+    backward_.emplace(arena_, pass_.problem, run_, outputs_);
     const auto [begin, end] = blocks(chunk);
     const ActiveBlocks active = active_blocks(run_, begin, end, grads);
     gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);

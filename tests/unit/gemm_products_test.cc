@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/views.h"
+#include "gemm/few_rows.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "support/host_tensor.h"
@@ -54,14 +55,14 @@ class Case {
   }
 
   // Multiplies onto `held`, or with NaN in its place where that is none. Returns C, row by row.
-  std::vector<T> multiply(std::optional<T> held, int threads = 0) const {
+  std::vector<T> multiply(std::optional<T> held, int threads = 0,
+                          const kernels::RowKernels& kernels = *kernels::find_kernels("auto")) const {
     const int64_t stride = shape_.n + 1;
     std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
     std::vector<std::byte> scratch(backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_.dtype(), b_.dtype()));
     const gemm::Product<T> product{
         shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
         c.data(), stride,   held.has_value()};
-    const kernels::RowKernels& kernels = *kernels::find_kernels("auto");
     if (threads > 0) {
       backend_.multiply_parallel(product, kernels, scratch.data(), threads);
     } else {
@@ -107,9 +108,16 @@ class Case {
   std::vector<double> sums_, sizes_;  // of the terms of each element of C, and of their absolute values
 };
 
-std::vector<const gemm::Backend*> all_backends() {
+std::vector<const gemm::Backend*> named_backends() {
   std::vector<const gemm::Backend*> out;
   for (const std::string_view name : gemm::backend_names()) out.push_back(gemm::find_backend(name));
+  return out;
+}
+
+// These are the same and, for calls with few rows, what takes the place of each.
+std::vector<const gemm::Backend*> all_backends() {
+  std::vector<const gemm::Backend*> out = named_backends();
+  for (const gemm::Backend* backend : named_backends()) out.push_back(&gemm::backend_for_rows(*backend, 1));
   return out;
 }
 
@@ -145,6 +153,43 @@ TEST(Products, OfEveryTypeFormAndEdge) {
   multiplies<double>(DType::kFloat64, DType::kFloat64);
 }
 
+template <class T>
+void multiplies_few_rows(DType a, DType b) {
+  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows);
+  std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
+  tables.push_back(&kernels::plain_kernels());
+  for (const Shape& shape : {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}}) {
+    for (const bool b_transposed : {false, true}) {
+      const Case<T> product(backend, a, b, shape, false, b_transposed);
+      for (const kernels::RowKernels* kernels : tables) {
+        SCOPED_TRACE(::testing::Message() << kernels->name << " " << name_of(a) << " x " << name_of(b) << " " << shape.m
+                                          << " x " << shape.n << " x " << shape.k
+                                          << (b_transposed ? ", B transposed" : ""));
+        product.expect_right(product.multiply(std::nullopt, 0, *kernels), 0);
+        product.expect_right(product.multiply(T{2}, 0, *kernels), 2);
+      }
+    }
+  }
+}
+
+TEST(Products, OfFewRowsByEveryInstructionSet) {
+  multiplies_few_rows<float>(DType::kFloat32, DType::kFloat32);
+  multiplies_few_rows<float>(DType::kBFloat16, DType::kBFloat16);
+  multiplies_few_rows<float>(DType::kFloat16, DType::kFloat16);
+  multiplies_few_rows<float>(DType::kFloat32, DType::kFloat16);
+  multiplies_few_rows<double>(DType::kFloat64, DType::kFloat64);
+}
+
+TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
+  for (const gemm::Backend* backend : named_backends()) {
+    EXPECT_EQ(&gemm::backend_for_rows(*backend, gemm::kFewRows + 1), backend);
+    const gemm::Backend& few = gemm::backend_for_rows(*backend, gemm::kFewRows);
+    EXPECT_NE(&few, backend);
+    EXPECT_EQ(&few, &gemm::backend_for_rows(*backend, 0));
+    EXPECT_STREQ(few.library_of(DType::kFloat32, DType::kFloat32), "logitless");
+  }
+}
+
 // In a team of one, and in threads that OpenMP did not make, a library built on OpenMP would start a team.
 TEST(Products, HaveTheSameBitsWhoeverCalls) {
   for (const gemm::Backend* backend : all_backends()) {
@@ -170,7 +215,7 @@ TEST(Products, HaveTheSameBitsWhoeverCalls) {
 }
 
 TEST(Products, NameTheLibraryThatMultiplies) {
-  for (const gemm::Backend* backend : all_backends()) {
+  for (const gemm::Backend* backend : named_backends()) {
     EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32), "openblas");
     EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), "openblas");
     EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), "openblas");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/views.h"
+#include "gemm/few_rows.h"
 #include "gemm/gemm.h"
 #include "gemm/openblas_row_rule.h"
 #include "kernels/row_kernels.h"
@@ -172,6 +173,22 @@ TEST(RowRules, OfNarrowTiles) {
   for (const int64_t n : {2, 3, 7, 8, 16, 17, 31, 64, 100}) {
     for (const int64_t k : {1, 7, 33, 64, 257, 640}) {
       for (const int64_t most_rows : {5, 64, 129}) every_type(n, k, most_rows);
+    }
+  }
+}
+
+// A row has the same bits alone as among fifteen others.
+TEST(RowRules, OfFewRows) {
+  for (const std::string_view name : gemm::backend_names()) {
+    const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend(std::string(name)), gemm::kFewRows);
+    EXPECT_EQ(backend.row_rule({1024, 576, DType::kFloat32, DType::kFloat32, false}, gemm::kFewRows).least_rows, 1);
+    for (const bool b_transposed : {false, true}) {
+      for (const auto& [n, k] : {std::pair{1, 1}, {7, 33}, {100, 64}, {1000, 577}}) {
+        for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+          keeps_its_rule_with<float>(backend, dtype, n, k, b_transposed, gemm::kFewRows);
+        }
+        keeps_its_rule_with<double>(backend, DType::kFloat64, n, k, b_transposed, gemm::kFewRows);
+      }
     }
   }
 }

@@ -43,7 +43,7 @@ void print_lines(const Environment& e, const BlasKernels& blas) {
   line("threads", std::to_string(e.threads));
   line("simd", e.simd_target + " (of " + joined(e.simd_targets) + ")");
   line("gemm", e.gemm_backend + " (of " + joined(e.gemm_backends) + ")");
-  line("bfloat16", e.gemm_bf16.empty() ? "widened to float32: no backend multiplies it as it stands" : e.gemm_bf16);
+  line("bfloat16", e.gemm_bf16.empty() ? "widened to float32" : e.gemm_bf16);
   line("blas", e.blas_config);
   line("blas core", core_text(e, blas));
   line("blas threads", e.blas_threading + ", at most " + std::to_string(e.blas_max_threads));

@@ -1,0 +1,104 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "gemm/few_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/views.h"
+#include "kernels/row_kernels.h"
+
+namespace logitless::gemm {
+namespace {
+
+template <class T>
+kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_stride) {
+  kernels::FewRowsArgs<T> args;
+  args.rows = p.m;
+  args.cols = p.n;
+  args.depth = p.k;
+  args.a = a;
+  args.a_stride = a_stride;
+  args.b = p.b.data;
+  args.b_dtype = p.b.dtype;
+  args.b_stride = p.b.stride;
+  args.b_transposed = p.b.transposed;
+  args.c = p.c;
+  args.c_stride = p.ldc;
+  args.accumulate = p.accumulate;
+  return args;
+}
+
+class FewRows final : public Backend {
+ public:
+  explicit FewRows(const Backend& others) : others_(others) {}
+
+  const char* name() const override { return others_.name(); }
+  Description describe() const override { return others_.describe(); }
+  std::string kernel_warning() const override { return others_.kernel_warning(); }
+  int max_threads() const override { return others_.max_threads(); }
+  bool reads(DType a, DType b) const override { return others_.reads(a, b); }
+  const char* library_of(DType, DType) const override { return "logitless"; }
+
+  // What is asked about has few rows.
+  RowRule row_rule(const RowFamily&, int64_t) const override { return {}; }
+
+  size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    const size_t others = others_.scratch_bytes(m, n, k, a, b);
+    return m <= kFewRows && core::is_narrow<float>(a) ? std::max(others, static_cast<size_t>(m * k) * sizeof(float))
+                                                      : others;
+  }
+
+  void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
+    if (write_empty(p)) return;
+    if (!core::is_narrow<float>(p.a.dtype)) {
+      return kernels.few_rows_f32(arguments(p, static_cast<const float*>(p.a.data), p.a.stride));
+    }
+    auto* wide = static_cast<float*>(scratch);
+    for (int64_t row = 0; row < p.m; ++row) {
+      kernels.widen(core::element(p.a.data, p.a.dtype, row * p.a.stride), p.a.dtype, p.k, wide + row * p.k);
+    }
+    kernels.few_rows_f32(arguments(p, static_cast<const float*>(wide), p.k));
+  }
+  void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
+    if (write_empty(p)) return;
+    kernels.few_rows_f64(arguments(p, static_cast<const double*>(p.a.data), p.a.stride));
+  }
+
+  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    others_.multiply_parallel(p, kernels, scratch, threads);
+  }
+  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    others_.multiply_parallel(p, kernels, scratch, threads);
+  }
+
+  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
+  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    return others_.packing_bytes(m, n, k, a, b);
+  }
+
+ private:
+  // d_weight has A transposed: its rows are words, or components of hidden.
+  template <class T>
+  static bool is_ours(const Product<T>& p) {
+    return p.m <= kFewRows && !p.a.transposed;
+  }
+
+  const Backend& others_;
+};
+
+}  // namespace
+
+const Backend& backend_for_rows(const Backend& backend, int64_t rows) {
+  if (rows > kFewRows) return backend;
+  static std::mutex mutex;
+  static std::map<const Backend*, FewRows> made;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return made.try_emplace(&backend, backend).first->second;
+}
+
+}  // namespace logitless::gemm

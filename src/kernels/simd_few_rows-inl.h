@@ -1,0 +1,244 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// This multiplies a few rows with a matrix that is read once, as it stands.
+// It is compiled once for each target: its guard is toggled by foreach_target.h.
+#if defined(LOGITLESS_KERNELS_FEW_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOGITLESS_KERNELS_FEW_ROWS_INL_H_
+#undef LOGITLESS_KERNELS_FEW_ROWS_INL_H_
+#else
+#define LOGITLESS_KERNELS_FEW_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/row_kernels.h"
+#include "kernels/simd_base-inl.h"
+#include "kernels/simd_convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace logitless::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_as(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_as(D d, const bfloat16* from) {
+  return load_bf16(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_as(D d, const float16* from) {
+  return load_f16(d, reinterpret_cast<const uint16_t*>(from));
+}
+
+// Adds `sum`, or stores it.
+template <class T>
+HWY_INLINE void put(bool accumulate, T sum, T* to) {
+  *to = accumulate ? *to + sum : sum;
+}
+
+// Where B is transposed, an element is the dot product of two rows in memory. Its full vectors are summed
+// lane by lane, then the lanes, then what is left of the rows one by one: the same order however many rows
+// and words are taken together.
+template <class T>
+HWY_INLINE T whole_sum(hn::Vec<hn::ScalableTag<T>> lanes) {
+  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), lanes));
+}
+template <class T, class Stored>
+HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t depth) {
+  const hn::CappedTag<T, 1> one;
+  auto out = hn::Set(one, sum);
+  for (int64_t k = begin; k < depth; ++k) out = hn::MulAdd(hn::LoadU(one, a + k), load_as(one, b + k), out);
+  return hn::GetLane(out);
+}
+
+// So many words stay in L1 while all rows use them, and the next ones come in; past the end that is harmless.
+constexpr int64_t kWordsAtOnce = 8;
+
+// Four rows by two words: eight sums hide the latency of MulAdd, and each element of B serves four rows.
+template <class T, class Stored>
+HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
+  const Stored *b0 = b, *b1 = b + args.b_stride;
+  auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+  int64_t k = 0;
+  for (; k + lanes <= args.depth; k += lanes) {
+    hwy::Prefetch(b0 + 2 * args.b_stride + k);
+    hwy::Prefetch(b1 + 2 * args.b_stride + k);
+    const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
+    const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a1 + k);
+    const auto r2 = hn::LoadU(d, a2 + k), r3 = hn::LoadU(d, a3 + k);
+    s00 = hn::MulAdd(r0, x, s00), s01 = hn::MulAdd(r0, y, s01);
+    s10 = hn::MulAdd(r1, x, s10), s11 = hn::MulAdd(r1, y, s11);
+    s20 = hn::MulAdd(r2, x, s20), s21 = hn::MulAdd(r2, y, s21);
+    s30 = hn::MulAdd(r3, x, s30), s31 = hn::MulAdd(r3, y, s31);
+  }
+  const auto finish = [&](auto sum0, auto sum1, const T* row, T* to) HWY_ATTR {
+    put(args.accumulate, add_rest(whole_sum<T>(sum0), row, b0, k, args.depth), to);
+    put(args.accumulate, add_rest(whole_sum<T>(sum1), row, b1, k, args.depth), to + 1);
+  };
+  finish(s00, s01, a0, c);
+  finish(s10, s11, a1, c + args.c_stride);
+  finish(s20, s21, a2, c + 2 * args.c_stride);
+  finish(s30, s31, a3, c + 3 * args.c_stride);
+}
+
+// One row by four words, so that four sums hide some of the latency.
+template <class T, class Stored>
+HWY_INLINE void dot_1x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Stored *b0 = b, *b1 = b + args.b_stride, *b2 = b1 + args.b_stride, *b3 = b2 + args.b_stride;
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t k = 0;
+  for (; k + lanes <= args.depth; k += lanes) {
+    hwy::Prefetch(b0 + 4 * args.b_stride + k);
+    hwy::Prefetch(b1 + 4 * args.b_stride + k);
+    hwy::Prefetch(b2 + 4 * args.b_stride + k);
+    hwy::Prefetch(b3 + 4 * args.b_stride + k);
+    const auto x = hn::LoadU(d, a + k);
+    s0 = hn::MulAdd(x, load_as(d, b0 + k), s0);
+    s1 = hn::MulAdd(x, load_as(d, b1 + k), s1);
+    s2 = hn::MulAdd(x, load_as(d, b2 + k), s2);
+    s3 = hn::MulAdd(x, load_as(d, b3 + k), s3);
+  }
+  put(args.accumulate, add_rest(whole_sum<T>(s0), a, b0, k, args.depth), c);
+  put(args.accumulate, add_rest(whole_sum<T>(s1), a, b1, k, args.depth), c + 1);
+  put(args.accumulate, add_rest(whole_sum<T>(s2), a, b2, k, args.depth), c + 2);
+  put(args.accumulate, add_rest(whole_sum<T>(s3), a, b3, k, args.depth), c + 3);
+}
+
+template <class T, class Stored>
+HWY_INLINE void dot(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  int64_t k = 0;
+  for (; k + lanes <= args.depth; k += lanes) sum = hn::MulAdd(hn::LoadU(d, a + k), load_as(d, b + k), sum);
+  put(args.accumulate, add_rest(whole_sum<T>(sum), a, b, k, args.depth), c);
+}
+
+template <class T, class Stored>
+HWY_NOINLINE void few_rows_by_words(const FewRowsArgs<T>& args, const Stored* b) {
+  for (int64_t first = 0; first < args.cols; first += kWordsAtOnce) {
+    const int64_t end = std::min(first + kWordsAtOnce, args.cols);
+    int64_t row = 0;
+    for (; row + 4 <= args.rows; row += 4) {
+      const T* a = args.a + row * args.a_stride;
+      T* c = args.c + row * args.c_stride;
+      int64_t word = first;
+      for (; word + 2 <= end; word += 2) dot_4x2(args, a, b + word * args.b_stride, c + word);
+      for (int64_t r = 0; word < end && r < 4; ++r) {
+        dot(args, a + r * args.a_stride, b + word * args.b_stride, c + r * args.c_stride + word);
+      }
+    }
+    for (; row < args.rows; ++row) {
+      const T* a = args.a + row * args.a_stride;
+      T* c = args.c + row * args.c_stride;
+      int64_t word = first;
+      for (; word + 4 <= end; word += 4) dot_1x4(args, a, b + word * args.b_stride, c + word);
+      for (; word < end; ++word) dot(args, a, b + word * args.b_stride, c + word);
+    }
+  }
+}
+
+// Where B stands as it is multiplied, rows of C are sums of rows of B, which come in depth by depth: the
+// order of an element's sum is that of the depth alone.
+template <class T, class Stored>
+HWY_INLINE void add_4x1(const T* a, const Stored* b, int64_t b_stride, int64_t cols, bool adds, T* c) {
+  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+    auto sum = adds ? hn::LoadU(d, c + v) : hn::Zero(d);
+    sum = hn::MulAdd(hn::Set(d, a[0]), load_as(d, b + v), sum);
+    sum = hn::MulAdd(hn::Set(d, a[1]), load_as(d, b + b_stride + v), sum);
+    sum = hn::MulAdd(hn::Set(d, a[2]), load_as(d, b + 2 * b_stride + v), sum);
+    sum = hn::MulAdd(hn::Set(d, a[3]), load_as(d, b + 3 * b_stride + v), sum);
+    hn::StoreU(sum, d, c + v);
+  });
+}
+
+// The same for four rows.
+template <class T, class Stored>
+HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t cols, bool adds, T* c) {
+  const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
+  T *c0 = c, *c1 = c + args.c_stride, *c2 = c1 + args.c_stride, *c3 = c2 + args.c_stride;
+  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+    const auto begin = [&](const T* from) HWY_ATTR { return adds ? hn::LoadU(d, from + v) : hn::Zero(d); };
+    auto s0 = begin(c0), s1 = begin(c1), s2 = begin(c2), s3 = begin(c3);
+    for (int64_t k = 0; k < 4; ++k) {
+      const auto x = load_as(d, b + k * args.b_stride + v);
+      s0 = hn::MulAdd(hn::Set(d, a0[k]), x, s0);
+      s1 = hn::MulAdd(hn::Set(d, a1[k]), x, s1);
+      s2 = hn::MulAdd(hn::Set(d, a2[k]), x, s2);
+      s3 = hn::MulAdd(hn::Set(d, a3[k]), x, s3);
+    }
+    hn::StoreU(s0, d, c0 + v);
+    hn::StoreU(s1, d, c1 + v);
+    hn::StoreU(s2, d, c2 + v);
+    hn::StoreU(s3, d, c3 + v);
+  });
+}
+
+template <class T, class Stored>
+HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
+  constexpr int64_t kCols = 2048;  // of a few rows of C, which stay in the nearest caches
+  for (int64_t col = 0; col < args.cols; col += kCols) {
+    const int64_t cols = std::min(kCols, args.cols - col);
+    int64_t k = 0;
+    for (; k + 4 <= args.depth; k += 4) {
+      const Stored* part = b + k * args.b_stride + col;
+      const bool adds = args.accumulate || k > 0;
+      int64_t row = 0;
+      for (; row + 4 <= args.rows; row += 4) {
+        add_4x4(args, args.a + row * args.a_stride + k, part, cols, adds, args.c + row * args.c_stride + col);
+      }
+      for (; row < args.rows; ++row) {
+        add_4x1(args.a + row * args.a_stride + k, part, args.b_stride, cols, adds,
+                args.c + row * args.c_stride + col);
+      }
+    }
+    for (; k < args.depth; ++k) {
+      const Stored* part = b + k * args.b_stride + col;
+      const bool adds = args.accumulate || k > 0;
+      for (int64_t row = 0; row < args.rows; ++row) {
+        T* c = args.c + row * args.c_stride + col;
+        const T factor = args.a[row * args.a_stride + k];
+        for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+          const auto sum = adds ? hn::LoadU(d, c + v) : hn::Zero(d);
+          hn::StoreU(hn::MulAdd(hn::Set(d, factor), load_as(d, part + v), sum), d, c + v);
+        });
+      }
+    }
+  }
+}
+
+template <class T, class Stored>
+void few_rows_of(const FewRowsArgs<T>& args) {
+  const auto* b = static_cast<const Stored*>(args.b);
+  return args.b_transposed ? few_rows_by_words(args, b) : few_rows_by_depth(args, b);
+}
+
+inline void few_rows(const FewRowsArgs<float>& args) {
+  switch (args.b_dtype) {
+    case DType::kFloat16:
+      return few_rows_of<float, float16>(args);
+    case DType::kBFloat16:
+      return few_rows_of<float, bfloat16>(args);
+    case DType::kFloat32:
+      return few_rows_of<float, float>(args);
+    case DType::kFloat64:
+      break;  // Its sums are float64.
+  }
+}
+inline void few_rows(const FewRowsArgs<double>& args) { few_rows_of<double, double>(args); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace logitless::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOGITLESS_KERNELS_FEW_ROWS_INL_H_
