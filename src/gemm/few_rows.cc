@@ -12,7 +12,7 @@ namespace logitless::gemm {
 namespace {
 
 template <class T>
-kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_stride) {
+kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_stride, T* scratch) {
   kernels::FewRowsArgs<T> args;
   args.rows = p.m;
   args.cols = p.n;
@@ -26,6 +26,7 @@ kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_str
   args.c = p.c;
   args.c_stride = p.ldc;
   args.accumulate = p.accumulate;
+  args.scratch = scratch;
   return args;
 }
 
@@ -45,26 +46,27 @@ class FewRows final : public Backend {
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     const size_t others = others_.scratch_bytes(m, n, k, a, b);
-    return m <= kFewRows && core::is_narrow<float>(a) ? std::max(others, static_cast<size_t>(m * k) * sizeof(float))
-                                                      : others;
+    if (m > kFewRows) return others;
+    const auto elements = (is_stored_narrow(a) ? m * k : 0) + (b == DType::kFloat16 ? few_rows_scratch(k) : 0);
+    return std::max(others, static_cast<size_t>(elements) * sizeof(float));
   }
 
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;
-    if (!core::is_narrow<float>(p.a.dtype)) {
-      return kernels.few_rows_f32(arguments(p, static_cast<const float*>(p.a.data), p.a.stride));
-    }
     auto* wide = static_cast<float*>(scratch);
+    if (!is_stored_narrow(p.a.dtype)) {
+      return kernels.few_rows_f32(arguments(p, static_cast<const float*>(p.a.data), p.a.stride, wide));
+    }
     for (int64_t row = 0; row < p.m; ++row) {
       kernels.widen(core::element(p.a.data, p.a.dtype, row * p.a.stride), p.a.dtype, p.k, wide + row * p.k);
     }
-    kernels.few_rows_f32(arguments(p, static_cast<const float*>(wide), p.k));
+    kernels.few_rows_f32(arguments(p, static_cast<const float*>(wide), p.k, wide + p.m * p.k));
   }
   void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;
-    kernels.few_rows_f64(arguments(p, static_cast<const double*>(p.a.data), p.a.stride));
+    kernels.few_rows_f64(arguments<double>(p, static_cast<const double*>(p.a.data), p.a.stride, nullptr));
   }
 
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
@@ -82,6 +84,9 @@ class FewRows final : public Backend {
   }
 
  private:
+  static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
+  static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
+
   // d_weight has A transposed: its rows are words, or components of hidden.
   template <class T>
   static bool is_ours(const Product<T>& p) {

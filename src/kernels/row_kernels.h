@@ -3,6 +3,7 @@
 // two GEMMs. T is float or double; a table of kernels is chosen once, by a Context, never inside a loop.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -130,9 +131,16 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
+/// A few rows are multiplied with so many words of a transposed B at a time, and else with so many of its rows
+/// and columns: they stay in the nearest cache while all rows of A use them.
+inline constexpr int64_t kFewRowsWords = 8;
+inline constexpr int64_t kFewRowsDepth = 4;
+inline constexpr int64_t kFewRowsCols = 2048;
+
 /// Computes C [rows, cols] (+)= A [rows, depth] · op(B), where B is [depth, cols], or [cols, depth] when
 /// `b_transposed`, row-major, and read once. Each element of C is summed in an order that follows from depth
 /// and b_transposed alone. B is float64 for double, and else float32, bfloat16 or float16.
+///   scratch [scratch_elements()] where B is float16; may hold anything on entry.
 template <class T>
 struct FewRowsArgs {
   int64_t rows = 0;
@@ -147,6 +155,11 @@ struct FewRowsArgs {
   T* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
+  T* scratch = nullptr;
+
+  static int64_t scratch_elements(int64_t depth) {
+    return std::max(kFewRowsWords * depth, kFewRowsDepth * kFewRowsCols);
+  }
 };
 
 template <class Sum, class Logit = Sum, class Gradient = Logit>

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -56,21 +57,19 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// So many words stay in L1 while all rows use them, and the next ones come in; past the end that is harmless.
-constexpr int64_t kWordsAtOnce = 8;
-
-// Four rows by two words: eight sums hide the latency of MulAdd, and each element of B serves four rows.
+// Four rows by two words: eight sums hide the latency of MulAdd, and each element of B serves four rows. The
+// next words come in meanwhile; past the end that is harmless.
 template <class T, class Stored>
-HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
-  const Stored *b0 = b, *b1 = b + args.b_stride;
+  const Stored *b0 = b, *b1 = b + b_stride;
   auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
   int64_t k = 0;
   for (; k + lanes <= args.depth; k += lanes) {
-    hwy::Prefetch(b0 + 2 * args.b_stride + k);
-    hwy::Prefetch(b1 + 2 * args.b_stride + k);
+    hwy::Prefetch(b0 + 2 * b_stride + k);
+    hwy::Prefetch(b1 + 2 * b_stride + k);
     const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
     const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a1 + k);
     const auto r2 = hn::LoadU(d, a2 + k), r3 = hn::LoadU(d, a3 + k);
@@ -91,17 +90,17 @@ HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b,
 
 // One row by four words, so that four sums hide some of the latency.
 template <class T, class Stored>
-HWY_INLINE void dot_1x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+HWY_INLINE void dot_1x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Stored *b0 = b, *b1 = b + args.b_stride, *b2 = b1 + args.b_stride, *b3 = b2 + args.b_stride;
+  const Stored *b0 = b, *b1 = b + b_stride, *b2 = b1 + b_stride, *b3 = b2 + b_stride;
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t k = 0;
   for (; k + lanes <= args.depth; k += lanes) {
-    hwy::Prefetch(b0 + 4 * args.b_stride + k);
-    hwy::Prefetch(b1 + 4 * args.b_stride + k);
-    hwy::Prefetch(b2 + 4 * args.b_stride + k);
-    hwy::Prefetch(b3 + 4 * args.b_stride + k);
+    hwy::Prefetch(b0 + 4 * b_stride + k);
+    hwy::Prefetch(b1 + 4 * b_stride + k);
+    hwy::Prefetch(b2 + 4 * b_stride + k);
+    hwy::Prefetch(b3 + 4 * b_stride + k);
     const auto x = hn::LoadU(d, a + k);
     s0 = hn::MulAdd(x, load_as(d, b0 + k), s0);
     s1 = hn::MulAdd(x, load_as(d, b1 + k), s1);
@@ -124,27 +123,53 @@ HWY_INLINE void dot(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* 
   put(args.accumulate, add_rest(whole_sum<T>(sum), a, b, k, args.depth), c);
 }
 
+// Multiplies all rows with `count` words, which `b` begins with.
+template <class T, class Stored>
+HWY_INLINE void rows_by_words(const FewRowsArgs<T>& args, const Stored* b, int64_t b_stride, int64_t count, T* c) {
+  int64_t row = 0;
+  for (; row + 4 <= args.rows; row += 4) {
+    const T* a = args.a + row * args.a_stride;
+    T* to = c + row * args.c_stride;
+    int64_t word = 0;
+    for (; word + 2 <= count; word += 2) dot_4x2(args, a, b + word * b_stride, b_stride, to + word);
+    for (int64_t r = 0; word < count && r < 4; ++r) {
+      dot(args, a + r * args.a_stride, b + word * b_stride, to + r * args.c_stride + word);
+    }
+  }
+  for (; row < args.rows; ++row) {
+    const T* a = args.a + row * args.a_stride;
+    T* to = c + row * args.c_stride;
+    int64_t word = 0;
+    for (; word + 4 <= count; word += 4) dot_1x4(args, a, b + word * b_stride, b_stride, to + word);
+    for (; word < count; ++word) dot(args, a, b + word * b_stride, to + word);
+  }
+}
+
+// Widening float16 costs as much as a few multiply-adds, so for several rows it is done once. It is exact: the
+// bits are the same.
+template <class T, class Stored>
+HWY_INLINE bool is_widened_once(const FewRowsArgs<T>& args, const Stored*) {
+  return std::is_same_v<Stored, float16> && args.rows > 4;
+}
+
+template <class T, class Stored>
+HWY_INLINE void widen_to(const Stored* from, int64_t count, T* to) {
+  for_each_vector<T>(count, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(load_as(d, from + i), d, to + i); });
+}
+
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_words(const FewRowsArgs<T>& args, const Stored* b) {
-  for (int64_t first = 0; first < args.cols; first += kWordsAtOnce) {
-    const int64_t end = std::min(first + kWordsAtOnce, args.cols);
-    int64_t row = 0;
-    for (; row + 4 <= args.rows; row += 4) {
-      const T* a = args.a + row * args.a_stride;
-      T* c = args.c + row * args.c_stride;
-      int64_t word = first;
-      for (; word + 2 <= end; word += 2) dot_4x2(args, a, b + word * args.b_stride, c + word);
-      for (int64_t r = 0; word < end && r < 4; ++r) {
-        dot(args, a + r * args.a_stride, b + word * args.b_stride, c + r * args.c_stride + word);
-      }
+  for (int64_t first = 0; first < args.cols; first += kFewRowsWords) {
+    const int64_t count = std::min(kFewRowsWords, args.cols - first);
+    const Stored* words = b + first * args.b_stride;
+    if (!is_widened_once(args, b)) {
+      rows_by_words(args, words, args.b_stride, count, args.c + first);
+      continue;
     }
-    for (; row < args.rows; ++row) {
-      const T* a = args.a + row * args.a_stride;
-      T* c = args.c + row * args.c_stride;
-      int64_t word = first;
-      for (; word + 4 <= end; word += 4) dot_1x4(args, a, b + word * args.b_stride, c + word);
-      for (; word < end; ++word) dot(args, a, b + word * args.b_stride, c + word);
+    for (int64_t word = 0; word < count; ++word) {
+      widen_to(words + word * args.b_stride, args.depth, args.scratch + word * args.depth);
     }
+    rows_by_words(args, static_cast<const T*>(args.scratch), args.depth, count, args.c + first);
   }
 }
 
@@ -164,14 +189,15 @@ HWY_INLINE void add_4x1(const T* a, const Stored* b, int64_t b_stride, int64_t c
 
 // The same for four rows.
 template <class T, class Stored>
-HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t cols, bool adds, T* c) {
+HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, int64_t cols,
+                        bool adds, T* c) {
   const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
   T *c0 = c, *c1 = c + args.c_stride, *c2 = c1 + args.c_stride, *c3 = c2 + args.c_stride;
   for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
     const auto begin = [&](const T* from) HWY_ATTR { return adds ? hn::LoadU(d, from + v) : hn::Zero(d); };
     auto s0 = begin(c0), s1 = begin(c1), s2 = begin(c2), s3 = begin(c3);
-    for (int64_t k = 0; k < 4; ++k) {
-      const auto x = load_as(d, b + k * args.b_stride + v);
+    for (int64_t k = 0; k < kFewRowsDepth; ++k) {
+      const auto x = load_as(d, b + k * b_stride + v);
       s0 = hn::MulAdd(hn::Set(d, a0[k]), x, s0);
       s1 = hn::MulAdd(hn::Set(d, a1[k]), x, s1);
       s2 = hn::MulAdd(hn::Set(d, a2[k]), x, s2);
@@ -184,23 +210,35 @@ HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b,
   });
 }
 
+// Adds kFewRowsDepth rows of B from depth k on, which `b` begins with, to all rows of C.
+template <class T, class Stored>
+HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Stored* b, int64_t b_stride, int64_t cols,
+                              T* c) {
+  const bool adds = args.accumulate || k > 0;
+  int64_t row = 0;
+  for (; row + 4 <= args.rows; row += 4) {
+    add_4x4(args, args.a + row * args.a_stride + k, b, b_stride, cols, adds, c + row * args.c_stride);
+  }
+  for (; row < args.rows; ++row) {
+    add_4x1(args.a + row * args.a_stride + k, b, b_stride, cols, adds, c + row * args.c_stride);
+  }
+}
+
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
-  constexpr int64_t kCols = 2048;  // of a few rows of C, which stay in the nearest caches
-  for (int64_t col = 0; col < args.cols; col += kCols) {
-    const int64_t cols = std::min(kCols, args.cols - col);
+  for (int64_t col = 0; col < args.cols; col += kFewRowsCols) {
+    const int64_t cols = std::min(kFewRowsCols, args.cols - col);
     int64_t k = 0;
-    for (; k + 4 <= args.depth; k += 4) {
+    for (; k + kFewRowsDepth <= args.depth; k += kFewRowsDepth) {
       const Stored* part = b + k * args.b_stride + col;
-      const bool adds = args.accumulate || k > 0;
-      int64_t row = 0;
-      for (; row + 4 <= args.rows; row += 4) {
-        add_4x4(args, args.a + row * args.a_stride + k, part, cols, adds, args.c + row * args.c_stride + col);
+      if (!is_widened_once(args, b)) {
+        rows_by_depth(args, k, part, args.b_stride, cols, args.c + col);
+        continue;
       }
-      for (; row < args.rows; ++row) {
-        add_4x1(args.a + row * args.a_stride + k, part, args.b_stride, cols, adds,
-                args.c + row * args.c_stride + col);
+      for (int64_t r = 0; r < kFewRowsDepth; ++r) {
+        widen_to(part + r * args.b_stride, cols, args.scratch + r * kFewRowsCols);
       }
+      rows_by_depth(args, k, static_cast<const T*>(args.scratch), kFewRowsCols, cols, args.c + col);
     }
     for (; k < args.depth; ++k) {
       const Stored* part = b + k * args.b_stride + col;
