@@ -255,16 +255,11 @@ constexpr TypedKernels<T, T, Gradient> kTyped = {fold<T>, count_above<T>, gradie
 }  // namespace
 
 const RowKernels& plain_kernels() {
-  static constexpr RowKernels kKernels = {"plain",
-                                          kTyped<float>,
-                                          kTyped<double>,
-                                          kTyped<float, bfloat16>,
-                                          few_rows_f32,
-                                          few_rows_of<double, double>,
-                                          widen_bf16,
-                                          round_bf16,
-                                          widen_f16,
-                                          round_f16};
+  static constexpr RowKernels kKernels = {"plain",        kTyped<float>,
+                                          kTyped<double>, kTyped<float, bfloat16>,
+                                          few_rows_f32,   few_rows_of<double, double>,
+                                          widen_bf16,     round_bf16,
+                                          widen_f16,      round_f16};
   return kKernels;
 }
 

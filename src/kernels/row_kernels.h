@@ -131,8 +131,8 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
-/// A few rows are multiplied with so many words of a transposed B at a time, and else with so many of its rows
-/// and columns: they stay in the nearest cache while all rows of A use them.
+/// A few rows are multiplied with so many words of a transposed B at a time, and else with so many of its
+/// rows and columns: they stay in the nearest cache while all rows of A use them.
 inline constexpr int64_t kFewRowsWords = 8;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 2048;

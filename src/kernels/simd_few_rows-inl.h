@@ -145,8 +145,8 @@ HWY_INLINE void rows_by_words(const FewRowsArgs<T>& args, const Stored* b, int64
   }
 }
 
-// Widening float16 costs as much as a few multiply-adds, so for several rows it is done once. It is exact: the
-// bits are the same.
+// Widening float16 costs as much as a few multiply-adds, so for several rows it is done once. It is exact:
+// the bits are the same.
 template <class T, class Stored>
 HWY_INLINE bool is_widened_once(const FewRowsArgs<T>& args, const Stored*) {
   return std::is_same_v<Stored, float16> && args.rows > 4;

@@ -21,8 +21,8 @@ std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, in
 template <class Types>
 ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run) {
   const TileGrid& grid = run.grid;
-  const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, problem.hidden.dtype,
-                                               problem.head.weight.dtype);
+  const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size,
+                                                    problem.hidden.dtype, problem.head.weight.dtype);
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));

@@ -136,10 +136,9 @@ struct Planner {
     const TileGrid& grid = run.grid;
     const DType gradient = stats::with_gradient_types(
         problem, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-    plan.blas_bytes =
-        static_cast<size_t>(plan.threads) * packing_bytes(gemm, problem, gradient,
-                                                          {grid.row_tile, grid.vocab_tile, grid.hidden_size},
-                                                          grid.hidden_block, grid.weight_block);
+    plan.blas_bytes = static_cast<size_t>(plan.threads) *
+                      packing_bytes(gemm, problem, gradient, {grid.row_tile, grid.vocab_tile, grid.hidden_size},
+                                    grid.hidden_block, grid.weight_block);
   }
 
   // Returns whether the rows of every block follow one another in d_hidden.

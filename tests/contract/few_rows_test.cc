@@ -75,8 +75,8 @@ TEST(FewRows, DoNotDependOnEachOther) {
       std::vector<int64_t> targets;
       for (int64_t row = 0; row < kFewRows; ++row) targets.push_back(row * row);
       const auto losses = [&](int64_t first, int64_t count) {
-        const auto* data = static_cast<const std::byte*>(hidden.data) +
-                           first * hidden.stride * static_cast<int64_t>(size_of(dtype));
+        const auto* data =
+            static_cast<const std::byte*>(hidden.data) + first * hidden.stride * static_cast<int64_t>(size_of(dtype));
         return cross_entropy(context, ConstMatrix(data, dtype, count, hidden.cols, hidden.stride), inputs.head_view(),
                              Targets(targets.data() + first, count), options)
             .per_token_loss;

@@ -158,13 +158,14 @@ void multiplies_few_rows(DType a, DType b) {
   const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows);
   std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
   tables.push_back(&kernels::plain_kernels());
-  for (const Shape& shape : {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}}) {
+  for (const Shape& shape :
+       {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}}) {
     for (const bool b_transposed : {false, true}) {
       const Case<T> product(backend, a, b, shape, false, b_transposed);
       for (const kernels::RowKernels* kernels : tables) {
-        SCOPED_TRACE(::testing::Message() << kernels->name << " " << name_of(a) << " x " << name_of(b) << " " << shape.m
-                                          << " x " << shape.n << " x " << shape.k
-                                          << (b_transposed ? ", B transposed" : ""));
+        SCOPED_TRACE(::testing::Message()
+                     << kernels->name << " " << name_of(a) << " x " << name_of(b) << " " << shape.m << " x " << shape.n
+                     << " x " << shape.k << (b_transposed ? ", B transposed" : ""));
         product.expect_right(product.multiply(std::nullopt, 0, *kernels), 0);
         product.expect_right(product.multiply(T{2}, 0, *kernels), 2);
       }

@@ -71,11 +71,13 @@ Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& me
 
 void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) {
   if (point.gemm_rate_flops) file.write(step, "gemm_rate_flops", *point.gemm_rate_flops);
+  if (point.read_rate_bytes) file.write(step, "read_rate_bytes", *point.read_rate_bytes);
   for (const report::Measurement& m : point.measurements) {
     if (!m.ok()) continue;
     file.write(step, m.contender + "/loss", m.loss);
     file.write(step, m.contender + "/median_s", m.median_s);
     if (m.gemm_efficiency) file.write(step, m.contender + "/gemm_efficiency", *m.gemm_efficiency);
+    if (m.predicted_s) file.write(step, m.contender + "/predicted_s", *m.predicted_s);
     file.write(step, m.contender + "/extra_peak_bytes", static_cast<double>(m.extra_peak_bytes));
   }
 }
@@ -134,6 +136,7 @@ class Bench {
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
+    if (point.read_rate_bytes) text += format(", head read at %.1f GB/s", *point.read_rate_bytes / 1e9);
     text += "\n";
     if (!planned.profile.empty()) text.append(planned.profile).append("\n");
     print(text + measurements_text("", point.measurements, point.find_ok(report::kDense), true));

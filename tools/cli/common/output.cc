@@ -196,7 +196,7 @@ std::string measurements_text(const std::string& title, std::span<const report::
   std::vector<std::string> head = {
       title, "time", "spread", "/ " + (reference ? reference->contender : "dense"), "extra peak", "workspace", "plan"};
   if (all) head.insert(head.begin() + 3, "first");
-  if (all) head.insert(head.begin() + 5, "/ GEMM rate");
+  if (all) head.insert(head.begin() + 5, {"/ GEMM rate", "/ predicted"});
   TextTable table(head);
   for (const report::Measurement& m : measurements) {
     if (!m.ok()) {
@@ -211,7 +211,10 @@ std::string measurements_text(const std::string& title, std::span<const report::
                                     human_bytes(m.workspace_bytes),
                                     m.plan};
     if (all) row.insert(row.begin() + 3, human_seconds(m.first_s));
-    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-");
+    if (all) {
+      row.insert(row.begin() + 5, {m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-",
+                                   m.predicted_s ? report::time_ratio(m.median_s / *m.predicted_s) : "-"});
+    }
     table.add(row);
   }
   return table.text();

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/common/task_call.h"
+#include "cli/measure/cost.h"
 #include "cli/measure/one_call.h"
 #include "logitless/large_gemm.h"
 #include "oracle/deviation.h"
@@ -51,13 +52,17 @@ class Runner {
   void fail(const std::string& message) { error_ = failure_text(message); }
 
   /// `compared`: what a comparison tells is there too.
-  Json json(std::optional<double> gemm_rate, bool compared) const {
+  Json json(const std::optional<Rates>& rates, bool compared) const {
     if (failed()) return failed_contender(name(), error_);
     const double median_s = timing::median(times_s_);
     Json json = {{"name", name()},       {"status", "ok"},       {"loss", result_.loss},
                  {"first_s", *first_s_}, {"median_s", median_s}, {"spread_s", timing::spread(times_s_)},
                  {"times_s", times_s_}};
-    if (gemm_rate && flops() > 0) json["gemm_efficiency"] = flops() / median_s / *gemm_rate;
+    if (rates) {
+      const Cost cost = cost_of(result_.plan, job_, contender_.forward_only);
+      if (cost.flops > 0) json["gemm_efficiency"] = cost.flops / median_s / rates->flops;
+      if (cost.flops > 0) json["predicted_s"] = cost.seconds(*rates);
+    }
     json["extra_peak_bytes"] = std::llround(timing::median(extra_peaks_));
     json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
     if (peak_method_ != PeakMethod::kReset) json["extra_peak_method"] = describe(peak_method_);
@@ -74,19 +79,6 @@ class Runner {
 
  private:
   std::string error_;  // empty: it has not failed
-
-  // Of the products that the call itself makes: the logits, again in two pass, and a product for each
-  // gradient. Dense computes every row, the other plans those that take part.
-  double flops() const {
-    int products = 1;
-    if (!contender_.forward_only) {
-      products += result_.plan.gradient_terms * (job_.has(TensorId::kDHidden) + job_.has(TensorId::kDWeight));
-      products += result_.plan.kind == PlanKind::kTwoPass;
-    }
-    const int64_t rows = result_.plan.kind == PlanKind::kDense ? job_.tokens : result_.plan.active_rows;
-    return 2.0 * products * static_cast<double>(rows) * static_cast<double>(job_.hidden_size) *
-           static_cast<double>(job_.vocab_size);
-  }
 
   Contender contender_;
   Job job_;  // TaskCall refers to it
@@ -194,7 +186,9 @@ Json take_turns(
   }
   std::optional<LargeGemm> gemm;
   if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
-  std::vector<double> gemm_times_s;
+  std::vector<double> gemm_times_s, read_times_s;
+  const TensorBytes head = job[TensorId::kWeight];
+  [[maybe_unused]] volatile size_t read = 0;  // so that reading it is not left out
   for (const auto& runner : runners) {
     if (!runner->failed()) warm_up(runner->context(), job.dtype);
   }
@@ -208,6 +202,8 @@ Json take_turns(
       on_turn("", "GEMM rate" + which, share);
       const double time_s = measure([&] { gemm->run(); }).time_s;
       if (timed) gemm_times_s.push_back(time_s);
+      const double read_s = measure([&] { read = read_all(head, runners.front()->context().threads()); }).time_s;
+      if (timed) read_times_s.push_back(read_s);
     }
     for (const auto& runner : runners) {
       if (!runner->failed()) {
@@ -219,9 +215,14 @@ Json take_turns(
   }
   inputs.check_files();
 
-  std::optional<double> gemm_rate;
-  if (gemm) result["gemm_rate_flops"] = *(gemm_rate = gemm->flops() / timing::median(gemm_times_s));
-  for (const auto& runner : runners) result["contenders"].push_back(runner->json(gemm_rate, request.compare));
+  std::optional<Rates> rates;
+  if (gemm) {
+    rates = {gemm->flops() / timing::median(gemm_times_s),
+             static_cast<double>(head.bytes) / timing::median(read_times_s)};
+    result["gemm_rate_flops"] = rates->flops;
+    result["read_rate_bytes"] = rates->bytes;
+  }
+  for (const auto& runner : runners) result["contenders"].push_back(runner->json(rates, request.compare));
   if (!request.compare) return result;
   if (!request.output_path.empty()) {
     on_turn("", "writing the results", 1);

@@ -46,11 +46,12 @@ struct TurnsRequest {
 /// over.
 using OnStep = std::function<void(const std::string& what, double share)>;
 
-/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a
-/// benchmark's file holds them; each call's memory is counted above what was resident before it. A contender
-/// that fails, or that its process dies of, has the status "error", and the others are then measured without
-/// it. With `compare` there are "job", "has_bias", "differences" and "note" as well, and a failure is thrown:
-/// as io::Error where the input is to blame, else as ChildFailure. Throws Interrupted.
+/// {"gemm_rate_flops": ..., "read_rate_bytes": ..., "contenders": [...]}, the first two only where they were
+/// asked for, as a line of a benchmark's file holds them; each call's memory is counted above what was
+/// resident before it. A contender that fails, or that its process dies of, has the status "error", and the
+/// others are then measured without it. With `compare` there are "job", "has_bias", "differences" and "note"
+/// as well, and a failure is thrown: as io::Error where the input is to blame, else as ChildFailure. Throws
+/// Interrupted.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 
 /// The hidden command of the process, and its whole life. Returns its exit status.
