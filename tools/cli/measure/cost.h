@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call at level fused must cost on a machine: its products and what it moves.
+// What a call at level fused costs a machine: its products and what it moves.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct Cost {
   /// states and d_hidden are counted once; exponentials are not counted.
   double bytes = 0;
 
-  /// The least time, were nothing done at the same time and nothing lost.
+  /// The time, were nothing done at the same time and nothing else lost.
   double seconds(const Rates& rates) const { return flops / rates.flops + bytes / rates.bytes; }
 };
 
