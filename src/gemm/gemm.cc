@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/gemm.h"
 
+#include "gemm/amx.h"
 #include "gemm/onednn.h"
 #include "gemm/openblas.h"
 
@@ -14,6 +15,7 @@ std::vector<const Backend*> backends() {
 #ifdef LOGITLESS_ONEDNN
   if (const Backend* onednn = onednn_backend()) found.insert(onednn_is_faster() ? found.begin() : found.end(), onednn);
 #endif
+  if (const Backend* amx = amx_backend()) found.insert(found.begin(), amx);
   return found;
 }
 

@@ -1,0 +1,211 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "gemm/amx.h"
+
+#include "gemm/amx_tiles.h"
+
+#ifdef LOGITLESS_AMX
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "core/store.h"
+#include "gemm/openblas.h"
+
+namespace logitless::gemm {
+namespace {
+
+using amx::kPanel;
+using amx::kStep;
+using core::div_up;
+using core::round_up;
+
+// A panel of A and one of B of this depth stand in L1 (16 KiB each) with the block of C between them.
+constexpr int64_t kDepth = 256;
+// So many columns of B, of that depth, are packed at once: half a MiB, which stays in L2 with what C needs.
+constexpr int64_t kColumns = 1024;
+
+bool is_native(DType a, DType b) { return a == DType::kBFloat16 && b == DType::kBFloat16; }
+
+// Parts of the depth are equal up to a step.
+int64_t part_of(int64_t depth) { return round_up(div_up(depth, div_up(depth, kDepth)), kStep); }
+
+/// This is what a product packs at a time, in scratch.
+struct Packed {
+  static constexpr int64_t kBlock = kPanel * kPanel;
+  static constexpr size_t kAlignment = 64;
+
+  uint16_t* a;   // one panel
+  uint16_t* b;   // the panels of kColumns columns, or of all
+  float* block;  // of C, where the edge of C is inside of it
+
+  // These do not shrink when n or k grow, though parts of the depth may.
+  static int64_t a_elements(int64_t k) { return kPanel * std::min(round_up(k, kStep), kDepth); }
+  static int64_t b_elements(int64_t n, int64_t k) {
+    return round_up(std::min(n, kColumns), kPanel) / kPanel * a_elements(k);
+  }
+  static size_t bytes(int64_t n, int64_t k) {
+    return static_cast<size_t>(a_elements(k) + b_elements(n, k)) * sizeof(uint16_t) + kBlock * sizeof(float) +
+           kAlignment;
+  }
+
+  Packed(void* scratch, int64_t n, int64_t k) {
+    const auto address = reinterpret_cast<uintptr_t>(scratch);
+    a = reinterpret_cast<uint16_t*>((address + kAlignment - 1) / kAlignment * kAlignment);
+    b = a + a_elements(k);
+    block = reinterpret_cast<float*>(b + b_elements(n, k));
+  }
+};
+
+amx::View view_of_a(const Operand& a) {
+  const auto* data = static_cast<const uint16_t*>(a.data);
+  return a.transposed ? amx::View{data, 1, a.stride} : amx::View{data, a.stride, 1};
+}
+
+amx::View view_of_b(const Operand& b) {
+  const auto* data = static_cast<const uint16_t*>(b.data);
+  return b.transposed ? amx::View{data, b.stride, 1} : amx::View{data, 1, b.stride};
+}
+
+amx::View at(const amx::View& view, int64_t edge, int64_t depth) {
+  return {view.data + edge * view.edge + depth * view.depth, view.edge, view.depth};
+}
+
+void copy_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, columns, to + r * to_stride);
+}
+
+void multiply_block(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t rows, int64_t columns, float* c,
+                    int64_t ldc, bool accumulate, float* block) {
+  if (rows == kPanel && columns == kPanel) return amx::multiply(a, b, steps, c, ldc, accumulate);
+  if (accumulate) copy_block(c, ldc, rows, columns, block, kPanel);
+  amx::multiply(a, b, steps, block, kPanel, accumulate);
+  copy_block(block, kPanel, rows, columns, c, ldc);
+}
+
+// Each part of B is packed once, and each panel of A just before it is used, so that it stays in L1 while the
+// panels of B come by from L2.
+void multiply_tiles(const Product<float>& p, void* scratch) {
+  const amx::Tiles tiles;
+  const amx::View a = view_of_a(p.a), b = view_of_b(p.b);
+  const Packed packed(scratch, p.n, p.k);
+  const int64_t part = part_of(p.k);
+  for (int64_t column = 0; column < p.n; column += kColumns) {
+    const int64_t columns = std::min(kColumns, p.n - column);
+    for (int64_t begin = 0; begin < p.k; begin += part) {
+      const int64_t depth = std::min(part, p.k - begin);
+      const int64_t steps = div_up(depth, kStep);
+      const int64_t panel = steps * amx::kStepElements;
+      const bool accumulate = p.accumulate || begin > 0;
+      for (int64_t n = 0; n < columns; n += kPanel) {
+        amx::pack_b(at(b, column + n, begin), std::min(kPanel, columns - n), depth, packed.b + n / kPanel * panel);
+      }
+      for (int64_t m = 0; m < p.m; m += kPanel) {
+        const int64_t rows = std::min(kPanel, p.m - m);
+        amx::pack_a(at(a, m, begin), rows, depth, packed.a);
+        for (int64_t n = 0; n < columns; n += kPanel) {
+          multiply_block(packed.a, packed.b + n / kPanel * panel, steps, rows, std::min(kPanel, columns - n),
+                         p.c + m * p.ldc + column + n, p.ldc, accumulate, packed.block);
+        }
+      }
+    }
+  }
+}
+
+// Returns the part of the product that makes columns [begin, end) of C.
+Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
+  Product<float> out = p;
+  out.n = end - begin;
+  out.b.data = at(view_of_b(p.b), begin, 0).data;
+  out.c = p.c + begin;
+  return out;
+}
+
+// Returns the part that makes rows [begin, end).
+Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
+  Product<float> out = p;
+  out.m = end - begin;
+  out.a.data = at(view_of_a(p.a), begin, 0).data;
+  out.c = p.c + begin * p.ldc;
+  return out;
+}
+
+class Amx final : public Backend {
+ public:
+  const char* name() const override { return "amx"; }
+  Description describe() const override {
+    Description out = others_.describe();
+    out.bf16 = "logitless (AMX)";
+    return out;
+  }
+  std::string kernel_warning() const override { return others_.kernel_warning(); }
+  int max_threads() const override { return others_.max_threads(); }
+  bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
+  const char* library_of(DType a, DType b) const override {
+    return is_native(a, b) ? "logitless" : others_.library_of(a, b);
+  }
+
+  // Elements of C do not share sums.
+  RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
+    return is_native(family.a, family.b) ? RowRule() : others_.row_rule(family, most_rows);
+  }
+
+  size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    return is_native(a, b) ? Packed::bytes(n, k) : others_.scratch_bytes(m, n, k, a, b);
+  }
+
+  void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
+    if (!write_empty(p)) multiply_tiles(p, scratch);
+  }
+  void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
+    others_.multiply(p, kernels, scratch);
+  }
+
+  // Each thread takes columns or rows of C, whichever there are more of, and a scratch of its own.
+  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
+    if (write_empty(p)) return;
+    const int64_t edge = std::max(p.m, p.n);
+    core::parallel_ranges(threads, div_up(edge, kPanel), [&](int64_t begin, int64_t end) {
+      begin *= kPanel;
+      end = std::min(end * kPanel, edge);
+      const Product<float> part = p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end);
+      core::Array<std::byte> own(Packed::bytes(part.n, part.k));
+      multiply_tiles(part, own.data());
+    });
+  }
+  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
+                         int threads) const override {
+    others_.multiply_parallel(p, kernels, scratch, threads);
+  }
+
+  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
+  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
+    return is_native(a, b) ? 0 : others_.packing_bytes(m, n, k, a, b);
+  }
+
+ private:
+  const Backend& others_ = openblas_backend();
+};
+
+}  // namespace
+
+const Backend* amx_backend() {
+  static const Amx backend;
+  return amx::available() ? &backend : nullptr;
+}
+
+}  // namespace logitless::gemm
+
+#else
+
+namespace logitless::gemm {
+
+const Backend* amx_backend() { return nullptr; }
+
+}  // namespace logitless::gemm
+
+#endif  // LOGITLESS_AMX
