@@ -4,7 +4,26 @@
 #include <memory>
 #include <stdexcept>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace logitless::core {
+namespace {
+
+// Asks for huge pages where whole ones fit: tiles are read by columns of cache lines, and kept logits are too
+// many to be mapped 4 KiB at a time. What the system answers does not matter.
+void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) {
+#ifdef __linux__
+  constexpr size_t kHugePage = size_t{2} << 20;
+  void* begin = data;
+  size_t size = bytes;
+  if (!std::align(kHugePage, kHugePage, begin, size)) return;
+  static_cast<void>(madvise(begin, size / kHugePage * kHugePage, MADV_HUGEPAGE));
+#endif
+}
+
+}  // namespace
 
 // The memory is aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has
 // freed, so that a caller who allocates between two calls would see the heap grow by a workspace a call.
@@ -12,7 +31,10 @@ Arena::Arena(size_t bytes) : allocation_(bytes), measuring_(false) {
   void* begin = allocation_.data();
   size_t size = bytes;
   data_ = static_cast<std::byte*>(std::align(kAlignment, 0, begin, size));
-  if (data_) size_ = size;
+  if (data_) {
+    size_ = size;
+    advise_huge_pages(data_, size_);
+  }
 }
 
 void* Arena::take_bytes(size_t bytes) {

@@ -21,29 +21,40 @@ using amx::kStep;
 using core::div_up;
 using core::round_up;
 
-// A panel of A and one of B of this depth stand in L1 (16 KiB each) with the block of C between them.
-constexpr int64_t kDepth = 256;
-// So many columns of B, of that depth, are packed at once: half a MiB, which stays in L2 with what C needs.
-constexpr int64_t kColumns = 1024;
+// A panel of A and one of B of this depth stand in L1 (18 KiB each) with the block of C between them.
+constexpr int64_t kDepth = 288;
+// So many elements of B are packed at once: three quarters of a MiB, which stay in L2 with a strip of C.
+constexpr int64_t kPacked = 384 * 1024;
+// Fewer columns would not be worth the panels of A that are packed for them.
+constexpr int64_t kLeastColumns = 128;
 
 bool is_native(DType a, DType b) { return a == DType::kBFloat16 && b == DType::kBFloat16; }
 
 // Parts of the depth are equal up to a step.
 int64_t part_of(int64_t depth) { return round_up(div_up(depth, div_up(depth, kDepth)), kStep); }
 
+int64_t panel_elements(int64_t depth) { return kPanel * round_up(depth, kStep); }
+
+// So many columns of B are packed at once, over its whole depth.
+int64_t packed_columns(int64_t n, int64_t k) {
+  const int64_t most = std::max(kPacked / round_up(k, kStep) / kPanel * kPanel, kLeastColumns);
+  return std::min(round_up(n, kPanel), most);
+}
+
 /// This is what a product packs at a time, in scratch.
 struct Packed {
   static constexpr int64_t kBlock = kPanel * kPanel;
   static constexpr size_t kAlignment = 64;
 
-  uint16_t* a;   // one panel
-  uint16_t* b;   // the panels of kColumns columns, or of all
+  uint16_t* a;   // a panel of kDepth
+  uint16_t* b;   // the panels of packed_columns()
   float* block;  // of C, where the edge of C is inside of it
 
-  // These do not shrink when n or k grow, though parts of the depth may.
+  // Both are at least what a product with a smaller n or k needs.
   static int64_t a_elements(int64_t k) { return kPanel * std::min(round_up(k, kStep), kDepth); }
   static int64_t b_elements(int64_t n, int64_t k) {
-    return round_up(std::min(n, kColumns), kPanel) / kPanel * a_elements(k);
+    const int64_t columns = std::min(round_up(n, kPanel), kPacked / kStep);
+    return std::min(columns * round_up(k, kStep), std::max(kPacked, kLeastColumns * round_up(k, kStep)));
   }
   static size_t bytes(int64_t n, int64_t k) {
     return static_cast<size_t>(a_elements(k) + b_elements(n, k)) * sizeof(uint16_t) + kBlock * sizeof(float) +
@@ -84,29 +95,45 @@ void multiply_block(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t
   copy_block(block, kPanel, rows, columns, c, ldc);
 }
 
-// Each part of B is packed once, and each panel of A just before it is used, so that it stays in L1 while the
-// panels of B come by from L2.
+// Packs columns [begin, begin + columns) of B: the panels of the first part of the depth, then of the next.
+// What it reads stands together: steps of all panels where rows of B do, else whole panels.
+void pack_columns(const Product<float>& p, int64_t begin, int64_t columns, uint16_t* out) {
+  const amx::View b = view_of_b(p.b);
+  const int64_t part = part_of(p.k);
+  for (int64_t k = 0; k < p.k; k += part) {
+    const int64_t end = std::min(part, p.k - k);
+    const int64_t at_once = b.edge == 1 ? kStep : end;
+    for (int64_t step = 0; step < end; step += at_once) {
+      const int64_t depth = std::min(at_once, end - step);
+      for (int64_t n = 0; n < columns; n += kPanel) {
+        amx::pack_b(at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
+                    out + n / kPanel * panel_elements(end) + step * kPanel);
+      }
+    }
+    out += div_up(columns, kPanel) * panel_elements(end);
+  }
+}
+
+// A panel of A is packed just before it is used, and stays in L1 while the panels of B come by from L2; the
+// strip of C that both make stays in L2 until its sums are complete.
 void multiply_tiles(const Product<float>& p, void* scratch) {
   const amx::Tiles tiles;
-  const amx::View a = view_of_a(p.a), b = view_of_b(p.b);
+  const amx::View a = view_of_a(p.a);
   const Packed packed(scratch, p.n, p.k);
   const int64_t part = part_of(p.k);
-  for (int64_t column = 0; column < p.n; column += kColumns) {
-    const int64_t columns = std::min(kColumns, p.n - column);
-    for (int64_t begin = 0; begin < p.k; begin += part) {
-      const int64_t depth = std::min(part, p.k - begin);
-      const int64_t steps = div_up(depth, kStep);
-      const int64_t panel = steps * amx::kStepElements;
-      const bool accumulate = p.accumulate || begin > 0;
-      for (int64_t n = 0; n < columns; n += kPanel) {
-        amx::pack_b(at(b, column + n, begin), std::min(kPanel, columns - n), depth, packed.b + n / kPanel * panel);
-      }
-      for (int64_t m = 0; m < p.m; m += kPanel) {
-        const int64_t rows = std::min(kPanel, p.m - m);
-        amx::pack_a(at(a, m, begin), rows, depth, packed.a);
-        for (int64_t n = 0; n < columns; n += kPanel) {
-          multiply_block(packed.a, packed.b + n / kPanel * panel, steps, rows, std::min(kPanel, columns - n),
-                         p.c + m * p.ldc + column + n, p.ldc, accumulate, packed.block);
+  const int64_t most_columns = packed_columns(p.n, p.k);
+  for (int64_t column = 0; column < p.n; column += most_columns) {
+    const int64_t columns = std::min(most_columns, p.n - column);
+    pack_columns(p, column, columns, packed.b);
+    for (int64_t m = 0; m < p.m; m += kPanel) {
+      const int64_t rows = std::min(kPanel, p.m - m);
+      const uint16_t* b = packed.b;
+      for (int64_t k = 0; k < p.k; k += part) {
+        const int64_t depth = std::min(part, p.k - k);
+        amx::pack_a(at(a, m, k), rows, depth, packed.a);
+        for (int64_t n = 0; n < columns; n += kPanel, b += panel_elements(depth)) {
+          multiply_block(packed.a, b, div_up(depth, kStep), rows, std::min(kPanel, columns - n),
+                         p.c + m * p.ldc + column + n, p.ldc, p.accumulate || k > 0, packed.block);
         }
       }
     }
