@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
-// and what a sweep over logits costs the memory alone. Parts take turns, so that whatever slows the machine
-// down slows all of them down.
+// the rate of its products on each backend, and what a sweep over logits costs the memory alone. Parts take turns, so
+// that whatever slows the machine down slows all of them down.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -26,8 +26,9 @@ struct Part {
   std::vector<double> seconds = {};
 };
 
-// Lets them run, A B C A B C and so on, and prints their medians.
-void take_turns(std::vector<Part>& parts, int repeat) {
+// Lets them run, A B C A B C and so on, and prints their medians; and the rate of each thread, where it is said
+// how many GFLOP it does in a turn.
+void take_turns(std::vector<Part>& parts, int repeat, double gigaflops = 0) {
   for (int i = 0; i < repeat; ++i) {
     for (Part& part : parts) {
       const auto begin = std::chrono::steady_clock::now();
@@ -37,8 +38,10 @@ void take_turns(std::vector<Part>& parts, int repeat) {
   }
   for (const Part& part : parts) {
     const auto [low, high] = std::minmax_element(part.seconds.begin(), part.seconds.end());
-    std::printf("  %-34s median %9.6f s  (%.6f to %.6f)\n", part.name.c_str(), timing::median(part.seconds), *low,
-                *high);
+    const double median = timing::median(part.seconds);
+    std::printf("  %-34s median %9.6f s  (%.6f to %.6f)", part.name.c_str(), median, *low, *high);
+    if (gigaflops > 0) std::printf("  %6.0f GFLOP/s a thread", gigaflops / median);
+    std::printf("\n");
   }
 }
 
@@ -101,6 +104,88 @@ void run_rows(int64_t hidden, int repeat) {
               (f + b) / (3 * g + f + b), (f + b) / (4 * g + f + b));
 }
 
+struct TileProduct {
+  const char* name;
+  int64_t m, n, k;
+  bool a_transposed, b_transposed, accumulate;
+};
+
+// Numbers as trainers have them: a tile unit that multiplies zeros runs at a higher clock.
+std::vector<std::byte> normal_numbers(int64_t count, DType dtype) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::byte> out(static_cast<size_t>(count) * size_of(dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = normal(random);
+    if (dtype == DType::kFloat32) {
+      std::memcpy(out.data() + static_cast<size_t>(i) * sizeof value, &value, sizeof value);
+    } else {
+      // The upper half of a float32 is a bfloat16.
+      std::memcpy(out.data() + static_cast<size_t>(i) * sizeof(bfloat16),
+                  reinterpret_cast<const std::byte*>(&value) + sizeof(bfloat16), sizeof(bfloat16));
+    }
+  }
+  return out;
+}
+
+// Returns the first whole cache line, where a workspace's tiles begin.
+float* aligned(std::vector<float>& data) {
+  void* begin = data.data();
+  size_t bytes = data.size() * sizeof(float);
+  return static_cast<float*>(std::align(64, sizeof(float), begin, bytes));
+}
+
+/// The rates of a tile's products, each of which `threads` threads make for themselves at the same time.
+void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
+  constexpr int64_t kRows = 512, kWords = 1024;
+  const TileProduct products[] = {{"logits", kRows, kWords, hidden, false, true, false},
+                                  {"logits, head [H, V]", kRows, kWords, hidden, false, false, false},
+                                  {"d_hidden", kRows, hidden, kWords, false, false, true},
+                                  {"d_weight", kWords, hidden, kRows, true, false, true}};
+  ContextOptions options;
+  options.threads = threads;
+  const int team = Context(options).threads();
+  const int64_t stride = kWords + 16;  // of a tile, and more than any of the other rows needs
+  const std::vector<std::byte> a = normal_numbers(kWords * std::max(hidden, stride), dtype);
+  const std::vector<std::byte> b = normal_numbers(kWords * std::max(hidden, stride), dtype);
+  std::printf("products of a tile of %lld x %lld in %s, H = %lld, %d threads\n", static_cast<long long>(kRows),
+              static_cast<long long>(kWords), name_of(dtype), static_cast<long long>(hidden), team);
+  for (const TileProduct& p : products) {
+    const int64_t c_stride = p.n == kWords ? stride : p.n;
+    std::vector<Part> parts;
+    for (const std::string& name : gemm_backends()) {
+      options.gemm_backend = name;
+      const Context context(options);
+      const detail::ContextState& state = detail::state_of(context);
+      const size_t scratch = state.gemm->scratch_bytes(p.m, p.n, p.k, dtype, dtype);
+      std::vector<std::vector<std::byte>> scratches(static_cast<size_t>(team), std::vector<std::byte>(scratch));
+      std::vector<std::vector<float>> sums(static_cast<size_t>(team),
+                                           std::vector<float>(static_cast<size_t>(p.m * c_stride) + 16));
+      const auto run = [&a, &b, &p, context, scratches, sums, c_stride, stride, dtype, hidden, team]() mutable {
+        const detail::ContextState& mine = detail::state_of(context);
+        const auto alone = mine.gemm->single_threaded_region();
+#pragma omp parallel for schedule(static) num_threads(team)
+        for (int thread = 0; thread < team; ++thread) {
+          const auto t = static_cast<size_t>(thread);
+          const gemm::Product<float> product{
+              p.m,
+              p.n,
+              p.k,
+              {a.data(), dtype, p.a_transposed || p.k == kWords ? stride : hidden, p.a_transposed},
+              {b.data(), dtype, p.b_transposed || p.n == hidden ? hidden : stride, p.b_transposed},
+              sums[t].data(),
+              c_stride,
+              p.accumulate};
+          for (int i = 0; i < 4; ++i) mine.gemm->multiply(product, *mine.kernels, scratches[t].data());
+        }
+      };
+      parts.push_back({std::string(p.name) + ", " + name, run});
+    }
+    for (Part& part : parts) part.run();
+    take_turns(parts, 5 * repeat, 4 * 2e-9 * static_cast<double>(p.m * p.n * p.k));
+  }
+}
+
 // What the memory takes at the least: the logits are read twice, and as much is written once. Integer sums,
 // because the compiler may vectorise them.
 void read_twice_write_once(const float* logits, int64_t size, float* out, int threads) {
@@ -142,17 +227,25 @@ int main(int argc, char** argv) {
   std::string what;
   int64_t tokens = 2048, hidden = 1536, vocab = 151936;
   int threads = 0, repeat = 3;
-  app.add_option("what", what, "rows or memory")->required()->check(CLI::IsMember({"rows", "memory"}));
+  std::string dtype = "bfloat16";
+  app.add_option("what", what, "rows, products or memory")
+      ->required()
+      ->check(CLI::IsMember({"rows", "products", "memory"}));
   app.add_option("--tokens", tokens, "memory")->check(CLI::PositiveNumber);
-  app.add_option("--hidden", hidden, "rows")->check(CLI::PositiveNumber);
+  app.add_option("--hidden", hidden, "rows, products")->check(CLI::PositiveNumber);
   app.add_option("--vocab", vocab, "memory")->check(CLI::PositiveNumber);
-  app.add_option("--threads", threads, "memory")->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", threads, "products, memory")->check(CLI::NonNegativeNumber);
+  app.add_option("--dtype", dtype, "products")->check(CLI::IsMember({"bfloat16", "float32"}));
   app.add_option("--repeat", repeat, "turns of each part")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   const logitless::Environment machine = logitless::describe_environment(logitless::Context());
   std::printf("%s, BLAS core %s\n", machine.cpu.c_str(), machine.blas_core.c_str());
   for (const std::string& warning : machine.warnings) std::printf("warning: %s\n", warning.c_str());
   if (what == "rows") logitless::bench::run_rows(hidden, repeat);
+  if (what == "products") {
+    logitless::bench::run_products(
+        hidden, dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16, threads, repeat);
+  }
   if (what == "memory") logitless::bench::run_memory(tokens, vocab, threads, repeat);
   return 0;
 }

@@ -94,6 +94,8 @@ json base_json(const TrainOptions& options) {
           {"hidden", options.hidden},
           {"learning_rate", options.learning_rate},
           {"weight_decay", options.weight_decay},
+          {"head_type", name_of(options.head_type)},
+          {"gradient_precision", name_of(options.gradient_precision)},
           {"seed", options.seed}};
 }
 

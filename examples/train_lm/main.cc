@@ -23,6 +23,8 @@ struct CommandLine {
   std::string head = "both";
   std::string head_optimizer = "separate";
   std::string plan = "auto";
+  std::string head_type = "float32";
+  std::string gradient_precision = "native";
   TrainOptions train;
   bool quiet = false;
   std::string json;
@@ -68,6 +70,10 @@ void declare(CLI::App& app, CommandLine& line) {
   add_number("--threads", train.threads, "0 takes as many as OpenMP offers", not_negative);
   add_number("--workspace", train.workspace_mib, "MiB the fused head may allocate", above_zero);
   add_choice("--plan", line.plan, {"auto", "one_pass", "two_pass"}, "How the fused head runs");
+  add_choice("--head-type", line.head_type, {"float32", "bfloat16"},
+             "Of the states and the weight that the head reads");
+  add_choice("--gradient-precision", line.gradient_precision, {"native", "split", "float32"},
+             "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
   add_choice("--head-optimizer", line.head_optimizer, {"separate", "fused", "both"},
              "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
   app.add_flag("--quiet", line.quiet, "No line a step");
@@ -176,6 +182,9 @@ void resolve(CommandLine& line) {
   train.head_optimizer = line.head_optimizer == "fused" ? HeadOptimizer::kFused : HeadOptimizer::kSeparate;
   if (line.plan == "one_pass") train.plan = logitless::PlanKind::kOnePass;
   if (line.plan == "two_pass") train.plan = logitless::PlanKind::kTwoPass;
+  if (line.head_type == "bfloat16") train.head_type = logitless::DType::kBFloat16;
+  if (line.gradient_precision == "split") train.gradient_precision = logitless::GradientPrecision::kSplit;
+  if (line.gradient_precision == "float32") train.gradient_precision = logitless::GradientPrecision::kFloat32;
   if (line.head_optimizer == "both" && line.head != "fused") {
     throw std::invalid_argument("--head-optimizer both: compares two runs of the fused head: give --head fused, not " +
                                 line.head);

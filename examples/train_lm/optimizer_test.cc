@@ -135,6 +135,23 @@ TEST(HeadOptimizer, FusedHoldsNoGradientOfTheHead) {
   EXPECT_GT(separate - fused, head_bytes - sink_tiles - head_bytes / 8);
 }
 
+TEST(HeadType, BFloat16TrainsAsFloat32DoesAndReadsItsGradientPrecision) {
+  constexpr int kSteps = 8;
+  TrainOptions options;
+  options.threads = 1;
+  options.learning_rate = 1e-2;
+  const std::vector<double> wide = run_steps(options, kSteps).losses;
+  options.head_type = logitless::DType::kBFloat16;
+  for (const auto precision : {logitless::GradientPrecision::kNative, logitless::GradientPrecision::kFloat32}) {
+    options.gradient_precision = precision;
+    const Trained narrow = run_steps(options, kSteps);
+    EXPECT_NE(narrow.losses, wide);
+    for (size_t step = 0; step < wide.size(); ++step) EXPECT_NEAR(narrow.losses[step], wide[step], 0x1p-7 * wide[step]);
+    const bool rounds = narrow.plan.gemm_library != "openblas" && precision == logitless::GradientPrecision::kNative;
+    EXPECT_EQ(narrow.plan.gradient_dtype, rounds ? logitless::DType::kBFloat16 : logitless::DType::kFloat32);
+  }
+}
+
 TEST(HeadOptimizer, FusedNeedsTheFusedHead) {
   TrainOptions options;
   options.head = HeadKind::kDense;

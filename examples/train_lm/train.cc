@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -36,7 +37,23 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   result.threads = options.threads;
   result.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
   result.plan = options.head == HeadKind::kFused ? options.plan : logitless::PlanKind::kDense;
+  result.gradient_precision = options.gradient_precision;
   return result;
+}
+
+/// Rounds to nearest, ties to even; parameters and states are finite.
+logitless::bfloat16 rounded(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+}
+
+/// Returns the matrix in bfloat16, in memory that `copy` keeps.
+logitless::ConstMatrix rounded(const RowMatrix& matrix, std::vector<logitless::bfloat16>& copy) {
+  copy.resize(static_cast<size_t>(matrix.size()));
+  const float* from = matrix.data();
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < matrix.size(); ++i) copy[static_cast<size_t>(i)] = rounded(from[i]);
+  return {copy.data(), matrix.rows(), matrix.cols()};
 }
 
 std::string cut_of(const logitless::Plan& plan) {
@@ -86,7 +103,12 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
 /// The part to copy: the LM head, its loss and all their gradients in one call.
 double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& weight = parameters_.head_weight;
+  logitless::ConstMatrix states(hidden.data(), hidden.rows(), hidden.cols());
   logitless::LmHead head({weight.data(), weight.rows(), weight.cols()});
+  if (options_.head_type == logitless::DType::kBFloat16) {
+    states = rounded(hidden, narrow_hidden_);
+    head.weight = rounded(weight, narrow_weight_);
+  }
   head.bias = {parameters_.head_bias.data(), parameters_.head_bias.size()};
 
   logitless::Gradients out;
@@ -105,9 +127,8 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
     out.d_weight = {gradients_.head_weight.data(), weight.rows(), weight.cols()};
   }
 
-  const logitless::CrossEntropyResult result =
-      logitless::cross_entropy(context_, logitless::HiddenStates({hidden.data(), hidden.rows(), hidden.cols()}), head,
-                               {batch.targets.data(), batch.tokens()}, {}, out);
+  const logitless::CrossEntropyResult result = logitless::cross_entropy(
+      context_, logitless::HiddenStates(states), head, {batch.targets.data(), batch.tokens()}, {}, out);
   plan_ = result.plan;
   return result.loss;
 }

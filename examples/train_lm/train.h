@@ -35,6 +35,10 @@ struct TrainOptions {
   int threads = 0;             ///< 0: all that OpenMP offers
   int64_t workspace_mib = 16;  ///< the fused head's budget
   logitless::PlanKind plan = logitless::PlanKind::kAuto;
+  /// bfloat16 gives the head copies of the states and of its weight, whose gradients stay float32, as the
+  /// parameters do.
+  logitless::DType head_type = logitless::DType::kFloat32;
+  logitless::GradientPrecision gradient_precision = logitless::GradientPrecision::kNative;
 };
 
 struct StepReport {
@@ -97,6 +101,7 @@ class Trainer {
   AdamW adamw_;
   Trunk trunk_;
   RowMatrix d_hidden_;
+  std::vector<logitless::bfloat16> narrow_hidden_, narrow_weight_;
   logitless::Context context_;
   logitless::Plan plan_;
   int step_ = 0;

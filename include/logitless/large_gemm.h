@@ -34,7 +34,7 @@ class LOGITLESS_API LargeGemm {
   DType dtype_;
   int threads_;
   int64_t cols_;
-  std::vector<std::byte> a_, b_, c_;
+  std::vector<std::byte> a_, b_, scratch_, c_;
 };
 
 }  // namespace logitless

@@ -27,6 +27,7 @@ LargeGemm::LargeGemm(const Context& context, DType dtype)
       cols_(kColsPerThread * threads_),
       a_(static_cast<size_t>(kRows * kDepth) * size_of(dtype_), kFill),
       b_(static_cast<size_t>(kDepth * cols_) * size_of(dtype_), kFill),
+      scratch_(detail::state_of(context).gemm->parallel_scratch_bytes(kRows, cols_, kDepth, dtype_, dtype_, threads_)),
       c_(static_cast<size_t>(kRows * cols_) * (dtype_ == DType::kFloat64 ? sizeof(double) : sizeof(float))) {}
 
 double LargeGemm::flops() const { return 2.0 * kRows * kDepth * static_cast<double>(cols_); }
@@ -44,7 +45,7 @@ void LargeGemm::multiply() {
                                  reinterpret_cast<T*>(c_.data()),
                                  cols_,
                                  false};
-  state.gemm->multiply_parallel(product, *state.kernels, nullptr, threads_);
+  state.gemm->multiply_parallel(product, *state.kernels, scratch_.data(), threads_);
 }
 
 }  // namespace logitless

@@ -6,11 +6,11 @@
 #ifdef LOGITLESS_AMX
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/integers.h"
 #include "core/parallel.h"
-#include "core/store.h"
 #include "gemm/openblas.h"
 
 namespace logitless::gemm {
@@ -170,8 +170,11 @@ class Amx final : public Backend {
   int max_threads() const override { return others_.max_threads(); }
   bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
   const char* library_of(DType a, DType b) const override {
-    return is_native(a, b) ? "logitless" : others_.library_of(a, b);
+    return is_native(a, b) ? name() : others_.library_of(a, b);
   }
+
+  // Two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s.
+  double flops_per_byte(DType a, DType b) const override { return is_native(a, b) ? 80 : others_.flops_per_byte(a, b); }
 
   // Elements of C do not share sums.
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -190,18 +193,23 @@ class Amx final : public Backend {
     others_.multiply(p, kernels, scratch);
   }
 
-  // Each thread takes columns or rows of C, whichever there are more of, and a scratch of its own.
+  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
+    if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
+    return static_cast<size_t>(threads) * Packed::bytes(n, k);
+  }
+  // Each thread takes columns or rows of C, whichever there are more of.
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
     if (write_empty(p)) return;
     const int64_t edge = std::max(p.m, p.n);
-    core::parallel_ranges(threads, div_up(edge, kPanel), [&](int64_t begin, int64_t end) {
-      begin *= kPanel;
-      end = std::min(end * kPanel, edge);
-      const Product<float> part = p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end);
-      core::Array<std::byte> own(Packed::bytes(part.n, part.k));
-      multiply_tiles(part, own.data());
+    const int64_t parts = std::min<int64_t>(threads, div_up(edge, kPanel));
+    const int64_t most = round_up(div_up(edge, parts), kPanel);
+    core::parallel_for(threads, parts, [&](int64_t part) {
+      const int64_t begin = std::min(edge, part * most), end = std::min(edge, begin + most);
+      if (begin == end) return;
+      auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * Packed::bytes(p.n, p.k);
+      multiply_tiles(p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
     });
   }
   void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,

@@ -41,6 +41,8 @@ class FewRows final : public Backend {
   bool reads(DType a, DType b) const override { return others_.reads(a, b); }
   const char* library_of(DType, DType) const override { return "logitless"; }
 
+  double flops_per_byte(DType a, DType b) const override { return others_.flops_per_byte(a, b); }
+
   // What is asked about has few rows.
   RowRule row_rule(const RowFamily&, int64_t) const override { return {}; }
 
@@ -69,6 +71,9 @@ class FewRows final : public Backend {
     kernels.few_rows_f64(arguments<double>(p, static_cast<const double*>(p.a.data), p.a.stride, nullptr));
   }
 
+  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
+    return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
+  }
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     others_.multiply_parallel(p, kernels, scratch, threads);

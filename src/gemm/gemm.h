@@ -105,6 +105,10 @@ class Backend {
   /// Names the library that multiplies operands of these types.
   virtual const char* library_of(DType a, DType b) const = 0;
 
+  /// Returns how many FLOP of such products a machine does, roughly, in the time in which its memory moves a
+  /// byte: what plans count with. It is a constant of the kernels, never measured where they run.
+  virtual double flops_per_byte(DType a, DType b) const = 0;
+
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
   /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and
   /// `most_rows`; neither does row_step, but for operands that are packed first: of these a product with more
@@ -117,6 +121,8 @@ class Backend {
   /// backend cannot read them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
+  /// Returns the same for multiply_parallel().
+  virtual size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const = 0;
   /// These multiply with `threads` threads of the backend's own. They are for the dense path only, outside of
   /// every parallel region.
   virtual void multiply_parallel(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch,

@@ -79,6 +79,11 @@ class OneDnn final : public Backend {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
+  double flops_per_byte(DType a, DType b) const override {
+    if (!is_native(a, b)) return others_.flops_per_byte(a, b);
+    return cpu_has_amx() ? 50 : 16;
+  }
+
   // A product of one row is a product of a matrix and a vector, which sums in another order. No other row was
   // found to depend on its neighbours, with AVX512-BF16 in versions 2.6.3 and 3.7.2 and with AMX in 2.6.3;
   // gemm_rows_test asks the machine that it runs on.
@@ -103,6 +108,9 @@ class OneDnn final : public Backend {
     others_.multiply(p, kernels, scratch);
   }
 
+  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
+    return is_native(a, b) ? 0 : others_.parallel_scratch_bytes(m, n, k, a, b, threads);
+  }
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);

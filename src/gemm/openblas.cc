@@ -160,6 +160,7 @@ class OpenBlas final : public Backend {
   std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
   bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
   const char* library_of(DType, DType) const override { return name(); }
+  double flops_per_byte(DType, DType) const override { return 12; }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -198,6 +199,9 @@ class OpenBlas final : public Backend {
     call_blas(p);
   }
 
+  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int) const override {
+    return scratch_bytes(m, n, k, a, b);
+  }
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (write_empty(p)) return;

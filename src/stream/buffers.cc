@@ -111,9 +111,11 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   const DType x = problem.hidden.dtype, w = problem.head.weight.dtype;
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   logits = arena.take<typename Types::Logit>(n * v);
-  this->gemm =
-      arena.take_bytes(std::max({gemm.scratch_bytes(n, v, h, x, w), gemm.scratch_bytes(n, h, v, gradient, w),
-                                 gemm.scratch_bytes(v, h, n, gradient, x), gemm.scratch_bytes(h, v, n, x, gradient)}));
+  const auto product = [&](int64_t rows, int64_t columns, int64_t depth, DType a, DType b) {
+    return gemm.parallel_scratch_bytes(rows, columns, depth, a, b, threads);
+  };
+  this->gemm = arena.take_bytes(std::max({product(n, v, h, x, w), product(n, h, v, gradient, w),
+                                          product(v, h, n, gradient, x), product(h, v, n, x, gradient)}));
   scratch.resize(static_cast<size_t>(threads));
   const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
   for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, narrow);

@@ -22,6 +22,8 @@ using core::round_up;
 
 // In smaller chunks one pass writes d_weight so often that two pass is faster.
 constexpr int64_t kMinChunkRows = 128;
+// Logits that take no more than this stay in a cache until they are used again.
+constexpr double kCachedBytes = 16 << 20;
 // A thread makes one tile while another one is used.
 constexpr int64_t kSlotsPerThread = 2;
 // A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
@@ -235,9 +237,29 @@ struct Planner {
 
   RunPlan one_pass_or_two() const {
     RunPlan one = one_pass(std::min(count(), kMinChunkRows));
-    if (fits(one)) return one;
+    const bool one_fits = fits(one);
+    if (one_fits && keeping_pays(one)) return one;
     RunPlan two = tiled(PlanKind::kTwoPass);
-    return fits(two) ? two : smaller(one, two);
+    if (fits(two)) return two;
+    return one_fits ? one : smaller(one, two);
+  }
+
+  // Returns whether logits are sooner read than computed again. One that is kept is written, read as its
+  // gradient is written in its place, and read by the products of that; caches take in what is written first.
+  // Each chunk but one reads the head again, and reads and writes d_weight.
+  bool keeping_pays(const RunPlan& one) const {
+    const auto area = [](int64_t rows, int64_t columns) {
+      return static_cast<double>(rows) * static_cast<double>(columns);
+    };
+    const double logits = area(count(), problem.vocab_size);
+    const auto logit_bytes = static_cast<double>(problem.in_double() ? sizeof(double) : sizeof(float));
+    if (logit_bytes * area(one.plan.chunk_rows, problem.vocab_size) <= kCachedBytes) return true;
+    const double head = area(problem.hidden_size, problem.vocab_size);
+    double chunk_bytes = static_cast<double>(size_of(problem.head.weight.dtype)) * (1 + outputs.wants_d_hidden());
+    if (outputs.d_weight.data) chunk_bytes += 2 * static_cast<double>(size_of(outputs.d_weight.dtype));
+    const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes * head;
+    const double flops = 2 * logits * static_cast<double>(problem.hidden_size);
+    return bytes * gemm.flops_per_byte(problem.hidden.dtype, problem.head.weight.dtype) <= flops;
   }
 
   // Returns the plan with the fewest chunks of at least `least_rows`, equal as far as groups allow, that fits

@@ -19,13 +19,20 @@ constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, Gradien
                                              GradientPrecision::kFloat32};
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
 
+bool rounds_gradients(const std::string& backend) { return backend == "amx" || backend == "onednn"; }
+
 bool multiplies_bfloat16() {
   const std::vector<std::string> names = gemm_backends();
-  return std::find(names.begin(), names.end(), "onednn") != names.end();
+  return std::any_of(names.begin(), names.end(), rounds_gradients);
 }
 
-// Returns the backend that rounds gradients, where there is one: "auto" takes it only where it is the faster.
-std::string bfloat16_backend() { return multiplies_bfloat16() ? "onednn" : "auto"; }
+// Returns the best backend that rounds gradients, where there is one: "auto" takes it only where it is the
+// faster.
+std::string bfloat16_backend() {
+  const std::vector<std::string> names = gemm_backends();
+  const auto found = std::find_if(names.begin(), names.end(), rounds_gradients);
+  return found == names.end() ? "auto" : *found;
+}
 
 CrossEntropyTester small() {
   return CrossEntropyTester()
@@ -122,12 +129,12 @@ TEST(GradientPrecision, IsWhatThePlanSays) {
       for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
         const Plan plan = small().gemm_backend(backend).gradient_precision(precision).plan(kind).planned();
         SCOPED_TRACE(backend + " " + name_of(precision) + ": " + plan.describe());
-        const bool onednn = backend == "onednn";
+        const bool native = rounds_gradients(backend);
         const bool two_terms = precision == GradientPrecision::kSplit && kind != PlanKind::kDense;
-        const bool rounds = onednn && (precision == GradientPrecision::kNative || two_terms);
+        const bool rounds = native && (precision == GradientPrecision::kNative || two_terms);
         EXPECT_EQ(plan.gemm_library, backend);
         EXPECT_EQ(plan.gradient_dtype, rounds ? DType::kBFloat16 : DType::kFloat32);
-        EXPECT_EQ(plan.gradient_terms, onednn && two_terms ? 2 : 1);
+        EXPECT_EQ(plan.gradient_terms, native && two_terms ? 2 : 1);
         EXPECT_EQ(plan.describe().find("bfloat16") != std::string::npos, rounds);
       }
     }

@@ -224,6 +224,13 @@ class MemoryFormula {
     if (!one_pass) backward += p_.tiles_alive * logits;
     if (narrow_) {
       const int64_t tile_rows = p_.row_tile + p_.vocab_tile, gathered = 2 * p_.hidden_size;
+      if (p_.gemm_library == "amx") {
+        const int64_t logits_packed = packed(p_.vocab_tile, p_.hidden_size);
+        forward += p_.threads * logits_packed;
+        backward += p_.threads *
+                    (one_pass ? std::max(packed(p_.hidden_block, p_.vocab_tile), packed(p_.hidden_size, p_.row_tile))
+                              : logits_packed);
+      }
       if (p_.gradient_dtype == DType::kFloat32) {
         forward += p_.threads * 1024 * tile_rows;
         backward += p_.threads * 1024 * (one_pass ? p_.hidden_size : std::max(tile_rows, p_.hidden_size));
@@ -240,6 +247,12 @@ class MemoryFormula {
   int64_t tile() const {
     const int64_t rounded = blocks(p_.vocab_tile, 16) * 16;
     return 4 * (rounded % 256 == 0 ? rounded + 16 : rounded);
+  }
+  // What a product with n columns of depth k packs for AMX.
+  static int64_t packed(int64_t n, int64_t k) {
+    n = blocks(n, 32) * 32;
+    k = blocks(k, 32) * 32;
+    return 2 * std::min(n * k, std::max<int64_t>(384 * 1024, 128 * k)) + 64 * std::min<int64_t>(k, 288) + 4160;
   }
   int64_t segments() const {
     return std::min(blocks(p_.vocab_size, p_.vocab_tile), blocks(128, blocks(p_.chunk_rows, p_.row_tile)));

@@ -59,7 +59,10 @@ class Case {
                           const kernels::RowKernels& kernels = *kernels::find_kernels("auto")) const {
     const int64_t stride = shape_.n + 1;
     std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
-    std::vector<std::byte> scratch(backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_.dtype(), b_.dtype()));
+    const DType a_type = a_.dtype(), b_type = b_.dtype();
+    std::vector<std::byte> scratch(
+        threads > 0 ? backend_.parallel_scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type, threads)
+                    : backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type));
     const gemm::Product<T> product{
         shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
         c.data(), stride,   held.has_value()};
