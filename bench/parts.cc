@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
-// the rate of its products on each backend, and what a sweep over logits costs the memory alone. Parts take turns, so
-// that whatever slows the machine down slows all of them down.
+// the rate of its products on each backend, and what a sweep over logits costs the memory alone. Parts take
+// turns, so that whatever slows the machine down slows all of them down.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -26,8 +26,8 @@ struct Part {
   std::vector<double> seconds = {};
 };
 
-// Lets them run, A B C A B C and so on, and prints their medians; and the rate of each thread, where it is said
-// how many GFLOP it does in a turn.
+// Lets them run, A B C A B C and so on, and prints their medians; and the rate of each thread, where it is
+// said how many GFLOP it does in a turn.
 void take_turns(std::vector<Part>& parts, int repeat, double gigaflops = 0) {
   for (int i = 0; i < repeat; ++i) {
     for (Part& part : parts) {

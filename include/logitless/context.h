@@ -61,8 +61,8 @@ struct ContextOptions {
   /// This is "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit
   /// of an Intel CPU by kernels of this library, where Linux lets a process use it. "onednn" multiplies it on
   /// the units that the CPU has; it is there where the build found oneDNN and the CPU has such units, and
-  /// stands before "openblas" where these are faster than float32. Both multiply everything else as "openblas"
-  /// does.
+  /// stands before "openblas" where these are faster than float32. Both multiply everything else as
+  /// "openblas" does.
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;

@@ -103,8 +103,8 @@ LOGITLESS_TARGET_AVX512 inline void store_rows(const Pairs& pairs, uint16_t* to)
   for (int64_t i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * kStep, pairs.row[i]);
 }
 
-// Loads a step of `depth` rows of 32 elements, `stride` apart, `edges` of which are there, and puts rows 2p and
-// 2p + 1 side by side: row p of `left` has the pairs of elements 0 to 15, and of `right` 16 to 31.
+// Loads a step of `depth` rows of 32 elements, `stride` apart, `edges` of which are there, and puts rows 2p
+// and 2p + 1 side by side: row p of `left` has the pairs of elements 0 to 15, and of `right` 16 to 31.
 LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t stride, int64_t edges, int64_t depth,
                                                Pairs& left, Pairs& right) {
   alignas(64) static constexpr uint16_t kLeft[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
