@@ -44,8 +44,8 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-/// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. Each element adds
-/// up its products along the depth in order, a pair at a time: its bits depend on its own row and column.
+/// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. Each element
+/// adds up its products along the depth in order, a pair at a time: its bits depend on its row and column.
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
 
 }  // namespace logitless::gemm::amx
