@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <random>
@@ -222,30 +223,35 @@ void run_memory(int64_t tokens, int64_t vocab, int threads, int repeat) {
 }  // namespace logitless::bench
 
 int main(int argc, char** argv) {
-  logitless::use_best_blas_kernels();
-  CLI::App app("Times of the parts of a call. Run it alone on the machine.");
-  std::string what;
-  int64_t tokens = 2048, hidden = 1536, vocab = 151936;
-  int threads = 0, repeat = 3;
-  std::string dtype = "bfloat16";
-  app.add_option("what", what, "rows, products or memory")
-      ->required()
-      ->check(CLI::IsMember({"rows", "products", "memory"}));
-  app.add_option("--tokens", tokens, "memory")->check(CLI::PositiveNumber);
-  app.add_option("--hidden", hidden, "rows, products")->check(CLI::PositiveNumber);
-  app.add_option("--vocab", vocab, "memory")->check(CLI::PositiveNumber);
-  app.add_option("--threads", threads, "products, memory")->check(CLI::NonNegativeNumber);
-  app.add_option("--dtype", dtype, "products")->check(CLI::IsMember({"bfloat16", "float32"}));
-  app.add_option("--repeat", repeat, "turns of each part")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
-  const logitless::Environment machine = logitless::describe_environment(logitless::Context());
-  std::printf("%s, BLAS core %s\n", machine.cpu.c_str(), machine.blas_core.c_str());
-  for (const std::string& warning : machine.warnings) std::printf("warning: %s\n", warning.c_str());
-  if (what == "rows") logitless::bench::run_rows(hidden, repeat);
-  if (what == "products") {
-    logitless::bench::run_products(
-        hidden, dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16, threads, repeat);
+  try {
+    logitless::use_best_blas_kernels();
+    CLI::App app("Times of the parts of a call. Run it alone on the machine.");
+    std::string what;
+    int64_t tokens = 2048, hidden = 1536, vocab = 151936;
+    int threads = 0, repeat = 3;
+    std::string dtype = "bfloat16";
+    app.add_option("what", what, "rows, products or memory")
+        ->required()
+        ->check(CLI::IsMember({"rows", "products", "memory"}));
+    app.add_option("--tokens", tokens, "memory")->check(CLI::PositiveNumber);
+    app.add_option("--hidden", hidden, "rows, products")->check(CLI::PositiveNumber);
+    app.add_option("--vocab", vocab, "memory")->check(CLI::PositiveNumber);
+    app.add_option("--threads", threads, "products, memory")->check(CLI::NonNegativeNumber);
+    app.add_option("--dtype", dtype, "products")->check(CLI::IsMember({"bfloat16", "float32"}));
+    app.add_option("--repeat", repeat, "turns of each part")->check(CLI::PositiveNumber);
+    CLI11_PARSE(app, argc, argv);
+    const logitless::Environment machine = logitless::describe_environment(logitless::Context());
+    std::printf("%s, BLAS core %s\n", machine.cpu.c_str(), machine.blas_core.c_str());
+    for (const std::string& warning : machine.warnings) std::printf("warning: %s\n", warning.c_str());
+    if (what == "rows") logitless::bench::run_rows(hidden, repeat);
+    if (what == "products") {
+      logitless::bench::run_products(
+          hidden, dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16, threads, repeat);
+    }
+    if (what == "memory") logitless::bench::run_memory(tokens, vocab, threads, repeat);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "parts: %s\n", error.what());
+    return 1;
   }
-  if (what == "memory") logitless::bench::run_memory(tokens, vocab, threads, repeat);
-  return 0;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/integers.h"
 #include "core/parallel.h"
@@ -62,8 +63,8 @@ struct Packed {
   }
 
   Packed(void* scratch, int64_t n, int64_t k) {
-    const auto address = reinterpret_cast<uintptr_t>(scratch);
-    a = reinterpret_cast<uint16_t*>((address + kAlignment - 1) / kAlignment * kAlignment);
+    size_t space = bytes(n, k);
+    a = static_cast<uint16_t*>(std::align(kAlignment, space - kAlignment, scratch, space));
     b = a + a_elements(k);
     block = reinterpret_cast<float*>(b + b_elements(n, k));
   }
