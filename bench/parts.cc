@@ -174,7 +174,7 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
               p.k,
               {a.data(), dtype, p.a_transposed || p.k == kWords ? stride : hidden, p.a_transposed},
               {b.data(), dtype, p.b_transposed || p.n == hidden ? hidden : stride, p.b_transposed},
-              sums[t].data(),
+              aligned(sums[t]),
               c_stride,
               p.accumulate};
           for (int i = 0; i < 4; ++i) mine.gemm->multiply(product, *mine.kernels, scratches[t].data());

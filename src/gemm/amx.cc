@@ -3,15 +3,18 @@
 
 #include "gemm/amx_tiles.h"
 
-#ifdef LOGITLESS_AMX
+#ifdef LOGITLESS_HAS_AMX
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "core/integers.h"
 #include "core/parallel.h"
+#include "gemm/delegating.h"
 #include "gemm/openblas.h"
 
 namespace logitless::gemm {
@@ -159,16 +162,24 @@ Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
   return out;
 }
 
-class Amx final : public Backend {
+bool switched_off() {
+  const char* setting = std::getenv("LOGITLESS_AMX");
+  return setting && std::string_view(setting) == "0";
+}
+
+class Amx final : public Delegating {
  public:
+  using Delegating::multiply;
+  using Delegating::multiply_parallel;
+
+  Amx() : Delegating(openblas_backend()) {}
+
   const char* name() const override { return "amx"; }
   Description describe() const override {
     Description out = others_.describe();
     out.bf16 = "logitless (AMX)";
     return out;
   }
-  std::string kernel_warning() const override { return others_.kernel_warning(); }
-  int max_threads() const override { return others_.max_threads(); }
   bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
   const char* library_of(DType a, DType b) const override {
     return is_native(a, b) ? name() : others_.library_of(a, b);
@@ -190,9 +201,6 @@ class Amx final : public Backend {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
     if (!write_empty(p)) multiply_tiles(p, scratch);
   }
-  void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
-    others_.multiply(p, kernels, scratch);
-  }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
     if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
@@ -213,25 +221,18 @@ class Amx final : public Backend {
       multiply_tiles(p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
     });
   }
-  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
 
-  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     return is_native(a, b) ? 0 : others_.packing_bytes(m, n, k, a, b);
   }
-
- private:
-  const Backend& others_ = openblas_backend();
 };
 
 }  // namespace
 
 const Backend* amx_backend() {
   static const Amx backend;
-  return amx::available() ? &backend : nullptr;
+  static const bool usable = !switched_off() && amx::available();
+  return usable ? &backend : nullptr;
 }
 
 }  // namespace logitless::gemm
@@ -244,4 +245,4 @@ const Backend* amx_backend() { return nullptr; }
 
 }  // namespace logitless::gemm
 
-#endif  // LOGITLESS_AMX
+#endif  // LOGITLESS_HAS_AMX

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/amx_tiles.h"
 
-#ifdef LOGITLESS_AMX
+#ifdef LOGITLESS_HAS_AMX
 
 #include <cpuid.h>
 // GCC's header leaves registers undefined on purpose, and warns of itself.
@@ -221,4 +221,4 @@ LOGITLESS_TARGET_AMX void multiply(const uint16_t* a, const uint16_t* b, int64_t
 
 }  // namespace logitless::gemm::amx
 
-#endif  // LOGITLESS_AMX
+#endif  // LOGITLESS_HAS_AMX

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__linux__)
-#define LOGITLESS_AMX 1
+#define LOGITLESS_HAS_AMX 1
 #endif
 
 namespace logitless::gemm::amx {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/views.h"
+#include "gemm/delegating.h"
 #include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
@@ -30,18 +31,11 @@ kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_str
   return args;
 }
 
-class FewRows final : public Backend {
+class FewRows final : public Delegating {
  public:
-  explicit FewRows(const Backend& others) : others_(others) {}
+  explicit FewRows(const Backend& others) : Delegating(others) {}
 
-  const char* name() const override { return others_.name(); }
-  Description describe() const override { return others_.describe(); }
-  std::string kernel_warning() const override { return others_.kernel_warning(); }
-  int max_threads() const override { return others_.max_threads(); }
-  bool reads(DType a, DType b) const override { return others_.reads(a, b); }
   const char* library_of(DType, DType) const override { return "logitless"; }
-
-  double flops_per_byte(DType a, DType b) const override { return others_.flops_per_byte(a, b); }
 
   // What is asked about has few rows.
   RowRule row_rule(const RowFamily&, int64_t) const override { return {}; }
@@ -71,23 +65,6 @@ class FewRows final : public Backend {
     kernels.few_rows_f64(arguments<double>(p, static_cast<const double*>(p.a.data), p.a.stride, nullptr));
   }
 
-  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
-    return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-  }
-  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
-  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
-
-  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
-  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    return others_.packing_bytes(m, n, k, a, b);
-  }
-
  private:
   static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
   static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
@@ -97,8 +74,6 @@ class FewRows final : public Backend {
   static bool is_ours(const Product<T>& p) {
     return p.m <= kFewRows && !p.a.transposed;
   }
-
-  const Backend& others_;
 };
 
 }  // namespace

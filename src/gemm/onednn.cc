@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/parallel.h"
+#include "gemm/delegating.h"
 #include "gemm/openblas.h"
 #include "gemm/team.h"
 
@@ -62,8 +63,13 @@ void call_dnnl(const Product<float>& p) {
   }
 }
 
-class OneDnn final : public Backend {
+class OneDnn final : public Delegating {
  public:
+  using Delegating::multiply;
+  using Delegating::multiply_parallel;
+
+  OneDnn() : Delegating(openblas_backend()) {}
+
   const char* name() const override { return "onednn"; }
   Description describe() const override {
     Description out = others_.describe();
@@ -72,8 +78,6 @@ class OneDnn final : public Backend {
                std::to_string(version.patch) + " (" + (cpu_has_amx() ? "AMX" : "AVX512-BF16") + ")";
     return out;
   }
-  std::string kernel_warning() const override { return others_.kernel_warning(); }
-  int max_threads() const override { return others_.max_threads(); }
   bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
   const char* library_of(DType a, DType b) const override {
     return is_native(a, b) ? name() : others_.library_of(a, b);
@@ -104,9 +108,6 @@ class OneDnn final : public Backend {
     const OmpThreads alone(1);
     call_dnnl(p);
   }
-  void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
-    others_.multiply(p, kernels, scratch);
-  }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
     return is_native(a, b) ? 0 : others_.parallel_scratch_bytes(m, n, k, a, b, threads);
@@ -120,12 +121,6 @@ class OneDnn final : public Backend {
     const OmpThreads team(core::team_size(threads));
     call_dnnl(p);
   }
-  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
-
-  std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packing_bytes(m, n, k, a, b);
@@ -135,9 +130,6 @@ class OneDnn final : public Backend {
     const int64_t depth = std::clamp<int64_t>(k, 128, 768);
     return static_cast<size_t>(edges * depth) * sizeof(uint16_t) + (size_t{64} << 10);
   }
-
- private:
-  const Backend& others_ = openblas_backend();
 };
 
 }  // namespace
