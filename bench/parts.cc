@@ -146,13 +146,13 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
   ContextOptions options;
   options.threads = threads;
   const int team = Context(options).threads();
-  const int64_t stride = kWords + 16;  // of a tile, and more than any of the other rows needs
-  const std::vector<std::byte> a = normal_numbers(kWords * std::max(hidden, stride), dtype);
-  const std::vector<std::byte> b = normal_numbers(kWords * std::max(hidden, stride), dtype);
+  constexpr int64_t kStride = kWords + 16;  // of a tile, and more than any of the other rows needs
+  const std::vector<std::byte> a = normal_numbers(kWords * std::max(hidden, kStride), dtype);
+  const std::vector<std::byte> b = normal_numbers(kWords * std::max(hidden, kStride), dtype);
   std::printf("products of a tile of %lld x %lld in %s, H = %lld, %d threads\n", static_cast<long long>(kRows),
               static_cast<long long>(kWords), name_of(dtype), static_cast<long long>(hidden), team);
   for (const TileProduct& p : products) {
-    const int64_t c_stride = p.n == kWords ? stride : p.n;
+    const int64_t c_stride = p.n == kWords ? kStride : p.n;
     std::vector<Part> parts;
     for (const std::string& name : gemm_backends()) {
       options.gemm_backend = name;
@@ -162,7 +162,7 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
       std::vector<std::vector<std::byte>> scratches(static_cast<size_t>(team), std::vector<std::byte>(scratch));
       std::vector<std::vector<float>> sums(static_cast<size_t>(team),
                                            std::vector<float>(static_cast<size_t>(p.m * c_stride) + 16));
-      const auto run = [&a, &b, &p, context, scratches, sums, c_stride, stride, dtype, hidden, team]() mutable {
+      const auto run = [&a, &b, &p, context, scratches, sums, c_stride, dtype, hidden, team]() mutable {
         const detail::ContextState& mine = detail::state_of(context);
         const auto alone = mine.gemm->single_threaded_region();
 #pragma omp parallel for schedule(static) num_threads(team)
@@ -172,8 +172,8 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
               p.m,
               p.n,
               p.k,
-              {a.data(), dtype, p.a_transposed || p.k == kWords ? stride : hidden, p.a_transposed},
-              {b.data(), dtype, p.b_transposed || p.n == hidden ? hidden : stride, p.b_transposed},
+              {a.data(), dtype, p.a_transposed || p.k == kWords ? kStride : hidden, p.a_transposed},
+              {b.data(), dtype, p.b_transposed || p.n == hidden ? hidden : kStride, p.b_transposed},
               aligned(sums[t]),
               c_stride,
               p.accumulate};
