@@ -20,11 +20,18 @@ class Delegating : public Backend {
   bool reads(DType a, DType b) const override { return others_.reads(a, b); }
   const char* library_of(DType a, DType b) const override { return others_.library_of(a, b); }
   double flops_per_byte(DType a, DType b) const override { return others_.flops_per_byte(a, b); }
+  int64_t tile_words(DType a, DType b) const override { return others_.tile_words(a, b); }
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
     return others_.row_rule(family, most_rows);
   }
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     return others_.scratch_bytes(m, n, k, a, b);
+  }
+  size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
+    return others_.packed_rows_bytes(rows, depth, a, b);
+  }
+  void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const override {
+    others_.pack_rows(a, rows, depth, to);
   }
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     others_.multiply(p, kernels, scratch);

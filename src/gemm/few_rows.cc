@@ -47,6 +47,9 @@ class FewRows final : public Delegating {
     return std::max(others, static_cast<size_t>(elements) * sizeof(float));
   }
 
+  // Rows are read as they stand.
+  size_t packed_rows_bytes(int64_t, int64_t, DType, DType) const override { return 0; }
+
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;

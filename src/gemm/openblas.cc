@@ -161,6 +161,7 @@ class OpenBlas final : public Backend {
   bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
   const char* library_of(DType, DType) const override { return name(); }
   double flops_per_byte(DType, DType) const override { return 12; }
+  int64_t tile_words(DType, DType) const override { return 1024; }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -198,6 +199,10 @@ class OpenBlas final : public Backend {
     const OmpThreads alone(1);
     call_blas(p);
   }
+
+  // OpenBLAS packs for itself, product by product.
+  size_t packed_rows_bytes(int64_t, int64_t, DType, DType) const override { return 0; }
+  void pack_rows(const Operand&, int64_t, int64_t, void*) const override {}
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int) const override {
     return scratch_bytes(m, n, k, a, b);

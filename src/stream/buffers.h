@@ -12,6 +12,7 @@
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "stats/tile_kernels.h"
+#include "stream/packed_hidden.h"
 #include "stream/plan.h"
 #include "stream/row_walk.h"
 
@@ -47,6 +48,7 @@ struct ForwardBuffers {
   };
   core::Array<PerThread> threads;
   kernels::RowStats* partials = nullptr;  // [segments, chunk_rows]
+  PackedHidden packed;                    // of the chunk's blocks
 
   ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run);
 };
@@ -70,6 +72,7 @@ struct BackwardBuffers {
   core::Array<PerThread> threads;
   // These are the tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
+  PackedHidden packed;                               // of the blocks that have gradients, where the same
   std::byte* gathered = nullptr;                     // [chunk_rows, H], where the logits stay
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart

@@ -20,10 +20,11 @@ class SegmentTask {
   using Logit = typename Types::Logit;
 
   SegmentTask(const Pass<Types>& pass, typename ForwardBuffers<Types>::PerThread& scratch, const RowBlock& block,
-              int64_t segment, int64_t chunk_begin)
+              const void* packed, int64_t segment, int64_t chunk_begin)
       : pass_(pass),
         scratch_(scratch),
         block_(block),
+        packed_(packed),
         rows_(pass.run.blocks.rows(block)),
         chunk_begin_(chunk_begin),
         first_tile_(pass.run.grid.segment_begin(segment)),
@@ -64,10 +65,13 @@ class SegmentTask {
   }
 
  private:
-  // Returns the rows of the block's tiles, which are copied together where they do not follow one another.
+  // Returns the rows of the block's tiles, which are copied together where they neither follow one another nor
+  // are packed.
   gemm::Operand gathered() const {
-    if (!block_.contiguous) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
-    return tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
+    if (!block_.contiguous && !packed_) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
+    gemm::Operand rows = tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
+    rows.packed = packed_;
+    return rows;
   }
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
@@ -78,6 +82,7 @@ class SegmentTask {
   const Pass<Types>& pass_;
   typename ForwardBuffers<Types>::PerThread& scratch_;
   const RowBlock& block_;
+  const void* packed_;  // the rows of its tiles; null where they are not
   std::span<const int64_t> rows_;
   int64_t chunk_begin_;
   int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
@@ -112,13 +117,17 @@ void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t 
   const stats::Partials partials = {buffers.partials, grid.segments, rows};
   const auto index = [&](const RowBlock& block) { return block.begin - blocks.front().begin; };
   const auto alone = pass.run.gemm->single_threaded_region();
+  buffers.packed.pack(pass.problem, pass.run, pass.run.blocks, blocks,
+                      [&](size_t thread) { return buffers.threads[thread].gathered; });
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
   const auto for_each_segment = [&](const auto& work) {
     core::parallel_for(pass.run.plan.threads, grid.segments * row_blocks, [&](int64_t task) {
       const int64_t segment = task / row_blocks;
-      const RowBlock& block = blocks[static_cast<size_t>(task % row_blocks)];
+      const int64_t b = task % row_blocks;
+      const RowBlock& block = blocks[static_cast<size_t>(b)];
       typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
-      work(SegmentTask<Types>(pass, scratch, block, segment, blocks.front().tile_begin), block, segment);
+      const void* packed = buffers.packed.of(b);
+      work(SegmentTask<Types>(pass, scratch, block, packed, segment, blocks.front().tile_begin), block, segment);
     });
   };
   for_each_segment([&](SegmentTask<Types> task, const RowBlock& block, int64_t segment) {

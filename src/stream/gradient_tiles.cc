@@ -56,8 +56,11 @@ class GradientTasks {
         gather_rows(pass_.problem, active_.blocks.rows(rows), pass_.run.plan.threads, chunk_gathered(rows));
       }
     }
-    Dependences dependences(*this);
     const auto alone = pass_.run.gemm->single_threaded_region();
+    // A thread has at least one slot.
+    buffers_.packed.pack(pass_.problem, pass_.run, active_.blocks, active_.blocks.blocks,
+                         [&](size_t thread) { return buffers_.slots[thread].gathered; });
+    Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
     if (hidden_apart_) hand_on_d_hidden();
   }
@@ -188,7 +191,8 @@ class GradientTasks {
     if (!logits_stay_) {
       std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
       if (!rows.contiguous) gather_tile(pass_.problem, active_.blocks, rows, gathered);
-      const gemm::Operand operand = tile_operand(pass_.problem, active_.blocks, rows, gathered);
+      gemm::Operand operand = tile_operand(pass_.problem, active_.blocks, rows, gathered);
+      operand.packed = buffers_.packed.of(b);
       compute_logits(pass_, rows, operand, j, mine.gemm, raw);
       // The gradients stand without holes, and so must the states that they are multiplied with.
       if (active_.blocks.has_holes(rows)) close_holes(pass_.problem, active_.blocks, rows, gathered);

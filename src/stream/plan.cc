@@ -86,7 +86,7 @@ struct Planner {
       chunks = pack_groups(rows, groups, chunk_rows);
       chunk_rows = chunks.largest;
     }
-    set_grid(context.options, gemm, cap, problem, std::min(count(), chunk_rows), count(), run.grid);
+    set_grid(context.options, gemm, cap, problem, !work.backward, std::min(count(), chunk_rows), count(), run.grid);
     if (kind == PlanKind::kOnePass && chunk_rows < count()) {
       const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
       const int64_t step = block_step(any_row_rule(gemm, problem));
@@ -168,6 +168,17 @@ struct Planner {
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
     set_team(threads, alive, run);
     while (!fits(run) && alive > 1) set_team(threads, --alive, run);
+    pack_hidden_if_it_fits(run);
+  }
+
+  void pack_hidden_if_it_fits(RunPlan& run) const {
+    const int64_t depth = problem.hidden_size;
+    if (gemm.packed_rows_bytes(count(), depth, problem.hidden.dtype, problem.head.weight.dtype) == 0) return;
+    run.pack_hidden = true;
+    set_team(threads, run.plan.tiles_alive, run);
+    if (fits(run)) return;
+    run.pack_hidden = false;
+    set_team(threads, run.plan.tiles_alive, run);
   }
 
   [[noreturn]] void too_small(const RunPlan& run) const {
@@ -185,7 +196,7 @@ struct Planner {
   // Lowers the cap below the tiles of the plans so far; returns false where these are the smallest.
   bool halve_tiles() {
     TileGrid grid;
-    set_grid(context.options, gemm, cap, problem, count(), count(), grid);
+    set_grid(context.options, gemm, cap, problem, !work.backward, count(), count(), grid);
     return stream::halve_tiles(context.options, grid, cap);
   }
 

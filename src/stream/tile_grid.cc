@@ -13,10 +13,12 @@ using core::div_up;
 using core::round_up;
 
 // This is the table of the sizes of tiles and blocks of products.
-// A row tile is so high that each element of the head that a GEMM packs serves 512 multiply-adds.
+// A row tile is so high that each element of the head that a GEMM packs serves 512 multiply-adds, or 1,024
+// where it serves nothing but these.
 constexpr int64_t kRowTile = 512;
-// A tile has 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of L3.
-constexpr int64_t kTileElements = 512 * 1024;
+constexpr int64_t kForwardRowTile = 1024;
+// A tile has at most 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of L3.
+constexpr int64_t kForwardWords = 512;
 // Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
 constexpr int64_t kMostVocabTile = 4096;
 // A small call gets narrower tiles, so that there is work for several threads, down to kLeastVocabTile: below
@@ -50,17 +52,20 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& probl
 }
 
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
-              const HiddenProblem& problem, int64_t rows, int64_t all_rows, TileGrid& grid) {
+              const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
   const int64_t step = any_row_rule(gemm, problem).row_step;
-  const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(kRowTile, step), cap.rows);
+  const int64_t table_rows = forward_only ? kForwardRowTile : kRowTile;
+  const int64_t table_words =
+      forward_only ? kForwardWords : gemm.tile_words(problem.hidden.dtype, problem.head.weight.dtype);
+  const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
     // Blocks that follow one another need no rows of padding when each has whole steps.
     grid.row_tile = std::min(round_up(grid.row_tile, step), most_rows / step * step);
   }
-  const int64_t widest = std::clamp(kTileElements / grid.row_tile / 64 * 64, kTileElements / kRowTile, kMostVocabTile);
+  const int64_t widest = std::clamp(table_rows * table_words / grid.row_tile / 64 * 64, table_words, kMostVocabTile);
   const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
   grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.words, grid.vocab_size});
