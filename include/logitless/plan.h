@@ -25,7 +25,7 @@ enum class PlanKind {
 LOGITLESS_API const char* name_of(PlanKind kind);
 
 /// A plan is chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
-/// the two sizes in bytes depend on the number of threads; the bits of all results do not.
+/// the sizes in bytes depend on the number of threads; the bits of all results do not.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;  ///< what runs; never kAuto
   int64_t tokens = 0;                      ///< N, with the rows that take no part
@@ -51,6 +51,9 @@ struct LOGITLESS_API Plan {
   /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 200 bytes
   /// a token.
   size_t workspace_bytes = 0;
+  /// Of these bytes so many hold a pass's hidden states in the form that the backend multiplies; it is 0
+  /// where it takes them as they stand, or where the budget has no room.
+  size_t packed_bytes = 0;
   /// This is the least ContextOptions::workspace_bytes with which the same call is accepted, where the other
   /// options stay as they are; a call with less names it in its message. Plan functions (plan_cross_entropy()
   /// and its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as

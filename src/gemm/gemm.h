@@ -112,7 +112,8 @@ class Backend {
   virtual double flops_per_byte(DType a, DType b) const = 0;
 
   /// Returns how many words a tile of 512 rows of logits has where gradients are made of it: the more, the
-  /// more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of the kernels, too.
+  /// more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of the kernels,
+  /// too.
   virtual int64_t tile_words(DType a, DType b) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
@@ -124,8 +125,8 @@ class Backend {
   /// Returns the bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
   /// A backend that packs A packs it again for each product, unless pack_rows() has done so for all of them.
-  /// Returns the bytes, in whole cache lines, that this writes for A [rows, depth], or 0 where products read A
-  /// as it stands. The bits of a product do not depend on it.
+  /// Returns the bytes, in whole cache lines, that this writes for A [rows, depth], or 0 where products read
+  /// A as it stands. The bits of a product do not depend on it.
   virtual size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const = 0;
   /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line.
   virtual void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const = 0;

@@ -37,7 +37,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& p
     }
   }
   partials = arena.take<kernels::RowStats>(run.plan.chunk_rows * grid.segments);
-  packed = PackedHidden(arena, problem, run);
+  packed = PackedHidden(arena, run);
 }
 
 template <class Types>
@@ -73,7 +73,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem&
       slot.tile = arena.take<Logit>(tile_elements(run));
       if (run.gather) slot.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
     }
-    packed = PackedHidden(arena, problem, run);
+    packed = PackedHidden(arena, run);
   } else if (run.gather) {
     gathered = take_hidden_rows(arena, problem, run.plan.chunk_rows);
   }

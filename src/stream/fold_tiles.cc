@@ -65,8 +65,8 @@ class SegmentTask {
   }
 
  private:
-  // Returns the rows of the block's tiles, which are copied together where they neither follow one another nor
-  // are packed.
+  // Returns the rows of the block's tiles, which are copied together where they neither follow one another
+  // nor are packed.
   gemm::Operand gathered() const {
     if (!block_.contiguous && !packed_) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
     gemm::Operand rows = tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);

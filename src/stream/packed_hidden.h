@@ -21,14 +21,19 @@ class PackedHidden {
  public:
   /// Has no room until it is assigned.
   PackedHidden() = default;
-  /// Takes room for the blocks of any chunk, where the plan says so.
-  PackedHidden(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run) {
-    for (size_t c = 0; run.pack_hidden && c + 1 < run.chunks.size(); ++c) {
+  /// Takes the room that is planned.
+  PackedHidden(core::Arena& arena, const RunPlan& run)
+      : data_(static_cast<std::byte*>(arena.take_bytes(run.plan.packed_bytes))), room_(run.plan.packed_bytes) {}
+
+  /// Returns the room for the blocks of any chunk, or 0 where the backend packs none.
+  static size_t most_bytes(const HiddenProblem& problem, const RunPlan& run) {
+    size_t most = 0;
+    for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
       size_t bytes = 0;
       for (size_t b = run.chunks[c]; b < run.chunks[c + 1]; ++b) bytes += bytes_of(problem, run, run.blocks.blocks[b]);
-      room_ = std::max(room_, bytes);
+      most = std::max(most, bytes);
     }
-    data_ = static_cast<std::byte*>(arena.take_bytes(room_));
+    return most;
   }
 
   /// Packs the tile rows of `blocks`, which are of `all`. Blocks of rows that do not follow one another are
@@ -37,7 +42,7 @@ class PackedHidden {
   template <class Gathered>
   void pack(const HiddenProblem& problem, const RunPlan& run, const RowBlocks& all, std::span<const RowBlock> blocks,
             const Gathered& gathered) {
-    if (!run.pack_hidden) return;
+    if (room_ == 0) return;
     places_ = core::Array<std::byte*>(blocks.size(), nullptr);
     size_t used = 0;
     for (size_t b = 0; b < blocks.size(); ++b) {

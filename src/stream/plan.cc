@@ -172,12 +172,11 @@ struct Planner {
   }
 
   void pack_hidden_if_it_fits(RunPlan& run) const {
-    const int64_t depth = problem.hidden_size;
-    if (gemm.packed_rows_bytes(count(), depth, problem.hidden.dtype, problem.head.weight.dtype) == 0) return;
-    run.pack_hidden = true;
+    run.plan.packed_bytes = PackedHidden::most_bytes(problem, run);
+    if (run.plan.packed_bytes == 0) return;
     set_team(threads, run.plan.tiles_alive, run);
     if (fits(run)) return;
-    run.pack_hidden = false;
+    run.plan.packed_bytes = 0;
     set_team(threads, run.plan.tiles_alive, run);
   }
 

@@ -63,8 +63,6 @@ struct RunPlan {
   bool logits_stay = false;
   /// Rows are copied together where they do not follow one another; room for that is planned.
   bool gather = false;
-  /// The rows that logits are made of are packed once for all words, by gemm::Backend::pack_rows().
-  bool pack_hidden = false;
   /// Rows may turn out to have no gradient: Work::may_drop_rows.
   bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.

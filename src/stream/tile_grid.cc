@@ -17,7 +17,8 @@ using core::round_up;
 // where it serves nothing but these.
 constexpr int64_t kRowTile = 512;
 constexpr int64_t kForwardRowTile = 1024;
-// A tile has at most 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of L3.
+// A tile has at most 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of
+// L3.
 constexpr int64_t kForwardWords = 512;
 // Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
 constexpr int64_t kMostVocabTile = 4096;
@@ -56,9 +57,9 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   grid.vocab_size = problem.vocab_size;
   grid.hidden_size = problem.hidden_size;
   const int64_t step = any_row_rule(gemm, problem).row_step;
-  const int64_t table_rows = forward_only ? kForwardRowTile : kRowTile;
-  const int64_t table_words =
-      forward_only ? kForwardWords : gemm.tile_words(problem.hidden.dtype, problem.head.weight.dtype);
+  const bool high = forward_only && rows >= kForwardRowTile;
+  const int64_t table_rows = high ? kForwardRowTile : kRowTile;
+  const int64_t table_words = high ? kForwardWords : gemm.tile_words(problem.hidden.dtype, problem.head.weight.dtype);
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {

@@ -48,7 +48,7 @@ struct TileCap {
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
 
 /// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part. Where
-/// no gradients follow, tiles are higher.
+/// no gradients follow, tiles of many rows are higher.
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
               const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one too.
