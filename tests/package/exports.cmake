@@ -1,5 +1,5 @@
-# What a shared library exports is what its headers mark with LOGITLESS_API, and its name carries what its
-# version promises.
+# What a shared library exports is what its headers mark with LOGITLESS_API or LOGITLESS_C_API, and its name
+# carries what its version promises.
 #   check_exports(LIBRARY HEADER...)
 function(read_api functions classes)
   foreach(header ${ARGN})
@@ -10,7 +10,7 @@ function(read_api functions classes)
     list(TRANSFORM marked_classes REPLACE "^.* " "")
     list(APPEND found_classes ${marked_classes})
     # "LOGITLESS_API type name(": the name before the first bracket.
-    string(REGEX MATCHALL "LOGITLESS_API [^;{}(]*\\(" marked "${text}")
+    string(REGEX MATCHALL "LOGITLESS_(C_)?API [^;{}(]*\\(" marked "${text}")
     foreach(entry ${marked})
       if(entry MATCHES "[ *&]([A-Za-z0-9_]+)\\($")
         list(APPEND found_functions ${CMAKE_MATCH_1})

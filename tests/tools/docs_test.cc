@@ -73,7 +73,7 @@ TEST(Docs, CodeIsThatOfTheExamples) {
   for (const fs::path& page : pages()) {
     const std::vector<std::string> lines = lines_of(read_file(page));
     for (size_t i = 0; i < lines.size(); ++i) {
-      if (lines[i] != "```cpp") continue;
+      if (lines[i] != "```cpp" && lines[i] != "```c") continue;
       ++blocks;
       std::smatch source;
       ASSERT_TRUE(i > 0 && std::regex_match(lines[i - 1], source, std::regex(R"(<!-- (\S+) \[(\w+)\] -->)")))

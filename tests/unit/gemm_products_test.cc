@@ -54,18 +54,21 @@ class Case {
     }
   }
 
-  // Multiplies onto `held`, or with NaN in its place where that is none. Returns C, row by row.
+  // Multiplies onto `held`, or with NaN in its place where that is none; `packed` is what packed_rows() has
+  // made of A, or null. Returns C, row by row.
   std::vector<T> multiply(std::optional<T> held, int threads = 0,
-                          const kernels::RowKernels& kernels = *kernels::find_kernels("auto")) const {
+                          const kernels::RowKernels& kernels = *kernels::find_kernels("auto"),
+                          const void* packed = nullptr) const {
     const int64_t stride = shape_.n + 1;
     std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
     const DType a_type = a_.dtype(), b_type = b_.dtype();
     std::vector<std::byte> scratch(
         threads > 0 ? backend_.parallel_scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type, threads)
                     : backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type));
-    const gemm::Product<T> product{
+    gemm::Product<T> product{
         shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
         c.data(), stride,   held.has_value()};
+    product.a.packed = packed;
     if (threads > 0) {
       backend_.multiply_parallel(product, kernels, scratch.data(), threads);
     } else {
@@ -79,6 +82,13 @@ class Case {
     for (int64_t row = 0; row < shape_.m; ++row) {
       out.insert(out.end(), c.begin() + row * stride, c.begin() + row * stride + shape_.n);
     }
+    return out;
+  }
+
+  // Returns A as the backend packs it; nothing where it packs none.
+  std::vector<std::byte> packed_rows() const {
+    std::vector<std::byte> out(backend_.packed_rows_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype()));
+    if (!out.empty()) backend_.pack_rows(operand(a_, false), shape_.m, shape_.k, out.data());
     return out;
   }
 
@@ -212,6 +222,28 @@ TEST(Products, HaveTheSameBitsWhoeverCalls) {
           const std::vector<float> got = product.multiply(std::nullopt);
 #pragma omp critical
           expect_same(got);
+        }
+      }
+    }
+  }
+}
+
+TEST(Products, OfPackedRowsHaveTheSameBits) {
+  for (const gemm::Backend* backend : all_backends()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (const Shape& shape : {Shape{1, 5, 7}, Shape{70, 33, 100}, Shape{64, 300, 900}, Shape{33, 500, 2048}}) {
+        for (const bool b_transposed : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << backend->name() << " " << name_of(dtype) << " " << shape.m << " x "
+                                            << shape.n << " x " << shape.k);
+          const Case<float> product(*backend, dtype, dtype, shape, false, b_transposed);
+          const std::vector<std::byte> packed = product.packed_rows();
+          EXPECT_EQ(packed.empty(), backend->name() != std::string("amx") || dtype != DType::kBFloat16 ||
+                                        backend != gemm::find_backend("amx"));
+          if (packed.empty()) continue;
+          for (const int threads : {0, 1, 3}) {
+            const auto& kernels = *kernels::find_kernels("auto");
+            EXPECT_EQ(product.multiply(1.0f, threads), product.multiply(1.0f, threads, kernels, packed.data()));
+          }
         }
       }
     }

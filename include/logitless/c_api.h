@@ -1,0 +1,706 @@
+/* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * This is the whole library for C99, and for every language that calls C. What a call computes, and what it
+ * asks of its input, stands in the C++ header of the same name (cross_entropy.h, policy.h, preference.h,
+ * token_stats.h, logits.h); here stands how C says it.
+ *
+ * - Every function that can fail returns a logitless_status. logitless_last_error() then tells the calling
+ *   thread in one line what was wrong. No C++ exception leaves a call, and a call that is refused has written
+ *   nothing.
+ * - A structure that may grow begins with struct_size. LOGITLESS_INIT(name, pointer) sets it, and every other
+ *   member to its default: call it before you set members. A program that was compiled with an older header
+ *   goes on working with a newer library of the same SONAME; the other way round it is told so.
+ * - Tensors are the caller's, and are read and written where they stand. So are the arrays of results: a
+ *   null pointer stands for one that is not wanted.
+ * - An optional number is NAN where it is not set.
+ * - Handles (context, workspace, forward, environment, large_gemm) are freed by the function of that name;
+ *   freeing a null pointer does nothing. A context may serve several threads at once.
+ */
+#ifndef LOGITLESS_C_API_H
+#define LOGITLESS_C_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define LOGITLESS_C_API __attribute__((visibility("default")))
+#else
+#define LOGITLESS_C_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** This is what became of a call. */
+typedef enum logitless_status {
+  LOGITLESS_OK = 0,
+  LOGITLESS_INVALID_INPUT = 1,   /**< an argument breaks its contract; nothing was written */
+  LOGITLESS_OUT_OF_MEMORY = 2,   /**< an allocation failed */
+  LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned something else than 0 */
+  LOGITLESS_INTERNAL_ERROR = 4   /**< a defect of the library, or a callback that breaks its contract */
+} logitless_status;
+
+/** Returns what the last call of this thread that failed said, or "" where none has. The text lives until this
+ * thread calls again. */
+LOGITLESS_C_API const char* logitless_last_error(void);
+/** Returns the version of the library that runs, e.g. "0.2.0". */
+LOGITLESS_C_API const char* logitless_version(void);
+
+/** Makes the structure that `pointer` points to one of the defaults; `name` is its type's, without logitless_. */
+#define LOGITLESS_INIT(name, pointer) logitless_##name##_init((pointer), sizeof *(pointer))
+
+/* ---- Names. A function returns NULL beyond the last value, so that it lists all of them. ---- */
+
+/** These are the types of elements. Members that hold one are int32_t, as are those of every enumeration. */
+typedef enum logitless_dtype {
+  LOGITLESS_NO_DTYPE = -1,
+  LOGITLESS_FLOAT32 = 0,
+  LOGITLESS_BFLOAT16 = 1,
+  LOGITLESS_FLOAT64 = 2,
+  LOGITLESS_FLOAT16 = 3
+} logitless_dtype;
+
+/** See PlanKind. */
+typedef enum logitless_plan_kind {
+  LOGITLESS_PLAN_AUTO = 0,
+  LOGITLESS_PLAN_FORWARD_ONLY = 1,
+  LOGITLESS_PLAN_ONE_PASS = 2,
+  LOGITLESS_PLAN_TWO_PASS = 3,
+  LOGITLESS_PLAN_DENSE = 4
+} logitless_plan_kind;
+
+/** See GradientPrecision. */
+typedef enum logitless_gradient_precision {
+  LOGITLESS_PRECISION_NATIVE = 0,
+  LOGITLESS_PRECISION_SPLIT = 1,
+  LOGITLESS_PRECISION_FLOAT32 = 2
+} logitless_gradient_precision;
+
+/** See HeadLayout. */
+typedef enum logitless_head_layout { LOGITLESS_HIDDEN_VOCAB = 0, LOGITLESS_VOCAB_HIDDEN = 1 } logitless_head_layout;
+
+/** See WriteMode. */
+typedef enum logitless_write_mode { LOGITLESS_OVERWRITE = 0, LOGITLESS_ACCUMULATE = 1 } logitless_write_mode;
+
+/** See EntriesPer. */
+typedef enum logitless_entries_per {
+  LOGITLESS_BY_SIZE = 0,
+  LOGITLESS_PER_SEQUENCE = 1,
+  LOGITLESS_PER_TOKEN = 2
+} logitless_entries_per;
+
+/** See TemperatureMeaning. */
+typedef enum logitless_temperature_meaning {
+  LOGITLESS_SCALE_LOGITS = 0,
+  LOGITLESS_SCALE_LOGP = 1
+} logitless_temperature_meaning;
+
+/** See Reduction. */
+typedef enum logitless_reduction {
+  LOGITLESS_MEAN = 0,
+  LOGITLESS_SUM = 1,
+  LOGITLESS_NO_REDUCTION = 2
+} logitless_reduction;
+
+/** See PolicyVariant. */
+typedef enum logitless_policy_variant {
+  LOGITLESS_GRPO = 0,
+  LOGITLESS_BNPO = 1,
+  LOGITLESS_DR_GRPO = 2,
+  LOGITLESS_DAPO = 3,
+  LOGITLESS_CISPO = 4,
+  LOGITLESS_SAPO = 5,
+  LOGITLESS_LUSPO = 6,
+  LOGITLESS_VESPO = 7,
+  LOGITLESS_REINFORCE = 8,
+  LOGITLESS_RLOO = 9,
+  LOGITLESS_PPO = 10
+} logitless_policy_variant;
+
+/** See KlEstimator. */
+typedef enum logitless_kl_estimator { LOGITLESS_K1 = 0, LOGITLESS_K2 = 1, LOGITLESS_K3 = 2 } logitless_kl_estimator;
+
+/** See ImportanceLevel. */
+typedef enum logitless_importance_level {
+  LOGITLESS_TOKEN_RATIO = 0,
+  LOGITLESS_SEQUENCE_RATIO = 1
+} logitless_importance_level;
+
+/** See SamplerCorrection. */
+typedef enum logitless_sampler_correction {
+  LOGITLESS_NO_CORRECTION = 0,
+  LOGITLESS_TOKEN_TRUNCATE = 1,
+  LOGITLESS_TOKEN_MASK = 2,
+  LOGITLESS_SEQUENCE_TRUNCATE = 3,
+  LOGITLESS_SEQUENCE_MASK = 4
+} logitless_sampler_correction;
+
+/** See PreferenceLoss. */
+typedef enum logitless_preference_loss_kind {
+  LOGITLESS_SIGMOID = 0,
+  LOGITLESS_HINGE = 1,
+  LOGITLESS_IPO = 2,
+  LOGITLESS_EXO_PAIR = 3,
+  LOGITLESS_NCA_PAIR = 4,
+  LOGITLESS_ROBUST = 5,
+  LOGITLESS_BCO_PAIR = 6,
+  LOGITLESS_SPPO_HARD = 7,
+  LOGITLESS_APO_ZERO = 8,
+  LOGITLESS_APO_DOWN = 9,
+  LOGITLESS_AOT = 10,
+  LOGITLESS_AOT_UNPAIRED = 11,
+  LOGITLESS_DISCOPOP = 12,
+  LOGITLESS_SFT = 13,
+  LOGITLESS_ORPO = 14,
+  LOGITLESS_SIMPO = 15,
+  LOGITLESS_CPO = 16
+} logitless_preference_loss_kind;
+
+LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                   /**< e.g. "bfloat16" */
+LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                /**< e.g. "two_pass" */
+LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);  /**< e.g. "split" */
+LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);        /**< e.g. "dr_grpo" */
+LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);        /**< e.g. "k3" */
+LOGITLESS_C_API const char* logitless_importance_level_name(int32_t level);        /**< e.g. "sequence" */
+LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction); /**< e.g. "token_mask" */
+LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);          /**< e.g. "apo_zero" */
+LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);             /**< best first */
+LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);              /**< best first */
+/** Tells whether the loss compares with a reference model; 0 for what is no loss. */
+LOGITLESS_C_API int logitless_needs_reference(int32_t loss);
+
+/* ---- Tensors (tensors.h). A stride of 0 means that rows, or sequences, follow one another. ---- */
+
+/** This is a row-major matrix that is read. */
+typedef struct logitless_const_matrix {
+  const void* data; /**< element (0, 0); NULL: there is none */
+  int32_t dtype;
+  int64_t rows, cols, stride; /**< in elements */
+} logitless_const_matrix;
+
+/** This is a row-major matrix that is written. */
+typedef struct logitless_matrix {
+  void* data; /**< element (0, 0); NULL: it is not wanted */
+  int32_t dtype;
+  int64_t rows, cols, stride; /**< in elements */
+} logitless_matrix;
+
+/** This is a vector that is read. */
+typedef struct logitless_const_vector {
+  const void* data; /**< element 0; NULL: there is none */
+  int32_t dtype;
+  int64_t size;
+} logitless_const_vector;
+
+/** This is a vector that is written. */
+typedef struct logitless_vector {
+  void* data; /**< element 0; NULL: it is not wanted */
+  int32_t dtype;
+  int64_t size;
+} logitless_vector;
+
+/** See HiddenStates. */
+typedef struct logitless_hidden_states {
+  size_t struct_size;
+  logitless_const_matrix states; /**< [N1, H] */
+  logitless_const_matrix second; /**< [N2, H], or none */
+  int64_t sequences;             /**< of equal length in each matrix; 1 by default */
+  const int64_t* offsets;        /**< packed sequences, or NULL */
+  size_t offset_count;           /**< sequences + 1 */
+  int64_t batch_stride;          /**< from one sequence of `states` to the next */
+  int64_t second_batch_stride;   /**< the same of `second` */
+} logitless_hidden_states;
+
+/** See LmHead. */
+typedef struct logitless_lm_head {
+  size_t struct_size;
+  logitless_const_matrix weight;
+  int32_t layout; /**< LOGITLESS_VOCAB_HIDDEN by default */
+  logitless_const_vector bias;
+  double softcap; /**< 0: none */
+} logitless_lm_head;
+
+/** See Logits: finished ones, [B, T, V]. */
+typedef struct logitless_logits {
+  size_t struct_size;
+  const void* data;
+  int32_t dtype;
+  int64_t batch, time, vocab;
+  int64_t batch_stride, row_stride;
+} logitless_logits;
+
+/** This is what a loss is taken of: hidden states and a head, or finished logits. */
+typedef struct logitless_source {
+  size_t struct_size;
+  const logitless_hidden_states* hidden; /**< with `head` */
+  const logitless_lm_head* head;
+  const logitless_logits* logits; /**< instead of the two */
+} logitless_source;
+
+/** See Targets. */
+typedef struct logitless_targets {
+  size_t struct_size;
+  const int32_t* data32; /**< id 0, or NULL */
+  const int64_t* data64; /**< id 0, where data32 is NULL */
+  int64_t size;          /**< N */
+  int64_t stride;        /**< from one id to the next of its sequence; 0: they follow one another */
+  int64_t time;          /**< ids of a sequence; 0: one sequence holds all */
+  int64_t batch_stride;  /**< from one sequence to the next; 0: they follow one another */
+} logitless_targets;
+
+/** Receives a finished tile of d_weight: see WeightGradientSink. What is not 0 ends the call with
+ * LOGITLESS_CALLBACK_FAILED. `tile` lives until it returns. */
+typedef int (*logitless_weight_sink)(void* user, int64_t first, int64_t count, const logitless_const_matrix* tile);
+
+/** See Gradients and LogitsGradient. Left at its defaults it asks for none. */
+typedef struct logitless_gradients {
+  size_t struct_size;
+  logitless_matrix d_hidden, d_hidden_second, d_weight;
+  logitless_vector d_bias;
+  int32_t d_hidden_mode, d_weight_mode, d_bias_mode; /**< LOGITLESS_OVERWRITE by default */
+  logitless_weight_sink weight_sink;                 /**< takes the place of d_weight.data */
+  void* weight_sink_user;                            /**< handed to it */
+  int64_t d_hidden_batch_stride, d_hidden_second_batch_stride;
+  void* d_logits; /**< [B, T, V], of finished logits */
+  int32_t d_logits_dtype;
+  int64_t d_logits_batch_stride, d_logits_row_stride;
+} logitless_gradients;
+
+LOGITLESS_C_API void logitless_hidden_states_init(logitless_hidden_states* hidden, size_t size);
+LOGITLESS_C_API void logitless_lm_head_init(logitless_lm_head* head, size_t size);
+LOGITLESS_C_API void logitless_logits_init(logitless_logits* logits, size_t size);
+LOGITLESS_C_API void logitless_source_init(logitless_source* source, size_t size);
+LOGITLESS_C_API void logitless_targets_init(logitless_targets* targets, size_t size);
+LOGITLESS_C_API void logitless_gradients_init(logitless_gradients* gradients, size_t size);
+
+/* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h, large_gemm.h) ---- */
+
+/** This is memory that calls use again. */
+typedef struct logitless_workspace logitless_workspace;
+/** This says how calls run. */
+typedef struct logitless_context logitless_context;
+
+/** See ContextOptions. */
+typedef struct logitless_context_options {
+  size_t struct_size;
+  int32_t threads;
+  size_t workspace_bytes;
+  logitless_workspace* workspace; /**< must outlive the calls of the context */
+  int32_t plan;
+  int64_t row_tile, vocab_tile, row_block;
+  const char* gemm_backend; /**< NULL: "auto" */
+  int32_t gradient_precision;
+  const char* simd_target; /**< NULL: "auto" */
+} logitless_context_options;
+
+LOGITLESS_C_API void logitless_context_options_init(logitless_context_options* options, size_t size);
+/** Makes a context; `options` may be NULL. */
+LOGITLESS_C_API logitless_status logitless_context_create(const logitless_context_options* options,
+                                                          logitless_context** context);
+LOGITLESS_C_API void logitless_context_free(logitless_context* context);
+/** See Context. The texts live as long as the context; blas_warning as long as no call of this thread asks again. */
+LOGITLESS_C_API int logitless_context_threads(const logitless_context* context);
+LOGITLESS_C_API const char* logitless_context_simd_target(const logitless_context* context);
+LOGITLESS_C_API const char* logitless_context_gemm_backend(const logitless_context* context);
+LOGITLESS_C_API const char* logitless_context_blas_warning(const logitless_context* context);
+
+LOGITLESS_C_API logitless_status logitless_workspace_create(logitless_workspace** workspace);
+LOGITLESS_C_API void logitless_workspace_free(logitless_workspace* workspace);
+LOGITLESS_C_API size_t logitless_workspace_bytes(const logitless_workspace* workspace);
+LOGITLESS_C_API void logitless_workspace_release(logitless_workspace* workspace);
+
+/** See Environment. The library makes it, so that it has no struct_size: new members come last. */
+typedef struct logitless_environment {
+  const char* version;
+  const char* cpu;
+  int32_t cores, threads;
+  int64_t l1d_bytes, l2_bytes, l3_bytes;
+  const char* simd_target;
+  const char* gemm_backend;
+  const char* gemm_bf16;
+  const char* blas_config;
+  const char* blas_core;
+  const char* blas_threading;
+  int32_t blas_max_threads;
+  const char* const* warnings;
+  size_t warning_count;
+} logitless_environment;
+
+LOGITLESS_C_API logitless_status logitless_environment_create(const logitless_context* context,
+                                                              logitless_environment** environment);
+LOGITLESS_C_API void logitless_environment_free(logitless_environment* environment);
+
+/** See use_best_blas_kernels(): call it first thing in main(). Returns "switched", "fit", "user_chose", "unknown",
+ * "fixed" or "failed", or NULL where memory is out; `reason` (if not NULL) gets one line that lives as long as
+ * this thread does not call again. */
+LOGITLESS_C_API const char* logitless_use_best_blas_kernels(const char** reason);
+
+/** See LargeGemm. */
+typedef struct logitless_large_gemm logitless_large_gemm;
+LOGITLESS_C_API logitless_status logitless_large_gemm_create(const logitless_context* context, int32_t dtype,
+                                                             logitless_large_gemm** gemm);
+LOGITLESS_C_API void logitless_large_gemm_free(logitless_large_gemm* gemm);
+LOGITLESS_C_API logitless_status logitless_large_gemm_run(logitless_large_gemm* gemm);
+LOGITLESS_C_API double logitless_large_gemm_flops(const logitless_large_gemm* gemm);
+
+/* ---- Plans (plan.h) ---- */
+
+/** See Plan. */
+typedef struct logitless_plan {
+  size_t struct_size;
+  int32_t kind;
+  int64_t tokens, active_rows, hidden_size, vocab_size;
+  int64_t row_tile, row_block, vocab_tile, hidden_block, chunk_rows;
+  char gemm_library[32];
+  int32_t gradient_dtype, gradient_terms;
+  int32_t threads, tiles_alive;
+  size_t workspace_bytes, packed_bytes, least_workspace_bytes, blas_bytes;
+  char description[256]; /**< Plan::describe() */
+} logitless_plan;
+
+LOGITLESS_C_API void logitless_plan_init(logitless_plan* plan, size_t size);
+
+/* ---- Statistics of tokens (token_stats.h) ---- */
+
+/** See TokenOptions. */
+typedef struct logitless_token_options {
+  size_t struct_size;
+  int64_t ignore_index; /**< -100 by default */
+  int32_t shift;        /**< not 0: position t predicts target t + 1 */
+  double temperature;   /**< 1 by default */
+  const double* temperatures;
+  size_t temperature_count; /**< N, or 0 */
+  int32_t temperature_meaning;
+  int32_t round_logits_to; /**< LOGITLESS_NO_DTYPE by default */
+} logitless_token_options;
+
+/** See StatsRequest. */
+typedef struct logitless_stats_request {
+  size_t struct_size;
+  int32_t entropy, prior, argmax, rank; /**< not 0: wanted */
+  const float* prior_weights;
+  size_t prior_weight_count; /**< V, or 0 */
+} logitless_stats_request;
+
+/** See TokenStats: arrays of `tokens` entries. Those that a call fills may be NULL where they are not wanted.
+ * Those that it reads must be there: logp, lse, max_logit and log_sum, and entropy and prior where the gradients
+ * have them. */
+typedef struct logitless_token_stats {
+  size_t struct_size;
+  int64_t tokens; /**< N */
+  double *logp, *lse, *entropy, *prior;
+  int64_t *argmax, *rank;
+  double *max_logit, *log_sum;
+} logitless_token_stats;
+
+/** See TokenGrads: arrays of `tokens` entries; NULL stands for zeros, but logp must be there. */
+typedef struct logitless_token_grads {
+  size_t struct_size;
+  int64_t tokens; /**< N */
+  double *logp, *lse, *entropy, *prior;
+} logitless_token_grads;
+
+/** See TokenLoss. */
+typedef struct logitless_token_loss {
+  size_t struct_size;
+  const logitless_stats_request* needs; /**< NULL: logp and lse are enough */
+  int32_t fills_lse, fills_entropy, fills_prior;
+  int32_t may_drop_rows; /**< 1 by default */
+  const int64_t* groups; /**< [N], or NULL */
+  size_t group_count;    /**< N, or 0 */
+  /** Reads the entries of `stats` for `rows` and sets those of `grads`. What is not 0 ends the call with
+   * LOGITLESS_CALLBACK_FAILED. */
+  int (*evaluate)(void* user, const int64_t* rows, size_t row_count, const logitless_token_stats* stats,
+                  logitless_token_grads* grads);
+  void* user; /**< handed to it */
+} logitless_token_loss;
+
+LOGITLESS_C_API void logitless_token_options_init(logitless_token_options* options, size_t size);
+LOGITLESS_C_API void logitless_stats_request_init(logitless_stats_request* request, size_t size);
+LOGITLESS_C_API void logitless_token_stats_init(logitless_token_stats* stats, size_t size);
+LOGITLESS_C_API void logitless_token_grads_init(logitless_token_grads* grads, size_t size);
+LOGITLESS_C_API void logitless_token_loss_init(logitless_token_loss* loss, size_t size);
+
+/** Computes the statistics that `request` names into the arrays of `stats`. Here and below a NULL for options, a
+ * request, gradients or a plan stands for the defaults, or for what is not wanted. */
+LOGITLESS_C_API logitless_status logitless_compute_token_stats(const logitless_context* context,
+                                                               const logitless_source* source,
+                                                               const logitless_targets* targets,
+                                                               const logitless_token_options* options,
+                                                               const logitless_stats_request* request,
+                                                               logitless_token_stats* stats, logitless_plan* plan);
+/** Computes the gradients of any loss of the statistics. */
+LOGITLESS_C_API logitless_status logitless_backpropagate_token_grads(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_token_options* options, const logitless_stats_request* request, const logitless_token_stats* stats,
+    const logitless_token_grads* grads, const logitless_gradients* gradients, logitless_plan* plan);
+/** Computes the statistics, a loss of the caller's, and its gradients. `stats` may be NULL. */
+LOGITLESS_C_API logitless_status logitless_run_token_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_token_options* options, const logitless_token_loss* loss, const logitless_gradients* gradients,
+    logitless_token_stats* stats, logitless_plan* plan);
+/** Plans the first of these. */
+LOGITLESS_C_API logitless_status logitless_plan_token_stats(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_token_options* options, const logitless_stats_request* request, logitless_plan* plan);
+/** Plans the last of these. */
+LOGITLESS_C_API logitless_status logitless_plan_token_loss(const logitless_context* context,
+                                                           const logitless_source* source,
+                                                           const logitless_targets* targets,
+                                                           const logitless_token_options* options,
+                                                           const logitless_token_loss* loss,
+                                                           const logitless_gradients* gradients, logitless_plan* plan);
+/** Computes the entropy [N] of finished logits and, with `upstream` [N], dL/dlogits: see entropy_from_logits(). */
+LOGITLESS_C_API logitless_status logitless_entropy_from_logits(const logitless_context* context,
+                                                               const logitless_logits* logits,
+                                                               const logitless_token_options* options,
+                                                               const double* upstream,
+                                                               const logitless_gradients* gradients, double* entropy);
+
+/* ---- Losses. Each has five functions: the loss and its gradients in one call; its two halves, for an autograd; what
+ * the first of these leaves for the second is freed by logitless_forward_free(); and the plan of the one call. A
+ * half that is run backward wants the same source, batch and options again. ---- */
+
+/** This is what a forward half leaves. */
+typedef struct logitless_forward logitless_forward;
+LOGITLESS_C_API void logitless_forward_free(logitless_forward* forward);
+
+/** See CrossEntropyOptions. */
+typedef struct logitless_cross_entropy_options {
+  size_t struct_size;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  int32_t reduction;
+  double label_smoothing, z_loss;
+  const float* class_weights;
+  size_t class_weight_count; /**< V, or 0 */
+  double loss_scale;         /**< 1 by default */
+  double normaliser;         /**< optional */
+  int32_t want_accuracy, want_entropy;
+} logitless_cross_entropy_options;
+
+/** See CrossEntropyResult. The call fills it, but for struct_size and what the arrays are. */
+typedef struct logitless_cross_entropy_result {
+  size_t struct_size;
+  int64_t tokens; /**< entries of the arrays, N; unused where there is none */
+  double* per_token_loss;
+  double* per_token_logps;
+  double loss;
+  int64_t counted_tokens; /**< tokens that took part */
+  double mean_nll, perplexity, z_loss, accuracy, mean_entropy;
+} logitless_cross_entropy_result;
+
+LOGITLESS_C_API void logitless_cross_entropy_options_init(logitless_cross_entropy_options* options, size_t size);
+LOGITLESS_C_API void logitless_cross_entropy_result_init(logitless_cross_entropy_result* result, size_t size);
+LOGITLESS_C_API logitless_status logitless_cross_entropy(const logitless_context* context,
+                                                         const logitless_source* source,
+                                                         const logitless_targets* targets,
+                                                         const logitless_cross_entropy_options* options,
+                                                         const logitless_gradients* gradients,
+                                                         logitless_cross_entropy_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_cross_entropy_forward(const logitless_context* context,
+                                                                 const logitless_source* source,
+                                                                 const logitless_targets* targets,
+                                                                 const logitless_cross_entropy_options* options,
+                                                                 logitless_cross_entropy_result* result,
+                                                                 logitless_plan* plan, logitless_forward** forward);
+/** `upstream` has one entry, or N under LOGITLESS_NO_REDUCTION. */
+LOGITLESS_C_API logitless_status logitless_cross_entropy_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_cross_entropy_options* options, const logitless_forward* forward, const double* upstream,
+    size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_cross_entropy(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_cross_entropy_options* options, const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See PolicyBatch. */
+typedef struct logitless_policy_batch {
+  size_t struct_size;
+  const logitless_targets* chosen_ids;
+  logitless_const_vector advantages, old_logps, ref_logps, sampling_logps;
+  const uint8_t* mask;
+  size_t mask_count; /**< N, or 0 */
+  int32_t advantages_per;
+} logitless_policy_batch;
+
+/** See PolicyOptions. Where C++ has "none" for a bound, C has INFINITY: log_ratio_clamp, sampler_clip_max. */
+typedef struct logitless_policy_options {
+  size_t struct_size;
+  int32_t variant;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  int32_t importance_sampling_level;
+  double epsilon_low, epsilon_high, delta; /**< optional */
+  double log_ratio_clamp;
+  double beta;
+  int32_t kl_estimator, use_bias_correction_kl;
+  double entropy_bonus, top_entropy_quantile;
+  double off_policy_mask_threshold; /**< optional */
+  int32_t sampler_correction;
+  double sampler_clip_min; /**< optional */
+  double sampler_clip_max;
+  double num_items_in_batch;     /**< optional */
+  int64_t max_completion_length; /**< 0: not set */
+  double sapo_temperature_pos, sapo_temperature_neg;
+  double vespo_k_pos, vespo_lambda_pos, vespo_k_neg, vespo_lambda_neg;
+  double loss_scale;
+  int32_t want_entropy;
+} logitless_policy_options;
+
+/** See PolicyResult. */
+typedef struct logitless_policy_result {
+  size_t struct_size;
+  int64_t tokens; /**< entries of the arrays, N; unused where there is none */
+  double* per_token_loss;
+  double* per_token_logps;
+  double loss;
+  int64_t counted_tokens; /**< tokens that took part */
+  double mean_ratio, clip_fraction_low, clip_fraction_high, clip_fraction, mean_kl, mean_entropy, mean_logp;
+} logitless_policy_result;
+
+LOGITLESS_C_API void logitless_policy_batch_init(logitless_policy_batch* batch, size_t size);
+LOGITLESS_C_API void logitless_policy_options_init(logitless_policy_options* options, size_t size);
+LOGITLESS_C_API void logitless_policy_result_init(logitless_policy_result* result, size_t size);
+LOGITLESS_C_API logitless_status logitless_policy_loss(const logitless_context* context, const logitless_source* source,
+                                                       const logitless_policy_batch* batch,
+                                                       const logitless_policy_options* options,
+                                                       const logitless_gradients* gradients,
+                                                       logitless_policy_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_policy_loss_forward(const logitless_context* context,
+                                                               const logitless_source* source,
+                                                               const logitless_policy_batch* batch,
+                                                               const logitless_policy_options* options,
+                                                               logitless_policy_result* result, logitless_plan* plan,
+                                                               logitless_forward** forward);
+LOGITLESS_C_API logitless_status logitless_policy_loss_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_policy_batch* batch,
+    const logitless_policy_options* options, const logitless_forward* forward, double upstream,
+    const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_policy_loss(const logitless_context* context,
+                                                            const logitless_source* source,
+                                                            const logitless_policy_batch* batch,
+                                                            const logitless_policy_options* options,
+                                                            const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See Reference. */
+typedef struct logitless_reference {
+  size_t struct_size;
+  logitless_const_vector logps;
+  int32_t logps_per;
+  const logitless_hidden_states* hidden; /**< with `head`, instead of logps */
+  const logitless_lm_head* head;
+} logitless_reference;
+
+/** See PreferenceTerm. */
+typedef struct logitless_preference_term {
+  int32_t loss; /**< a logitless_preference_loss_kind */
+  double weight;
+} logitless_preference_term;
+
+/** See PreferenceOptions. */
+typedef struct logitless_preference_options {
+  size_t struct_size;
+  const logitless_preference_term* terms; /**< NULL: one sigmoid of weight 1 */
+  size_t term_count;
+  double beta, label_smoothing;
+  int32_t average_log_prob;
+  double discopop_tau, simpo_gamma;
+  double nll_weight;                    /**< optional */
+  const logitless_token_options* token; /**< NULL: the defaults */
+  double loss_scale;
+  int32_t want_entropy;
+} logitless_preference_options;
+
+/** See PreferenceResult. */
+typedef struct logitless_preference_result {
+  size_t struct_size;
+  int64_t tokens;         /**< entries of per_token_logps, N; unused where that is NULL */
+  int64_t sequences;      /**< entries of sequence_logps, 2B; unused where that is NULL */
+  double* sequence_logps; /**< the chosen ones, then the rejected ones */
+  double* per_token_logps;
+  double loss;
+  int64_t pairs, counted_tokens; /**< that took part */
+  double chosen_reward, rejected_reward, margin, accuracy, chosen_logp, rejected_logp, nll, mean_entropy;
+} logitless_preference_result;
+
+LOGITLESS_C_API void logitless_reference_init(logitless_reference* reference, size_t size);
+LOGITLESS_C_API void logitless_preference_options_init(logitless_preference_options* options, size_t size);
+LOGITLESS_C_API void logitless_preference_result_init(logitless_preference_result* result, size_t size);
+LOGITLESS_C_API logitless_status logitless_preference_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_reference* reference, const logitless_preference_options* options,
+    const logitless_gradients* gradients, logitless_preference_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_preference_loss_forward(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_reference* reference, const logitless_preference_options* options,
+    logitless_preference_result* result, logitless_plan* plan, logitless_forward** forward);
+LOGITLESS_C_API logitless_status logitless_preference_loss_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_reference* reference, const logitless_preference_options* options, const logitless_forward* forward,
+    double upstream, const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_preference_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_reference* reference, const logitless_preference_options* options,
+    const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See KtoBatch. */
+typedef struct logitless_kto_batch {
+  size_t struct_size;
+  const logitless_targets* targets;
+  const uint8_t* labels;
+  size_t label_count; /**< B */
+  const logitless_reference* reference;
+  logitless_const_vector kl_logps, kl_ref_logps;
+} logitless_kto_batch;
+
+/** See KtoOptions. */
+typedef struct logitless_kto_options {
+  size_t struct_size;
+  double beta, desirable_weight, undesirable_weight;
+  int32_t average_log_prob;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  double loss_scale;
+  int32_t want_entropy;
+} logitless_kto_options;
+
+/** See KtoResult. */
+typedef struct logitless_kto_result {
+  size_t struct_size;
+  int64_t tokens;    /**< entries of per_token_logps, N; unused where that is NULL */
+  int64_t sequences; /**< entries of the other two arrays, B; unused where both are NULL */
+  double *sequence_losses, *sequence_logps;
+  double* per_token_logps;
+  double loss;
+  int64_t desirable, undesirable, counted_tokens; /**< that took part */
+  double kl, desirable_reward, undesirable_reward, margin, desirable_logp, undesirable_logp, mean_entropy;
+} logitless_kto_result;
+
+LOGITLESS_C_API void logitless_kto_batch_init(logitless_kto_batch* batch, size_t size);
+LOGITLESS_C_API void logitless_kto_options_init(logitless_kto_options* options, size_t size);
+LOGITLESS_C_API void logitless_kto_result_init(logitless_kto_result* result, size_t size);
+LOGITLESS_C_API logitless_status logitless_kto_loss(const logitless_context* context, const logitless_source* source,
+                                                    const logitless_kto_batch* batch,
+                                                    const logitless_kto_options* options,
+                                                    const logitless_gradients* gradients, logitless_kto_result* result,
+                                                    logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_kto_loss_forward(const logitless_context* context,
+                                                            const logitless_source* source,
+                                                            const logitless_kto_batch* batch,
+                                                            const logitless_kto_options* options,
+                                                            logitless_kto_result* result, logitless_plan* plan,
+                                                            logitless_forward** forward);
+LOGITLESS_C_API logitless_status logitless_kto_loss_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_kto_batch* batch,
+    const logitless_kto_options* options, const logitless_forward* forward, double upstream,
+    const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_kto_loss(const logitless_context* context,
+                                                         const logitless_source* source,
+                                                         const logitless_kto_batch* batch,
+                                                         const logitless_kto_options* options,
+                                                         const logitless_gradients* gradients, logitless_plan* plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LOGITLESS_C_API_H */

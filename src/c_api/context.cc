@@ -1,0 +1,194 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "c_api/context.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "c_api/inputs.h"
+#include "c_api/structs.h"
+#include "logitless/blas.h"
+#include "logitless/environment.h"
+
+using namespace logitless;
+using namespace logitless::c_api;
+
+namespace logitless::c_api {
+
+template <>
+logitless_context_options defaults() {
+  const ContextOptions options;
+  logitless_context_options out = {};
+  out.threads = options.threads;
+  out.workspace_bytes = options.workspace_bytes;
+  return out;
+}
+
+void write_plan(const Plan& plan, logitless_plan* out) {
+  if (!out) return;
+  check_size(*out, "plan");
+  logitless_plan value = {};
+  value.kind = static_cast<int32_t>(plan.kind);
+  value.tokens = plan.tokens;
+  value.active_rows = plan.active_rows;
+  value.hidden_size = plan.hidden_size;
+  value.vocab_size = plan.vocab_size;
+  value.row_tile = plan.row_tile;
+  value.row_block = plan.row_block;
+  value.vocab_tile = plan.vocab_tile;
+  value.hidden_block = plan.hidden_block;
+  value.chunk_rows = plan.chunk_rows;
+  std::snprintf(value.gemm_library, sizeof value.gemm_library, "%s", plan.gemm_library.c_str());
+  value.gradient_dtype = static_cast<int32_t>(plan.gradient_dtype);
+  value.gradient_terms = plan.gradient_terms;
+  value.threads = plan.threads;
+  value.tiles_alive = plan.tiles_alive;
+  value.workspace_bytes = plan.workspace_bytes;
+  value.packed_bytes = plan.packed_bytes;
+  value.least_workspace_bytes = plan.least_workspace_bytes;
+  value.blas_bytes = plan.blas_bytes;
+  std::snprintf(value.description, sizeof value.description, "%s", plan.describe().c_str());
+  write(value, out);
+}
+
+namespace {
+
+ContextOptions options_of(const logitless_context_options* given) {
+  const logitless_context_options in = read(given, "options");
+  ContextOptions out;
+  out.threads = in.threads;
+  out.workspace_bytes = in.workspace_bytes;
+  if (in.workspace) out.workspace = &in.workspace->workspace;
+  out.plan = enumerator<PlanKind>(in.plan, LOGITLESS_PLAN_DENSE + 1, "plan");
+  out.row_tile = in.row_tile;
+  out.vocab_tile = in.vocab_tile;
+  out.row_block = in.row_block;
+  if (in.gemm_backend) out.gemm_backend = in.gemm_backend;
+  out.gradient_precision =
+      enumerator<GradientPrecision>(in.gradient_precision, LOGITLESS_PRECISION_FLOAT32 + 1, "gradient_precision");
+  if (in.simd_target) out.simd_target = in.simd_target;
+  return out;
+}
+
+/// This is an environment with the texts that it points to.
+struct KeptEnvironment : logitless_environment {
+  Environment kept;
+  std::vector<const char*> kept_warnings;
+
+  explicit KeptEnvironment(const Context& context) : logitless_environment(), kept(describe_environment(context)) {
+    for (const std::string& warning : kept.warnings) kept_warnings.push_back(warning.c_str());
+    version = kept.version.c_str();
+    cpu = kept.cpu.c_str();
+    cores = kept.cores;
+    threads = kept.threads;
+    l1d_bytes = kept.l1d_bytes;
+    l2_bytes = kept.l2_bytes;
+    l3_bytes = kept.l3_bytes;
+    simd_target = kept.simd_target.c_str();
+    gemm_backend = kept.gemm_backend.c_str();
+    gemm_bf16 = kept.gemm_bf16.c_str();
+    blas_config = kept.blas_config.c_str();
+    blas_core = kept.blas_core.c_str();
+    blas_threading = kept.blas_threading.c_str();
+    blas_max_threads = kept.blas_max_threads;
+    warnings = kept_warnings.data();
+    warning_count = kept_warnings.size();
+  }
+};
+
+// Texts that a function returns live in the calling thread until it asks again.
+thread_local std::string asked;
+
+// Returns names[index] as long as the process lives, or NULL.
+const char* name_at(const std::vector<std::string>& names, size_t index) {
+  return index < names.size() ? names[index].c_str() : nullptr;
+}
+
+}  // namespace
+}  // namespace logitless::c_api
+
+void logitless_context_options_init(logitless_context_options* options, size_t size) { init(options, size); }
+void logitless_plan_init(logitless_plan* plan, size_t size) { init(plan, size); }
+
+const char* logitless_version(void) { return version(); }
+
+const char* logitless_gemm_backend_name(size_t index) {
+  const char* name = nullptr;
+  guarded([&] {
+    static const std::vector<std::string> names = gemm_backends();
+    name = name_at(names, index);
+  });
+  return name;
+}
+
+const char* logitless_simd_target_name(size_t index) {
+  const char* name = nullptr;
+  guarded([&] {
+    static const std::vector<std::string> names = simd_targets();
+    name = name_at(names, index);
+  });
+  return name;
+}
+
+logitless_status logitless_context_create(const logitless_context_options* options, logitless_context** context) {
+  return guarded([&] { there(context, "context") = new logitless_context{Context(options_of(options))}; });
+}
+void logitless_context_free(logitless_context* context) { delete context; }
+
+int logitless_context_threads(const logitless_context* context) {
+  int threads = 0;
+  guarded([&] { threads = context_of(context).threads(); });
+  return threads;
+}
+const char* logitless_context_simd_target(const logitless_context* context) {
+  return context ? context->context.simd_target().c_str() : nullptr;
+}
+const char* logitless_context_gemm_backend(const logitless_context* context) {
+  return context ? context->context.gemm_backend().c_str() : nullptr;
+}
+const char* logitless_context_blas_warning(const logitless_context* context) {
+  const bool ok = LOGITLESS_OK == guarded([&] { asked = context_of(context).blas_warning(); });
+  return ok ? asked.c_str() : nullptr;
+}
+
+logitless_status logitless_workspace_create(logitless_workspace** workspace) {
+  return guarded([&] { there(workspace, "workspace") = new logitless_workspace; });
+}
+void logitless_workspace_free(logitless_workspace* workspace) { delete workspace; }
+size_t logitless_workspace_bytes(const logitless_workspace* workspace) {
+  return workspace ? workspace->workspace.bytes() : 0;
+}
+void logitless_workspace_release(logitless_workspace* workspace) {
+  if (workspace) workspace->workspace.release();
+}
+
+logitless_status logitless_environment_create(const logitless_context* context, logitless_environment** environment) {
+  return guarded([&] { there(environment, "environment") = new KeptEnvironment(context_of(context)); });
+}
+void logitless_environment_free(logitless_environment* environment) {
+  delete static_cast<KeptEnvironment*>(environment);
+}
+
+const char* logitless_use_best_blas_kernels(const char** reason) {
+  const char* outcome = nullptr;
+  guarded([&] {
+    BlasKernels kernels = use_best_blas_kernels();
+    asked = std::move(kernels.reason);
+    if (reason) *reason = asked.c_str();
+    outcome = name_of(kernels.outcome);
+  });
+  return outcome;
+}
+
+logitless_status logitless_large_gemm_create(const logitless_context* context, int32_t dtype,
+                                             logitless_large_gemm** gemm) {
+  return guarded([&] {
+    there(gemm, "gemm") = new logitless_large_gemm{LargeGemm(context_of(context), dtype_of(dtype, "dtype"))};
+  });
+}
+void logitless_large_gemm_free(logitless_large_gemm* gemm) { delete gemm; }
+logitless_status logitless_large_gemm_run(logitless_large_gemm* gemm) {
+  return guarded([&] { there(gemm, "gemm").gemm.run(); });
+}
+double logitless_large_gemm_flops(const logitless_large_gemm* gemm) { return gemm ? gemm->gemm.flops() : 0; }

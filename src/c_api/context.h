@@ -1,0 +1,50 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// These are the handles that the C API gives out.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "c_api/status.h"
+#include "logitless/context.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/large_gemm.h"
+#include "logitless/plan.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
+#include "logitless/workspace.h"
+
+struct logitless_context {
+  logitless::Context context;
+};
+
+struct logitless_workspace {
+  logitless::Workspace workspace;
+};
+
+struct logitless_large_gemm {
+  logitless::LargeGemm gemm;
+};
+
+struct logitless_forward {
+  std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
+               logitless::KtoForward>
+      forward;
+};
+
+namespace logitless::c_api {
+
+inline const Context& context_of(const logitless_context* context) { return there(context, "context").context; }
+
+/// Returns what the forward half of this loss has left; throws InvalidInput where it is another loss's.
+template <class Forward>
+const Forward& forward_of(const logitless_forward* forward) {
+  const auto* found = std::get_if<Forward>(&there(forward, "forward").forward);
+  if (!found) core::fail("forward is what the forward half of another loss has left");
+  return *found;
+}
+
+/// Writes the plan where it is wanted.
+void write_plan(const Plan& plan, logitless_plan* out);
+
+}  // namespace logitless::c_api

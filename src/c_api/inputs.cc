@@ -1,0 +1,184 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "c_api/inputs.h"
+
+#include <string>
+
+#include "c_api/status.h"
+
+namespace logitless::c_api {
+
+template <>
+logitless_hidden_states defaults() {
+  logitless_hidden_states out = {};
+  out.sequences = 1;
+  return out;
+}
+
+template <>
+logitless_lm_head defaults() {
+  logitless_lm_head out = {};
+  out.layout = LOGITLESS_VOCAB_HIDDEN;
+  return out;
+}
+
+template <>
+logitless_token_options defaults() {
+  logitless_token_options out = {};
+  out.ignore_index = TokenOptions().ignore_index;
+  out.temperature = 1;
+  out.round_logits_to = LOGITLESS_NO_DTYPE;
+  return out;
+}
+
+DType dtype_of(int32_t dtype, const char* name) {
+  static_assert(static_cast<int>(DType::kFloat32) == LOGITLESS_FLOAT32);
+  static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
+  static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
+  static_assert(static_cast<int>(DType::kFloat16) == LOGITLESS_FLOAT16);
+  return enumerator<DType>(dtype, 4, name);
+}
+
+namespace {
+
+int64_t or_if_zero(int64_t stride, int64_t other) { return stride == 0 ? other : stride; }
+
+std::optional<int64_t> step_of(int64_t stride) { return stride == 0 ? std::nullopt : std::optional<int64_t>(stride); }
+
+std::string member(const char* name, const char* of) { return std::string(name) + "." + of; }
+
+template <class Out, class In>
+Out matrix_of(const In& in, const std::string& name) {
+  Out out;
+  out.data = in.data;
+  out.dtype = dtype_of(in.dtype, (name + ".dtype").c_str());
+  out.rows = in.rows;
+  out.cols = in.cols;
+  out.stride = or_if_zero(in.stride, in.cols);
+  return out;
+}
+
+WriteMode mode_of(int32_t mode, const char* name) { return enumerator<WriteMode>(mode, 2, name); }
+
+WeightGradientSink sink_of(logitless_weight_sink sink, void* user) {
+  if (!sink) return nullptr;
+  return [sink, user](int64_t first, int64_t count, const ConstMatrix& tile) {
+    const logitless_const_matrix view = {tile.data, static_cast<int32_t>(tile.dtype), tile.rows, tile.cols,
+                                         tile.stride};
+    const int result = sink(user, first, count, &view);
+    if (result != 0) throw CallbackFailed("weight_sink returned " + std::to_string(result));
+  };
+}
+
+Gradients gradients_of(const logitless_gradients& in) {
+  Gradients out;
+  out.d_hidden = matrix_of<Matrix>(in.d_hidden, "gradients.d_hidden");
+  out.d_hidden_second = matrix_of<Matrix>(in.d_hidden_second, "gradients.d_hidden_second");
+  out.d_weight = matrix_of<Matrix>(in.d_weight, "gradients.d_weight");
+  out.d_bias = Vector(in.d_bias.data, dtype_of(in.d_bias.dtype, "gradients.d_bias.dtype"), in.d_bias.size);
+  out.d_hidden_mode = mode_of(in.d_hidden_mode, "gradients.d_hidden_mode");
+  out.d_weight_mode = mode_of(in.d_weight_mode, "gradients.d_weight_mode");
+  out.d_bias_mode = mode_of(in.d_bias_mode, "gradients.d_bias_mode");
+  out.weight_sink = sink_of(in.weight_sink, in.weight_sink_user);
+  out.d_hidden_batch_stride = step_of(in.d_hidden_batch_stride);
+  out.d_hidden_second_batch_stride = step_of(in.d_hidden_second_batch_stride);
+  return out;
+}
+
+}  // namespace
+
+ConstVector vector_of(const logitless_const_vector& in, const char* name) {
+  return ConstVector(in.data, dtype_of(in.dtype, member(name, "dtype").c_str()), in.size);
+}
+
+HiddenStates hidden_of(const logitless_hidden_states& given, const char* name) {
+  const logitless_hidden_states in = read(&given, name);
+  HiddenStates out;
+  out.states = matrix_of<ConstMatrix>(in.states, member(name, "states"));
+  out.second = matrix_of<ConstMatrix>(in.second, member(name, "second"));
+  out.sequences = in.sequences;
+  out.offsets = span_of(in.offsets, in.offset_count, member(name, "offsets").c_str());
+  out.batch_stride = step_of(in.batch_stride);
+  out.second_batch_stride = step_of(in.second_batch_stride);
+  return out;
+}
+
+LmHead head_of(const logitless_lm_head& given, const char* name) {
+  const logitless_lm_head in = read(&given, name);
+  LmHead out(matrix_of<ConstMatrix>(in.weight, member(name, "weight")),
+             enumerator<HeadLayout>(in.layout, 2, member(name, "layout").c_str()));
+  out.bias = vector_of(in.bias, member(name, "bias").c_str());
+  out.softcap = in.softcap;
+  return out;
+}
+
+Targets targets_of(const logitless_targets* given, const char* name) {
+  const logitless_targets in = read(&there(given, name), name);
+  if (in.data32 && in.data64) core::fail(name, ".data32 and ", name, ".data64 are both set");
+  Targets out;
+  out.data32 = in.data32;
+  out.data64 = in.data64;
+  out.size = in.size;
+  out.stride = or_if_zero(in.stride, 1);
+  out.time = in.time;
+  out.batch_stride = or_if_zero(in.batch_stride, in.time * out.stride);
+  return out;
+}
+
+TokenOptions token_options_of(const logitless_token_options* given) {
+  const logitless_token_options in = read(given, "token options");
+  TokenOptions out;
+  out.ignore_index = in.ignore_index;
+  out.shift = in.shift != 0;
+  out.temperature = in.temperature;
+  out.temperatures = span_of(in.temperatures, in.temperature_count, "temperatures");
+  out.temperature_meaning = enumerator<TemperatureMeaning>(in.temperature_meaning, 2, "temperature_meaning");
+  if (in.round_logits_to != LOGITLESS_NO_DTYPE) out.round_logits_to = dtype_of(in.round_logits_to, "round_logits_to");
+  return out;
+}
+
+StatsRequest request_of(const logitless_stats_request* given) {
+  const logitless_stats_request in = read(given, "request");
+  return {in.entropy != 0, in.prior != 0, in.argmax != 0, in.rank != 0,
+          span_of(in.prior_weights, in.prior_weight_count, "request.prior_weights")};
+}
+
+Logits logits_of(const logitless_logits* given) {
+  const logitless_logits in = read(&there(given, "logits"), "logits");
+  Logits out(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab);
+  out.row_stride = or_if_zero(in.row_stride, in.vocab);
+  out.batch_stride = or_if_zero(in.batch_stride, in.time * out.row_stride);
+  return out;
+}
+
+LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) {
+  if (!in.d_logits) return {};
+  LogitsGradient out(in.d_logits, dtype_of(in.d_logits_dtype, "gradients.d_logits_dtype"), logits.batch, logits.time,
+                     logits.vocab);
+  out.row_stride = or_if_zero(in.d_logits_row_stride, logits.vocab);
+  out.batch_stride = or_if_zero(in.d_logits_batch_stride, logits.time * out.row_stride);
+  return out;
+}
+
+int64_t Call::sequences() const {
+  if (logits_) return logits_->batch;
+  if (!hidden_.offsets.empty()) return static_cast<int64_t>(hidden_.offsets.size()) - 1;
+  return hidden_.sequences * (hidden_.has_second() ? 2 : 1);
+}
+
+Call::Call(const logitless_source* given, const logitless_gradients* wanted) {
+  const logitless_source source = read(&there(given, "source"), "source");
+  const logitless_gradients gradients = read(wanted, "gradients");
+  gradients_ = gradients_of(gradients);
+  if (source.logits) {
+    if (source.hidden || source.head) core::fail("source has logits, and hidden states or a head beside them");
+    if (gradients_.any()) core::fail("gradients asks for those of hidden states and head, but source has logits");
+    logits_ = logits_of(source.logits);
+    d_logits_ = d_logits_of(gradients, *logits_);
+    return;
+  }
+  if (gradients.d_logits) core::fail("gradients.d_logits is set, but source has no logits");
+  hidden_ = hidden_of(there(source.hidden, "source.hidden"), "hidden");
+  head_ = head_of(there(source.head, "source.head"), "head");
+}
+
+}  // namespace logitless::c_api

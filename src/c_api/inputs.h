@@ -1,0 +1,75 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// This turns what C hands over into what the C++ API takes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "c_api/structs.h"
+#include "logitless/logits.h"
+#include "logitless/tensors.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::c_api {
+
+/// Returns the enumerator, of which there are `count`; throws InvalidInput where there is none.
+template <class Enum>
+Enum enumerator(int32_t value, int32_t count, const char* name) {
+  if (value < 0 || value >= count) core::fail(name, " = ", value, " is none of 0 to ", count - 1);
+  return static_cast<Enum>(value);
+}
+
+DType dtype_of(int32_t dtype, const char* name);
+/// NAN stands for what is not set.
+inline std::optional<double> optional_of(double value) {
+  return std::isnan(value) ? std::nullopt : std::optional<double>(value);
+}
+/// INFINITY stands for no bound.
+inline std::optional<double> bound_of(double value) {
+  return value == INFINITY ? std::nullopt : std::optional<double>(value);
+}
+/// Returns [data, data + size); throws InvalidInput where it is said to have entries, and is NULL.
+template <class T>
+std::span<const T> span_of(const T* data, size_t size, const char* name) {
+  if (!data && size > 0) core::fail(name, " is NULL, but is said to have ", size, " entries");
+  return {data, data ? size : 0};
+}
+
+ConstVector vector_of(const logitless_const_vector& in, const char* name);
+HiddenStates hidden_of(const logitless_hidden_states& in, const char* name);
+LmHead head_of(const logitless_lm_head& in, const char* name);
+Targets targets_of(const logitless_targets* in, const char* name);
+TokenOptions token_options_of(const logitless_token_options* in);
+StatsRequest request_of(const logitless_stats_request* in);
+
+/// This is what a loss is taken of, and where its gradients go.
+class Call {
+ public:
+  /// Throws InvalidInput where `source` is neither or both, and where the gradients are those of the other.
+  Call(const logitless_source* source, const logitless_gradients* gradients);
+
+  /// Returns N, and the sequences of all its rows.
+  int64_t tokens() const { return logits_ ? logits_->tokens() : hidden_.tokens(); }
+  int64_t sequences() const;
+  /// Calls use(outputs, source...), where the source is hidden states and a head, or finished logits.
+  template <class Use>
+  auto with(const Use& use) const {
+    return logits_ ? use(d_logits_, *logits_) : use(gradients_, hidden_, head_);
+  }
+
+ private:
+  HiddenStates hidden_;
+  LmHead head_;
+  std::optional<Logits> logits_;
+  Gradients gradients_;
+  LogitsGradient d_logits_;
+};
+
+/// Returns logits that are asked for by themselves.
+Logits logits_of(const logitless_logits* in);
+/// Returns where the gradient of `logits` goes.
+LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits);
+
+}  // namespace logitless::c_api

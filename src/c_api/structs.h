@@ -1,0 +1,64 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// This reads and writes the structures of c_api.h that say how large they are.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "core/checks.h"
+#include "logitless/c_api.h"
+
+namespace logitless::c_api {
+
+/// Returns the structure with every member at its default, but for struct_size. Each has a specialisation
+/// beside the code that reads it; without one all members are 0.
+template <class T>
+T defaults() {
+  T out;
+  std::memset(&out, 0, sizeof out);
+  return out;
+}
+
+/// This is what LOGITLESS_INIT calls: a caller with a newer header has members that are unknown here.
+template <class T>
+void init(T* out, size_t size) {
+  if (!out || size < sizeof out->struct_size) return;
+  const T values = defaults<T>();
+  std::memset(static_cast<void*>(out), 0, size);
+  std::memcpy(static_cast<void*>(out), &values, std::min(size, sizeof values));
+  out->struct_size = size;
+}
+
+/// Throws InvalidInput where the caller's structure has no size, or one that is unknown here.
+template <class T>
+void check_size(const T& in, const char* name) {
+  if (in.struct_size < sizeof in.struct_size) {
+    core::fail(name, ".struct_size = ", in.struct_size, ": LOGITLESS_INIT sets it, and the defaults");
+  }
+  if (in.struct_size > sizeof in) {
+    core::fail(name, ".struct_size = ", in.struct_size, ", but this library knows ", sizeof in,
+               " bytes of it: the program was compiled with a newer header");
+  }
+}
+
+/// Returns what the caller set, and the defaults of what a caller with an older header does not know. NULL
+/// stands for the defaults.
+template <class T>
+T read(const T* in, const char* name) {
+  T out = defaults<T>();
+  if (!in) return out;
+  check_size(*in, name);
+  std::memcpy(static_cast<void*>(&out), in, in->struct_size);
+  return out;
+}
+
+/// Writes what the caller's structure has room for. NULL: it is not wanted.
+template <class T>
+void write(T value, T* out) {
+  if (!out) return;
+  value.struct_size = out->struct_size;
+  std::memcpy(static_cast<void*>(out), &value, out->struct_size);
+}
+
+}  // namespace logitless::c_api

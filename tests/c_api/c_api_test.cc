@@ -1,0 +1,337 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls through C have the bits of those through C++, structures of older and newer callers are understood,
+// and an allocation that fails becomes a status.
+#include "logitless/c_api.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "support/failing_allocation.h"
+#include "support/inputs.h"
+
+namespace logitless::testing {
+namespace {
+
+template <class View>
+void set_matrix(View& out, const auto& in) {
+  out.data = in.data;
+  out.dtype = static_cast<int32_t>(in.dtype);
+  out.rows = in.rows;
+  out.cols = in.cols;
+  out.stride = in.stride;
+}
+
+/// This is one call on random inputs, as C sees them.
+struct CCall {
+  Inputs inputs;
+  GradientOutputs outputs;
+  Gradients wanted = outputs.gradients();
+  HiddenStates states_view = inputs.hidden_view();
+  logitless_hidden_states states;
+  logitless_lm_head head;
+  logitless_source source;
+  logitless_targets targets;
+  logitless_gradients gradients;
+  logitless_context* context = nullptr;
+
+  explicit CCall(const InputSpec& spec, const RunSpec& run = {}) : inputs(spec), outputs(inputs, run) {
+    LOGITLESS_INIT(hidden_states, &states);
+    set_matrix(states.states, states_view.states);
+    set_matrix(states.second, states_view.second);
+    states.sequences = states_view.sequences;
+    states.offsets = states_view.offsets.data();
+    states.offset_count = states_view.offsets.size();
+    states.batch_stride = states_view.batch_stride.value_or(0);
+    states.second_batch_stride = states_view.second_batch_stride.value_or(0);
+    const LmHead head_view = inputs.head_view();
+    LOGITLESS_INIT(lm_head, &head);
+    set_matrix(head.weight, head_view.weight);
+    head.layout = static_cast<int32_t>(head_view.layout);
+    head.bias = {head_view.bias.data, static_cast<int32_t>(head_view.bias.dtype), head_view.bias.size};
+    head.softcap = head_view.softcap;
+    LOGITLESS_INIT(source, &source);
+    source.hidden = &states;
+    source.head = &head;
+    const Targets targets_view = inputs.targets_view();
+    LOGITLESS_INIT(targets, &targets);
+    targets.data32 = targets_view.data32;
+    targets.data64 = targets_view.data64;
+    targets.size = targets_view.size;
+    targets.stride = targets_view.stride;
+    targets.time = targets_view.time;
+    targets.batch_stride = targets_view.batch_stride;
+    LOGITLESS_INIT(gradients, &gradients);
+    set_matrix(gradients.d_hidden, wanted.d_hidden);
+    set_matrix(gradients.d_hidden_second, wanted.d_hidden_second);
+    set_matrix(gradients.d_weight, wanted.d_weight);
+    gradients.d_bias = {wanted.d_bias.data, static_cast<int32_t>(wanted.d_bias.dtype), wanted.d_bias.size};
+    gradients.d_hidden_mode = static_cast<int32_t>(wanted.d_hidden_mode);
+    gradients.d_weight_mode = static_cast<int32_t>(wanted.d_weight_mode);
+    gradients.d_bias_mode = static_cast<int32_t>(wanted.d_bias_mode);
+    gradients.d_hidden_batch_stride = wanted.d_hidden_batch_stride.value_or(0);
+    gradients.d_hidden_second_batch_stride = wanted.d_hidden_second_batch_stride.value_or(0);
+    EXPECT_EQ(logitless_context_create(nullptr, &context), LOGITLESS_OK);
+  }
+  ~CCall() { logitless_context_free(context); }
+  CCall(const CCall&) = delete;
+  CCall& operator=(const CCall&) = delete;
+};
+
+std::vector<InputSpec> specs() {
+  std::vector<InputSpec> out(5);
+  out[1].dtype = DType::kBFloat16;
+  out[1].layout = HeadLayout::kVocabHidden;
+  out[1].padding = 3;
+  out[1].targets32 = true;
+  out[2].dtype = DType::kFloat64;
+  out[2].sequences = 4;
+  out[2].tokens = 36;
+  out[2].hidden_rows = Rows::kApart;
+  out[2].strided_targets = true;
+  out[3].second_tokens = 12;
+  out[3].sequences = 4;
+  out[3].tokens = 32;
+  out[3].softcap = 20;
+  out[4].offsets = {0, 5, 5, 37};
+  out[4].dtype = DType::kFloat16;
+  for (InputSpec& spec : out) spec.ignored = 0.2;
+  return out;
+}
+
+TEST(CApi, CrossEntropyHasTheBitsOfCxx) {
+  for (const InputSpec& spec : specs()) {
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(name_of(spec.dtype));
+      RunSpec run;
+      run.accumulate = accumulate;
+      CCall c(spec, run), cxx(spec, run);
+      std::vector<double> losses(static_cast<size_t>(spec.tokens)), logps(losses), upstream(losses.size(), 0.5);
+      logitless_cross_entropy_options options;
+      LOGITLESS_INIT(cross_entropy_options, &options);
+      options.label_smoothing = 0.1;
+      options.z_loss = 1e-3;
+      options.want_accuracy = 1;
+      logitless_cross_entropy_result result;
+      LOGITLESS_INIT(cross_entropy_result, &result);
+      result.tokens = spec.tokens;
+      result.per_token_loss = losses.data();
+      result.per_token_logps = logps.data();
+      ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, &options, &c.gradients, &result, nullptr),
+                LOGITLESS_OK)
+          << logitless_last_error();
+      CrossEntropyOptions same;
+      same.label_smoothing = 0.1;
+      same.z_loss = 1e-3;
+      same.want_accuracy = true;
+      const Context context;
+      const CrossEntropyResult expected = cross_entropy(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(),
+                                                        cxx.inputs.targets_view(), same, cxx.wanted);
+      EXPECT_EQ(result.loss, expected.loss);
+      EXPECT_EQ(losses, expected.per_token_loss);
+      EXPECT_EQ(logps, expected.per_token_logps);
+      EXPECT_EQ(result.z_loss, expected.metrics.z_loss);
+      EXPECT_EQ(result.accuracy, expected.metrics.accuracy);
+      EXPECT_EQ(result.counted_tokens, expected.metrics.tokens);
+      EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+
+      // The two halves, with an upstream gradient a token.
+      options.reduction = LOGITLESS_NO_REDUCTION;
+      same.reduction = Reduction::kNone;
+      logitless_forward* forward = nullptr;
+      ASSERT_EQ(logitless_cross_entropy_forward(c.context, &c.source, &c.targets, &options, &result, nullptr, &forward),
+                LOGITLESS_OK);
+      EXPECT_EQ(logitless_cross_entropy_backward(c.context, &c.source, &c.targets, &options, forward, upstream.data(),
+                                                 upstream.size(), &c.gradients, nullptr),
+                LOGITLESS_OK)
+          << logitless_last_error();
+      logitless_forward_free(forward);
+      const CrossEntropyForward half = cross_entropy_forward(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(),
+                                                             cxx.inputs.targets_view(), same);
+      cross_entropy_backward(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(), same,
+                             half, upstream, cxx.wanted);
+      EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+    }
+  }
+}
+
+TEST(CApi, StatisticsHaveTheBitsOfCxx) {
+  for (const InputSpec& spec : specs()) {
+    CCall c(spec);
+    const auto n = static_cast<size_t>(spec.tokens);
+    std::vector<double> logp(n), lse(n), entropy(n), prior(n), max_logit(n), log_sum(n);
+    std::vector<int64_t> argmax(n), rank(n);
+    logitless_token_options options;
+    LOGITLESS_INIT(token_options, &options);
+    options.temperature = 0.7;
+    logitless_stats_request request;
+    LOGITLESS_INIT(stats_request, &request);
+    request.entropy = request.prior = request.argmax = request.rank = 1;
+    logitless_token_stats stats;
+    LOGITLESS_INIT(token_stats, &stats);
+    stats.tokens = spec.tokens;
+    stats.logp = logp.data(), stats.lse = lse.data(), stats.entropy = entropy.data(), stats.prior = prior.data();
+    stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
+    stats.argmax = argmax.data(), stats.rank = rank.data();
+    ASSERT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, &options, &request, &stats, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    TokenOptions same;
+    same.temperature = 0.7;
+    const TokenStats expected = compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(),
+                                                    c.inputs.targets_view(), same, {true, true, true, true, {}});
+    EXPECT_EQ(logp, expected.logp);
+    EXPECT_EQ(lse, expected.lse);
+    EXPECT_EQ(entropy, expected.entropy);
+    EXPECT_EQ(prior, expected.prior);
+    EXPECT_EQ(max_logit, expected.max_logit);
+    EXPECT_EQ(log_sum, expected.log_sum);
+    EXPECT_EQ(argmax, expected.argmax);
+    EXPECT_EQ(rank, expected.rank);
+  }
+}
+
+// The defaults of C are those of C++, for every policy and every preference loss.
+TEST(CApi, LossesHaveTheBitsOfCxx) {
+  InputSpec spec;
+  spec.tokens = 36;
+  spec.sequences = 4;
+  CCall c(spec), cxx(spec);
+  const std::vector<float> advantages = {1, -1, 0.5f, -2};
+  std::vector<float> old_logps(36);
+  for (size_t i = 0; i < old_logps.size(); ++i) old_logps[i] = -4 - 0.01f * static_cast<float>(i);
+  const Context context;
+  for (int32_t variant = 0; logitless_policy_variant_name(variant); ++variant) {
+    SCOPED_TRACE(logitless_policy_variant_name(variant));
+    logitless_policy_batch batch;
+    LOGITLESS_INIT(policy_batch, &batch);
+    batch.chosen_ids = &c.targets;
+    batch.advantages = {advantages.data(), LOGITLESS_FLOAT32, 4};
+    batch.old_logps = {old_logps.data(), LOGITLESS_FLOAT32, 36};
+    logitless_policy_options options;
+    LOGITLESS_INIT(policy_options, &options);
+    options.variant = variant;
+    PolicyBatch same_batch;
+    same_batch.chosen_ids = cxx.inputs.targets_view();
+    same_batch.advantages = {advantages.data(), 4};
+    same_batch.old_logps = {old_logps.data(), 36};
+    PolicyOptions same;
+    same.variant = static_cast<PolicyVariant>(variant);
+    if (same.variant == PolicyVariant::kDrGrpo) {
+      options.max_completion_length = 9;
+      same.max_completion_length = 9;
+    }
+    logitless_policy_result result;
+    LOGITLESS_INIT(policy_result, &result);
+    ASSERT_EQ(logitless_policy_loss(c.context, &c.source, &batch, &options, &c.gradients, &result, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    const PolicyResult expected =
+        policy_loss(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(), same_batch, same, cxx.wanted);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.mean_ratio, expected.metrics.mean_ratio);
+    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+  }
+  const std::vector<float> sums = {-40, -41, -42, -43};
+  logitless_reference reference;
+  LOGITLESS_INIT(reference, &reference);
+  reference.logps = {sums.data(), LOGITLESS_FLOAT32, 4};
+  Reference same_reference;
+  same_reference.logps = {sums.data(), 4};
+  for (int32_t loss = 0; logitless_preference_loss_name(loss); ++loss) {
+    SCOPED_TRACE(logitless_preference_loss_name(loss));
+    const logitless_preference_term term = {loss, 1};
+    logitless_preference_options options;
+    LOGITLESS_INIT(preference_options, &options);
+    options.terms = &term;
+    options.term_count = 1;
+    PreferenceOptions same;
+    same.terms = {{static_cast<PreferenceLoss>(loss), 1}};
+    // The robust loss and EXO are undefined without a share of flipped labels.
+    if (same.terms[0].loss == PreferenceLoss::kRobust || same.terms[0].loss == PreferenceLoss::kExoPair) {
+      options.label_smoothing = same.label_smoothing = 0.1;
+    }
+    const bool compares = logitless_needs_reference(loss) != 0;
+    logitless_preference_result result;
+    LOGITLESS_INIT(preference_result, &result);
+    ASSERT_EQ(logitless_preference_loss(c.context, &c.source, &c.targets, compares ? &reference : nullptr, &options,
+                                        &c.gradients, &result, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    const PreferenceResult expected =
+        preference_loss(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(),
+                        compares ? same_reference : Reference(), same, cxx.wanted);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+  }
+}
+
+// A caller with an older header has a shorter structure: what it does not know has its default, and what
+// stands behind its result is not written.
+TEST(CApi, StructuresMayBeShorter) {
+  const InputSpec spec;
+  CCall c(spec);
+  logitless_cross_entropy_options options;
+  LOGITLESS_INIT(cross_entropy_options, &options);
+  options.struct_size = offsetof(logitless_cross_entropy_options, loss_scale);
+  options.loss_scale = -7;  // not there, as far as this caller knows
+  options.normaliser = -7;
+  logitless_cross_entropy_result result;
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  result.struct_size = offsetof(logitless_cross_entropy_result, accuracy);
+  result.accuracy = result.mean_entropy = -7;
+  ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, &options, nullptr, &result, nullptr),
+            LOGITLESS_OK)
+      << logitless_last_error();
+  EXPECT_EQ(result.loss,
+            cross_entropy(Context(), c.inputs.hidden_view(), c.inputs.head_view(), c.inputs.targets_view()).loss);
+  EXPECT_EQ(result.accuracy, -7);
+  EXPECT_EQ(result.mean_entropy, -7);
+}
+
+// A caller with a newer header gets zeros where this library knows nothing, and is refused.
+TEST(CApi, StructuresOfNewerHeadersAreRefused) {
+  struct {
+    logitless_token_options known;
+    int64_t unknown = -1;
+  } newer;
+  logitless_token_options_init(&newer.known, sizeof newer);
+  EXPECT_EQ(newer.unknown, 0);
+  EXPECT_EQ(newer.known.temperature, 1);
+  logitless_cross_entropy_options options;
+  LOGITLESS_INIT(cross_entropy_options, &options);
+  options.token = &newer.known;
+  const InputSpec spec;
+  CCall c(spec);
+  EXPECT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, &options, nullptr, nullptr, nullptr),
+            LOGITLESS_INVALID_INPUT);
+  EXPECT_NE(std::string(logitless_last_error()).find("newer header"), std::string::npos) << logitless_last_error();
+}
+
+TEST(CApi, FailedAllocationsAreAStatus) {
+  const InputSpec spec;
+  CCall c(spec);
+  const auto call = [&] {
+    return logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, nullptr, nullptr);
+  };
+  ASSERT_EQ(call(), LOGITLESS_OK);
+  int64_t refused = 0;
+  for (int64_t index = 0;; ++index) {
+    const int64_t before = blocks_alive();
+    fail_allocation(index, Failing::kAllAfter);
+    const logitless_status status = call();
+    const AllocationsSeen seen = stop_failing();
+    EXPECT_EQ(blocks_alive(), before);
+    if (seen.failed == 0) break;
+    ASSERT_EQ(status, LOGITLESS_OUT_OF_MEMORY) << logitless_last_error();
+    ++refused;
+  }
+  EXPECT_GT(refused, 5);
+}
+
+}  // namespace
+}  // namespace logitless::testing

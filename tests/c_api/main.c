@@ -1,0 +1,490 @@
+/* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
+/* This calls every function of c_api.h from C99. Cross-entropy is held against sums in double that are written
+ * out here; of every other loss the one call is held against its two halves, and of refused calls the message is
+ * looked at. c_api_test.cc holds the same calls against C++. */
+#include <logitless/c_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kBatch = 4, kTime = 6, kTokens = kBatch * kTime, kHidden = 8, kVocab = 50 };
+
+static int failures = 0;
+
+static void check(int good, const char* what, int line) {
+  if (good) return;
+  ++failures;
+  fprintf(stderr, "main.c:%d: %s; the last error is \"%s\"\n", line, what, logitless_last_error());
+}
+#define CHECK(condition) check((condition) ? 1 : 0, #condition, __LINE__)
+#define CHECK_OK(call) check((call) == LOGITLESS_OK, #call, __LINE__)
+#define CHECK_NEAR(a, b, bound) check(fabs((double)(a) - (double)(b)) <= (bound), #a " is near " #b, __LINE__)
+/* The call is refused, and the message has these words. */
+#define CHECK_REFUSED(call, status, words) \
+  check((call) == (status) && strstr(logitless_last_error(), (words)) != NULL, #call " says " words, __LINE__)
+
+static float hidden[kTokens * kHidden], weight[kVocab * kHidden], bias[kVocab];
+static int32_t targets32[kTokens];
+static int64_t targets64[kTokens];
+static float d_hidden[kTokens * kHidden], d_weight[kVocab * kHidden], d_bias[kVocab];
+static float finished[kTokens * kVocab], d_logits[kTokens * kVocab];
+static double per_token_loss[kTokens], per_token_logps[kTokens];
+
+static logitless_context* context;
+static logitless_hidden_states states;
+static logitless_lm_head head;
+static logitless_logits logits;
+static logitless_source source, from_logits;
+static logitless_targets targets, long_targets;
+static logitless_gradients gradients, gradient_of_logits;
+
+static double uniform(void) { return (double)rand() / RAND_MAX - 0.5; }
+
+static void set_up(void) {
+  int i, v, h;
+  srand(7);
+  for (i = 0; i < kTokens * kHidden; ++i) hidden[i] = (float)uniform();
+  for (i = 0; i < kVocab * kHidden; ++i) weight[i] = (float)uniform();
+  for (i = 0; i < kVocab; ++i) bias[i] = (float)uniform();
+  for (i = 0; i < kTokens; ++i) targets64[i] = targets32[i] = i % 5 == 4 ? -100 : (i * 7) % kVocab;
+  for (i = 0; i < kTokens; ++i) {
+    for (v = 0; v < kVocab; ++v) {
+      double sum = bias[v];
+      for (h = 0; h < kHidden; ++h) sum += (double)hidden[i * kHidden + h] * weight[v * kHidden + h];
+      finished[i * kVocab + v] = (float)sum;
+    }
+  }
+  LOGITLESS_INIT(hidden_states, &states);
+  states.states.data = hidden;
+  states.states.rows = kTokens;
+  states.states.cols = kHidden;
+  states.sequences = kBatch;
+  LOGITLESS_INIT(lm_head, &head);
+  head.weight.data = weight;
+  head.weight.rows = kVocab;
+  head.weight.cols = kHidden;
+  head.bias.data = bias;
+  head.bias.size = kVocab;
+  LOGITLESS_INIT(logits, &logits);
+  logits.data = finished;
+  logits.batch = kBatch;
+  logits.time = kTime;
+  logits.vocab = kVocab;
+  LOGITLESS_INIT(source, &source);
+  source.hidden = &states;
+  source.head = &head;
+  LOGITLESS_INIT(source, &from_logits);
+  from_logits.logits = &logits;
+  LOGITLESS_INIT(targets, &targets);
+  targets.data32 = targets32;
+  targets.size = kTokens;
+  LOGITLESS_INIT(targets, &long_targets);
+  long_targets.data64 = targets64;
+  long_targets.size = kTokens;
+  LOGITLESS_INIT(gradients, &gradients);
+  gradients.d_hidden.data = d_hidden;
+  gradients.d_hidden.rows = kTokens;
+  gradients.d_hidden.cols = kHidden;
+  gradients.d_weight.data = d_weight;
+  gradients.d_weight.rows = kVocab;
+  gradients.d_weight.cols = kHidden;
+  gradients.d_bias.data = d_bias;
+  gradients.d_bias.size = kVocab;
+  LOGITLESS_INIT(gradients, &gradient_of_logits);
+  gradient_of_logits.d_logits = d_logits;
+}
+
+static void names(void) {
+  size_t backends = 0, simd = 0;
+  CHECK(strcmp(logitless_version(), "") != 0);
+  CHECK(strcmp(logitless_dtype_name(LOGITLESS_BFLOAT16), "bfloat16") == 0 && !logitless_dtype_name(4));
+  CHECK(strcmp(logitless_plan_kind_name(LOGITLESS_PLAN_TWO_PASS), "two_pass") == 0 && !logitless_plan_kind_name(-1));
+  CHECK(strcmp(logitless_gradient_precision_name(LOGITLESS_PRECISION_SPLIT), "split") == 0);
+  CHECK(strcmp(logitless_policy_variant_name(LOGITLESS_DR_GRPO), "dr_grpo") == 0);
+  CHECK(!logitless_policy_variant_name(LOGITLESS_PPO + 1));
+  CHECK(strcmp(logitless_kl_estimator_name(LOGITLESS_K3), "k3") == 0);
+  CHECK(strcmp(logitless_importance_level_name(LOGITLESS_SEQUENCE_RATIO), "sequence") == 0);
+  CHECK(strcmp(logitless_sampler_correction_name(LOGITLESS_TOKEN_MASK), "token_mask") == 0);
+  CHECK(strcmp(logitless_preference_loss_name(LOGITLESS_APO_ZERO), "apo_zero") == 0);
+  CHECK(!logitless_preference_loss_name(LOGITLESS_CPO + 1));
+  CHECK(logitless_needs_reference(LOGITLESS_SIGMOID) && !logitless_needs_reference(LOGITLESS_SIMPO));
+  while (logitless_gemm_backend_name(backends)) ++backends;
+  while (logitless_simd_target_name(simd)) ++simd;
+  CHECK(backends >= 1 && simd >= 1);
+}
+
+static void contexts(void) {
+  logitless_context_options options;
+  logitless_context* other = NULL;
+  logitless_environment* environment = NULL;
+  logitless_workspace* workspace = NULL;
+  logitless_large_gemm* gemm = NULL;
+  const char* reason = NULL;
+  CHECK(logitless_use_best_blas_kernels(&reason) != NULL && reason != NULL);
+  CHECK_OK(logitless_context_create(NULL, &other));
+  CHECK(logitless_context_threads(other) >= 1);
+  logitless_context_free(other);
+  CHECK_OK(logitless_workspace_create(&workspace));
+  LOGITLESS_INIT(context_options, &options);
+  CHECK(options.workspace_bytes == (size_t)256 << 20);
+  options.threads = 2;
+  options.workspace = workspace;
+  options.gemm_backend = "openblas";
+  options.plan = LOGITLESS_PLAN_TWO_PASS;
+  CHECK_OK(logitless_context_create(&options, &other));
+  CHECK(strcmp(logitless_context_gemm_backend(other), "openblas") == 0);
+  CHECK(strlen(logitless_context_simd_target(other)) > 0);
+  CHECK(logitless_context_blas_warning(other) != NULL);
+  CHECK_OK(logitless_cross_entropy(other, &source, &targets, NULL, &gradients, NULL, NULL));
+  CHECK(logitless_workspace_bytes(workspace) > 0);
+  logitless_workspace_release(workspace);
+  CHECK(logitless_workspace_bytes(workspace) == 0);
+  CHECK_OK(logitless_environment_create(other, &environment));
+  CHECK(environment->cores >= 1 && strlen(environment->cpu) > 0 && strlen(environment->blas_config) > 0);
+  logitless_environment_free(environment);
+  CHECK_OK(logitless_large_gemm_create(other, LOGITLESS_FLOAT32, &gemm));
+  CHECK_OK(logitless_large_gemm_run(gemm));
+  CHECK(logitless_large_gemm_flops(gemm) > 0);
+  logitless_large_gemm_free(gemm);
+  logitless_context_free(other);
+  logitless_workspace_free(workspace);
+  logitless_context_free(NULL);
+  logitless_workspace_free(NULL);
+  logitless_forward_free(NULL);
+  logitless_environment_free(NULL);
+  logitless_large_gemm_free(NULL);
+  options.workspace = NULL;
+  options.gemm_backend = "no such backend";
+  CHECK_REFUSED(logitless_context_create(&options, &other), LOGITLESS_INVALID_INPUT, "no such backend");
+}
+
+static double expected_loss(void) {
+  double sum = 0;
+  int i, v, counted = 0;
+  for (i = 0; i < kTokens; ++i) {
+    double total = 0;
+    if (targets32[i] < 0) continue;
+    for (v = 0; v < kVocab; ++v) total += exp(finished[i * kVocab + v]);
+    sum += log(total) - finished[i * kVocab + targets32[i]];
+    ++counted;
+  }
+  return sum / counted;
+}
+
+static void cross_entropies(void) {
+  logitless_cross_entropy_options options;
+  logitless_cross_entropy_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  float kept[kTokens * kHidden];
+  const double upstream = 1;
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(cross_entropy_options, &options);
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  result.tokens = kTokens;
+  result.per_token_loss = per_token_loss;
+  result.per_token_logps = per_token_logps;
+  options.want_accuracy = options.want_entropy = 1;
+  CHECK_OK(logitless_cross_entropy(context, &source, &targets, &options, &gradients, &result, &plan));
+  CHECK_NEAR(result.loss, expected_loss(), 1e-6);
+  CHECK_NEAR(result.mean_nll, result.loss, 1e-12);
+  CHECK(result.counted_tokens == 20 && per_token_logps[4] == 0 && per_token_loss[0] == -per_token_logps[0]);
+  CHECK(result.accuracy >= 0 && result.mean_entropy > 0 && plan.tokens == kTokens && strlen(plan.description) > 0);
+  CHECK_OK(logitless_plan_cross_entropy(context, &source, &long_targets, &options, &gradients, &plan));
+  CHECK(plan.least_workspace_bytes > 0 && plan.workspace_bytes >= plan.least_workspace_bytes);
+  memcpy(kept, d_hidden, sizeof kept);
+  CHECK_OK(logitless_cross_entropy_forward(context, &source, &long_targets, &options, &result, NULL, &forward));
+  CHECK_OK(logitless_cross_entropy_backward(context, &source, &long_targets, &options, forward, &upstream, 1,
+                                            &gradients, &plan));
+  CHECK_NEAR(kept[0], d_hidden[0], 1e-7);
+  CHECK_REFUSED(logitless_policy_loss_backward(context, &source, NULL, NULL, forward, 1, &gradients, NULL),
+                LOGITLESS_INVALID_INPUT, "batch is NULL");
+  logitless_forward_free(forward);
+  /* Of finished logits. */
+  CHECK_OK(logitless_cross_entropy(context, &from_logits, &targets, &options, &gradient_of_logits, &result, &plan));
+  CHECK_NEAR(result.loss, expected_loss(), 1e-6);
+  CHECK(d_logits[targets32[0]] < 0);
+}
+
+static void evaluate_negated(const int64_t* rows, size_t count, logitless_token_grads* grads) {
+  size_t i;
+  for (i = 0; i < count; ++i) grads->logp[rows[i]] = -0.05;
+}
+
+static int evaluate(void* user, const int64_t* rows, size_t count, const logitless_token_stats* stats,
+                    logitless_token_grads* grads) {
+  int* calls = (int*)user;
+  ++*calls;
+  if (!stats->logp || !stats->lse || stats->tokens != kTokens) return 1;
+  evaluate_negated(rows, count, grads);
+  return 0;
+}
+
+static int refuse(void* user, const int64_t* rows, size_t count, const logitless_token_stats* stats,
+                  logitless_token_grads* grads) {
+  (void)user, (void)rows, (void)count, (void)stats, (void)grads;
+  return 42;
+}
+
+static int64_t words_received = 0;
+static int receive(void* user, int64_t first, int64_t count, const logitless_const_matrix* tile) {
+  if (first != words_received || tile->rows != count || tile->cols != kHidden) return 1;
+  words_received += count;
+  return user == (void*)&words_received ? 0 : 2;
+}
+
+static int refuse_tile(void* user, int64_t first, int64_t count, const logitless_const_matrix* tile) {
+  (void)user, (void)first, (void)count, (void)tile;
+  return 3;
+}
+
+static void statistics(void) {
+  static double logp[kTokens], lse[kTokens], entropy[kTokens], prior[kTokens], max_logit[kTokens], log_sum[kTokens];
+  static double g[kTokens];
+  static int64_t argmax[kTokens], rank[kTokens];
+  logitless_token_options options;
+  logitless_stats_request request;
+  logitless_token_stats stats;
+  logitless_token_grads grads;
+  logitless_token_loss loss;
+  logitless_gradients sink;
+  logitless_plan plan;
+  float kept[kVocab * kHidden];
+  int i, calls = 0;
+  LOGITLESS_INIT(token_options, &options);
+  CHECK(options.ignore_index == -100 && options.temperature == 1);
+  LOGITLESS_INIT(stats_request, &request);
+  request.entropy = request.prior = request.argmax = request.rank = 1;
+  LOGITLESS_INIT(token_stats, &stats);
+  stats.tokens = kTokens;
+  stats.logp = logp, stats.lse = lse, stats.entropy = entropy, stats.prior = prior;
+  stats.argmax = argmax, stats.rank = rank, stats.max_logit = max_logit, stats.log_sum = log_sum;
+  LOGITLESS_INIT(plan, &plan);
+  CHECK_OK(logitless_compute_token_stats(context, &source, &targets, &options, &request, &stats, &plan));
+  CHECK(plan.kind == LOGITLESS_PLAN_FORWARD_ONLY && rank[0] >= 1 && argmax[0] >= 0);
+  CHECK_NEAR(lse[0], max_logit[0] + log_sum[0], 1e-12);
+  CHECK_NEAR(logp[0], finished[targets32[0]] - lse[0], 1e-6);
+  CHECK_OK(logitless_plan_token_stats(context, &source, &targets, &options, &request, &plan));
+  for (i = 0; i < kTokens; ++i) g[i] = -0.05;
+  LOGITLESS_INIT(token_grads, &grads);
+  grads.tokens = kTokens;
+  grads.logp = g;
+  CHECK_OK(logitless_backpropagate_token_grads(context, &source, &targets, &options, NULL, &stats, &grads, &gradients,
+                                               NULL));
+  memcpy(kept, d_weight, sizeof kept);
+  LOGITLESS_INIT(token_loss, &loss);
+  loss.evaluate = evaluate;
+  loss.user = &calls;
+  CHECK_OK(logitless_plan_token_loss(context, &source, &targets, &options, &loss, &gradients, &plan));
+  CHECK_OK(logitless_run_token_loss(context, &source, &targets, &options, &loss, &gradients, NULL, &plan));
+  CHECK(calls >= 1);
+  CHECK_NEAR(kept[3], d_weight[3], 1e-6);
+  loss.evaluate = refuse;
+  CHECK_REFUSED(logitless_run_token_loss(context, &source, &targets, &options, &loss, &gradients, NULL, NULL),
+                LOGITLESS_CALLBACK_FAILED, "42");
+  sink = gradients;
+  sink.d_weight.data = NULL;
+  sink.weight_sink = receive;
+  sink.weight_sink_user = &words_received;
+  loss.evaluate = evaluate;
+  CHECK_OK(logitless_run_token_loss(context, &source, &targets, &options, &loss, &sink, NULL, NULL));
+  CHECK(words_received == kVocab);
+  sink.weight_sink = refuse_tile;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, NULL, &sink, NULL, NULL), LOGITLESS_CALLBACK_FAILED,
+                "weight_sink returned 3");
+  CHECK_OK(logitless_entropy_from_logits(context, &logits, NULL, g, &gradient_of_logits, lse));
+  CHECK_NEAR(lse[0], entropy[0], 1e-6);
+}
+
+static void policies(void) {
+  static float advantages[kBatch] = {1, -1, 0.5f, -0.5f}, old_logps[kTokens];
+  static uint8_t mask[kTokens];
+  logitless_policy_batch batch;
+  logitless_policy_options options;
+  logitless_policy_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  double loss;
+  float kept;
+  int i;
+  for (i = 0; i < kTokens; ++i) {
+    mask[i] = targets32[i] >= 0;
+    old_logps[i] = (float)(per_token_logps[i] + 0.1);
+    targets32[i] = targets32[i] < 0 ? 0 : targets32[i];
+  }
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(policy_batch, &batch);
+  batch.chosen_ids = &targets;
+  batch.advantages.data = advantages;
+  batch.advantages.size = kBatch;
+  batch.old_logps.data = old_logps;
+  batch.old_logps.size = kTokens;
+  batch.mask = mask;
+  batch.mask_count = kTokens;
+  LOGITLESS_INIT(policy_options, &options);
+  options.variant = LOGITLESS_DAPO;
+  options.entropy_bonus = 0.01;
+  LOGITLESS_INIT(policy_result, &result);
+  result.tokens = kTokens;
+  result.per_token_loss = per_token_loss;
+  result.per_token_logps = per_token_logps;
+  CHECK_OK(logitless_policy_loss(context, &source, &batch, &options, &gradients, &result, &plan));
+  CHECK(result.counted_tokens == 20 && isfinite(result.loss) && result.mean_ratio > 0.8 && result.mean_ratio < 1);
+  loss = result.loss;
+  kept = d_hidden[0];
+  CHECK_OK(logitless_plan_policy_loss(context, &source, &batch, &options, &gradients, &plan));
+  CHECK_OK(logitless_policy_loss_forward(context, &source, &batch, &options, &result, &plan, &forward));
+  CHECK_NEAR(loss, result.loss, 1e-12);
+  CHECK_OK(logitless_policy_loss_backward(context, &source, &batch, &options, forward, 1, &gradients, &plan));
+  CHECK_NEAR(kept, d_hidden[0], 1e-7);
+  CHECK_REFUSED(logitless_kto_loss_backward(context, &source, NULL, NULL, forward, 1, &gradients, NULL),
+                LOGITLESS_INVALID_INPUT, "batch is NULL");
+  logitless_forward_free(forward);
+  CHECK_OK(logitless_policy_loss(context, &from_logits, &batch, &options, &gradient_of_logits, &result, &plan));
+  CHECK_NEAR(loss, result.loss, 1e-6);
+  options.delta = -1;
+  CHECK_REFUSED(logitless_policy_loss(context, &source, &batch, &options, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "delta");
+}
+
+static void preferences(void) {
+  static float reference_logps[kBatch] = {-20, -21, -22, -23};
+  static double sequence_logps[kBatch];
+  const logitless_preference_term terms[2] = {{LOGITLESS_SIGMOID, 1}, {LOGITLESS_SFT, 0.5}};
+  logitless_reference reference;
+  logitless_preference_options options;
+  logitless_preference_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  double loss;
+  float kept;
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(reference, &reference);
+  reference.logps.data = reference_logps;
+  reference.logps.size = kBatch;
+  LOGITLESS_INIT(preference_options, &options);
+  options.terms = terms;
+  options.term_count = 2;
+  LOGITLESS_INIT(preference_result, &result);
+  result.tokens = kTokens;
+  result.sequences = kBatch;
+  result.sequence_logps = sequence_logps;
+  result.per_token_logps = per_token_logps;
+  CHECK_OK(logitless_preference_loss(context, &source, &targets, &reference, &options, &gradients, &result, &plan));
+  CHECK(result.pairs == 2 && isfinite(result.loss) && sequence_logps[3] < 0);
+  loss = result.loss;
+  kept = d_weight[0];
+  CHECK_OK(logitless_plan_preference_loss(context, &source, &targets, &reference, &options, &gradients, &plan));
+  CHECK_OK(
+      logitless_preference_loss_forward(context, &source, &targets, &reference, &options, &result, &plan, &forward));
+  CHECK_OK(logitless_preference_loss_backward(context, &source, &targets, &reference, &options, forward, 1, &gradients,
+                                              &plan));
+  logitless_forward_free(forward);
+  CHECK_NEAR(loss, result.loss, 1e-12);
+  CHECK_NEAR(kept, d_weight[0], 1e-6);
+  /* The reference's own states and head say what its sums say: here it is the policy, and every margin is 0. */
+  LOGITLESS_INIT(reference, &reference);
+  reference.hidden = &states;
+  reference.head = &head;
+  CHECK_OK(logitless_preference_loss(context, &source, &targets, &reference, NULL, NULL, &result, NULL));
+  CHECK_NEAR(result.loss, log(2.0), 1e-9);
+  CHECK_REFUSED(logitless_preference_loss(context, &source, &targets, NULL, NULL, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "reference");
+}
+
+static void ktos(void) {
+  static float reference_logps[kBatch] = {-20, -21, -22, -23};
+  static double losses[kBatch], sums[kBatch];
+  const uint8_t labels[kBatch] = {1, 0, 1, 0};
+  logitless_reference reference;
+  logitless_kto_batch batch;
+  logitless_kto_options options;
+  logitless_kto_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  double loss;
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(reference, &reference);
+  reference.logps.data = reference_logps;
+  reference.logps.size = kBatch;
+  LOGITLESS_INIT(kto_batch, &batch);
+  batch.targets = &targets;
+  batch.labels = labels;
+  batch.label_count = kBatch;
+  batch.reference = &reference;
+  LOGITLESS_INIT(kto_options, &options);
+  LOGITLESS_INIT(kto_result, &result);
+  result.sequences = kBatch;
+  result.sequence_losses = losses;
+  result.sequence_logps = sums;
+  CHECK_OK(logitless_kto_loss(context, &source, &batch, &options, &gradients, &result, &plan));
+  CHECK(result.desirable == 2 && result.undesirable == 2 && isfinite(result.loss) && losses[0] > 0 && sums[0] < 0);
+  loss = result.loss;
+  CHECK_OK(logitless_plan_kto_loss(context, &source, &batch, &options, &gradients, &plan));
+  CHECK_OK(logitless_kto_loss_forward(context, &source, &batch, &options, &result, &plan, &forward));
+  CHECK_NEAR(loss, result.loss, 1e-12);
+  CHECK_OK(logitless_kto_loss_backward(context, &source, &batch, &options, forward, 2, &gradients, &plan));
+  logitless_forward_free(forward);
+  result.sequences = kBatch + 1;
+  CHECK_REFUSED(logitless_kto_loss(context, &source, &batch, &options, NULL, &result, NULL), LOGITLESS_INVALID_INPUT,
+                "result.sequences = 5");
+}
+
+static void refusals(void) {
+  logitless_cross_entropy_options options;
+  logitless_source both = source;
+  logitless_targets bad = targets;
+  logitless_cross_entropy_result result;
+  LOGITLESS_INIT(cross_entropy_options, &options);
+  CHECK_REFUSED(logitless_cross_entropy(NULL, &source, &targets, NULL, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "context is NULL");
+  CHECK_REFUSED(logitless_cross_entropy(context, NULL, &targets, NULL, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "source is NULL");
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, NULL, NULL, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "targets is NULL");
+  both.logits = &logits;
+  CHECK_REFUSED(logitless_cross_entropy(context, &both, &targets, NULL, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "beside them");
+  bad.data64 = targets64;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &bad, NULL, NULL, NULL, NULL), LOGITLESS_INVALID_INPUT,
+                "both set");
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, NULL, &gradient_of_logits, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "d_logits");
+  CHECK_REFUSED(logitless_cross_entropy(context, &from_logits, &targets, NULL, &gradients, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "source has logits");
+  options.reduction = 9;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, &options, NULL, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "reduction = 9");
+  memset(&options, 0, sizeof options);
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, &options, NULL, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "LOGITLESS_INIT");
+  LOGITLESS_INIT(cross_entropy_options, &options);
+  options.struct_size += 8;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, &options, NULL, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "newer header");
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  result.tokens = 3;
+  result.per_token_loss = per_token_loss;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, NULL, NULL, &result, NULL), LOGITLESS_INVALID_INPUT,
+                "result.tokens = 3");
+  targets32[2] = kVocab;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, NULL, &gradients, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "50");
+}
+
+int main(void) {
+  set_up();
+  names();
+  CHECK_OK(logitless_context_create(NULL, &context));
+  contexts();
+  cross_entropies();
+  statistics();
+  policies();
+  preferences();
+  ktos();
+  refusals();
+  logitless_context_free(context);
+  printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
