@@ -182,3 +182,14 @@ Call::Call(const logitless_source* given, const logitless_gradients* wanted) {
 }
 
 }  // namespace logitless::c_api
+
+using logitless::c_api::init;
+
+void logitless_hidden_states_init(logitless_hidden_states* hidden, size_t size) { init(hidden, size); }
+void logitless_lm_head_init(logitless_lm_head* head, size_t size) { init(head, size); }
+void logitless_logits_init(logitless_logits* logits, size_t size) { init(logits, size); }
+void logitless_source_init(logitless_source* source, size_t size) { init(source, size); }
+void logitless_targets_init(logitless_targets* targets, size_t size) { init(targets, size); }
+void logitless_gradients_init(logitless_gradients* gradients, size_t size) { init(gradients, size); }
+void logitless_token_options_init(logitless_token_options* options, size_t size) { init(options, size); }
+void logitless_stats_request_init(logitless_stats_request* request, size_t size) { init(request, size); }

@@ -14,6 +14,13 @@
 
 namespace logitless::c_api {
 
+template <>
+logitless_hidden_states defaults();
+template <>
+logitless_lm_head defaults();
+template <>
+logitless_token_options defaults();
+
 /// Returns the enumerator, of which there are `count`; throws InvalidInput where there is none.
 template <class Enum>
 Enum enumerator(int32_t value, int32_t count, const char* name) {

@@ -11,8 +11,8 @@
 
 namespace logitless::c_api {
 
-/// Returns the structure with every member at its default, but for struct_size. Each has a specialisation
-/// beside the code that reads it; without one all members are 0.
+/// Returns the structure with every member at its default, but for struct_size. Where some default is not 0
+/// there is a specialisation, declared where the structure is read and in sight of its _init function.
 template <class T>
 T defaults() {
   T out;

@@ -91,7 +91,7 @@ std::vector<InputSpec> specs() {
   out[2].dtype = DType::kFloat64;
   out[2].sequences = 4;
   out[2].tokens = 36;
-  out[2].hidden_rows = Rows::kApart;
+  out[2].hidden_rows = Rows::kSlice;
   out[2].strided_targets = true;
   out[3].second_tokens = 12;
   out[3].sequences = 4;

@@ -1,0 +1,181 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""A language model's LM head fused with its loss: exact loss and gradients, and no logits in memory.
+
+Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...) and are never copied. bfloat16
+comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What is refused is a
+ValueError that names the argument, the value and the rule, and has written nothing.
+
+    import logitless
+    result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
+
+`logitless.torch` has the same for PyTorch's autograd. What each argument means stands in the C++ headers of the
+same names, and in docs/python.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from . import _core
+from ._core import Plan, Workspace
+
+__all__ = [
+    "Context",
+    "Plan",
+    "Result",
+    "Workspace",
+    "cross_entropy",
+    "environment",
+    "kto_loss",
+    "plan",
+    "policy_loss",
+    "preference_loss",
+    "token_stats",
+    "use_best_blas_kernels",
+]
+
+__version__ = _core.version()
+
+
+class Context(_core.Context):
+    """How calls run: immutable, and usable from several threads at once.
+
+    threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
+    workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
+    plan: "auto", "one_pass", "two_pass" or "dense" (the baseline, with all logits in memory).
+    gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int = 0,
+        workspace_bytes: int = 256 << 20,
+        workspace: Workspace | None = None,
+        plan: str = "auto",
+        row_tile: int = 0,
+        vocab_tile: int = 0,
+        row_block: int = 0,
+        gemm_backend: str = "auto",
+        gradient_precision: str = "native",
+        simd_target: str = "auto",
+    ) -> None:
+        options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        super().__init__(options)
+        self._workspace = workspace  # calls use it for as long as the context lives
+
+
+_default: Context | None = None
+
+
+def default_context() -> Context:
+    """The context of calls that name none: made once, at the first of them."""
+    global _default
+    if _default is None:
+        _default = Context()
+    return _default
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a loss returns: `loss`, NumPy arrays with an entry a token or a sequence, `metrics` and `plan`."""
+
+    loss: float
+    per_token_logps: Any
+    metrics: dict[str, float]
+    plan: Plan
+    per_token_loss: Any = None
+    sequence_logps: Any = None
+    sequence_losses: Any = None
+
+
+def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    if hidden is not None:
+        arguments["hidden"] = hidden
+    if weight is not None:
+        arguments["weight"] = weight
+    return arguments
+
+
+def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> Result:
+    return Result(**function(context or default_context(), arguments))
+
+
+def cross_entropy(
+    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+) -> Result:
+    """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
+
+    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
+    int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
+    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate; ignore_index, shift,
+    temperature, temperatures, temperature_meaning, round_logits_to; reduction, label_smoothing, z_loss,
+    class_weights, loss_scale, normaliser, want_accuracy, want_entropy.
+    """
+    return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
+
+
+def policy_loss(
+    hidden: Any = None, weight: Any = None, chosen_ids: Any = None, *, context: Context | None = None, **arguments: Any
+) -> Result:
+    """A policy loss (variant="grpo", ...) of sampled words: advantages, old_logps, ref_logps, sampling_logps, mask.
+
+    The other arguments are the members of PolicyOptions and TokenOptions, and the source's and outputs' as in
+    cross_entropy().
+    """
+    return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
+
+
+def preference_loss(
+    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+) -> Result:
+    """A loss of pairs, terms=[("sigmoid", 1.0), ...]: `hidden` holds the chosen sequences, then the rejected ones.
+
+    The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
+    """
+    return _run(_core.preference_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+
+
+def kto_loss(
+    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+) -> Result:
+    """KTO of single sequences with labels= (uint8, not 0 = desirable) and a reference as in preference_loss()."""
+    return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+
+
+def token_stats(
+    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+) -> dict[str, Any]:
+    """Statistics of every token as NumPy arrays: logp, lse, max_logit and log_sum, and with entropy=True, prior=True,
+    argmax=True or rank=True these as well."""
+    arguments = _source(hidden, weight, {"targets": targets, **arguments})
+    return _core.token_stats(context or default_context(), arguments).columns()
+
+
+_PLANS = {
+    "cross_entropy": _core.plan_cross_entropy,
+    "policy_loss": _core.plan_policy_loss,
+    "preference_loss": _core.plan_preference_loss,
+    "kto_loss": _core.plan_kto_loss,
+}
+
+
+def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:
+    """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
+    if task not in _PLANS:
+        raise ValueError(f"task = {task!r} is none of {', '.join(_PLANS)}")
+    return _PLANS[task](context or default_context(), arguments)
+
+
+def environment(context: Context | None = None) -> dict[str, Any]:
+    """What runs: library, CPU, instruction set and BLAS."""
+    return (context or default_context()).environment()
+
+
+def use_best_blas_kernels() -> tuple[str, str]:
+    """Lets an OpenBLAS that is older than the CPU run kernels that fit it; returns what was done, and why.
+
+    Call it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
+    """
+    return _core.use_best_blas_kernels()

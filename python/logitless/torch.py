@@ -1,0 +1,429 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless for PyTorch: the LM head and its loss in one call, under autograd, and no logits in memory.
+
+    from logitless.torch import linear_cross_entropy
+    loss = linear_cross_entropy(hidden, lm_head.weight, targets)  # instead of cross_entropy(lm_head(hidden), targets)
+    loss.backward()
+
+Tensors are on the CPU; float32, bfloat16, float16 or float64. Threads follow torch.set_num_threads().
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from . import Context, _core
+
+__all__ = ["LinearCrossEntropyLoss", "linear_cross_entropy", "set_options", "token_logps"]
+
+_options: dict[str, Any] = {}
+
+
+def set_options(**options: Any) -> None:
+    """Sets arguments of the Context that calls from here on use, e.g. workspace_bytes or plan. Without arguments all
+    are the defaults again. Threads follow torch.set_num_threads() unless they are set."""
+    Context(**options)  # refuses what is none
+    _options.clear()
+    _options.update(options)
+    _context.cache_clear()
+
+
+@functools.lru_cache(maxsize=64)
+def _context(threads: int) -> Context:
+    return Context(**{"threads": threads, **_options})
+
+
+def _current_context() -> Context:
+    return _context(torch.get_num_threads())
+
+
+def _check_cpu(**tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device.type != "cpu":
+            raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """The tensor as [N, C] or [B, T, C] whose rows follow their elements; a copy only where strides allow nothing else."""
+    if tensor.dim() > 3:
+        tensor = tensor.flatten(0, -3)
+    return tensor if tensor.stride(-1) == 1 or tensor.size(-1) == 1 else tensor.contiguous()
+
+
+def _matrix(weight: Tensor) -> Tensor:
+    return weight if weight.stride(1) == 1 or weight.stride(0) == 1 else weight.contiguous()
+
+
+def _like(tensor: Tensor) -> Tensor:
+    """Memory for a gradient, in the order in which the tensor stands."""
+    return torch.empty_like(tensor)
+
+
+class _Call:
+    """The arguments of one call on a head, and the gradients that are wanted."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float) -> None:
+        self.hidden = _rows(hidden.detach())
+        self.weight = _matrix(weight.detach())
+        self.bias = None if bias is None else bias.detach().contiguous()
+        self.arguments: dict[str, Any] = {"hidden": self.hidden, "weight": self.weight}
+        if self.bias is not None:
+            self.arguments["bias"] = self.bias
+        if softcap:
+            self.arguments["softcap"] = softcap
+
+    def outputs(self, needs: tuple[bool, bool, bool]) -> list[Tensor | None]:
+        grads: list[Tensor | None] = [None, None, None]
+        for i, (name, tensor) in enumerate((("d_hidden", self.hidden), ("d_weight", self.weight), ("d_bias", self.bias))):
+            if needs[i] and tensor is not None:
+                grads[i] = self.arguments[name] = _like(tensor)
+        return grads
+
+
+def _loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(loss, dtype=torch.float64).to(dtype)
+
+
+class _Reduced(torch.autograd.Function):
+    """Loss and gradients in one call: the backward hands the gradients over, scaled. A second backward of the same
+    graph computes them again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        class_weights: Tensor | None,
+        softcap: float,
+        options: dict[str, Any],
+        dtype: torch.dtype,
+    ) -> Tensor:
+        needs = tuple(ctx.needs_input_grad[:3])
+        loss, grads = _Reduced._run(hidden, weight, bias, target, class_weights, softcap, options, needs)
+        ctx.save_for_backward(hidden, weight, bias, target, class_weights)
+        ctx.rest = (softcap, options, needs)
+        ctx.grads = grads
+        return _loss_tensor(loss, dtype)
+
+    @staticmethod
+    def _run(
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        class_weights: Tensor | None,
+        softcap: float,
+        options: dict[str, Any],
+        needs: tuple[bool, ...],
+    ) -> tuple[float, list[Tensor | None]]:
+        call = _Call(hidden, weight, bias, softcap)
+        grads = call.outputs(needs)  # type: ignore[arg-type]
+        arguments = {**call.arguments, "targets": target, **options}
+        if class_weights is not None:
+            arguments["class_weights"] = class_weights
+        loss = _core.cross_entropy(_current_context(), arguments)["loss"]
+        return loss, [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        grads = ctx.grads
+        if grads is None:
+            softcap, options, needs = ctx.rest
+            _, grads = _Reduced._run(*ctx.saved_tensors, softcap, options, needs)
+        ctx.grads = None
+        scale = upstream.item()
+        if scale != 1:
+            for grad in grads:
+                if grad is not None:
+                    grad.mul_(scale)
+        return (*grads, None, None, None, None, None)
+
+
+class _PerToken(torch.autograd.Function):
+    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        class_weights: Tensor | None,
+        softcap: float,
+        options: dict[str, Any],
+        dtype: torch.dtype,
+    ) -> Tensor:
+        call = _Call(hidden, weight, bias, softcap)
+        arguments = {**call.arguments, "targets": target, **options}
+        if class_weights is not None:
+            arguments["class_weights"] = class_weights
+        result, ctx.forward_half = _core.cross_entropy_forward(_current_context(), arguments)
+        ctx.save_for_backward(hidden, weight, bias, target, class_weights)
+        ctx.rest = (softcap, options, tuple(ctx.needs_input_grad[:3]))
+        return torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        hidden, weight, bias, target, class_weights = ctx.saved_tensors
+        softcap, options, needs = ctx.rest
+        call = _Call(hidden, weight, bias, softcap)
+        grads = call.outputs(needs)
+        arguments = {**call.arguments, "targets": target, **options}
+        if class_weights is not None:
+            arguments["class_weights"] = class_weights
+        _core.cross_entropy_backward(
+            _current_context(), arguments, ctx.forward_half, upstream.flatten().double().tolist()
+        )
+        grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
+        return (*grads, None, None, None, None, None)
+
+
+def _cast_for_autocast(*tensors: Tensor | None) -> list[Tensor | None]:
+    if not torch.is_autocast_enabled("cpu"):
+        return list(tensors)
+    dtype = torch.get_autocast_dtype("cpu")
+    return [t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+    softcap: float = 0.0,
+    temperature: float = 1.0,
+    z_loss: float = 0.0,
+    shift: bool = False,
+) -> Tensor:
+    """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
+
+    The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
+    there, has nothing to choose here. `input` may have any leading axes, which `target` shares. Beyond PyTorch:
+
+    softcap: logits become softcap * tanh(logits / softcap) (Gemma 2).
+    temperature: divides the logits.
+    z_loss: weight of the squared log-sum-exp, added to the loss.
+    shift: position t of the second last axis of `input` predicts target t + 1.
+
+    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
+    probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
+    """
+    if torch.overrides.has_torch_function((input, linear_weight, target)):
+        return torch.overrides.handle_torch_function(
+            linear_cross_entropy,
+            (input, linear_weight, target),
+            input,
+            linear_weight,
+            target,
+            linear_bias=linear_bias,
+            weight=weight,
+            reduction=reduction,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            options=options,
+            softcap=softcap,
+            temperature=temperature,
+            z_loss=z_loss,
+            shift=shift,
+        )
+    if input.dim() < 1:
+        raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
+        )
+    if linear_weight.dim() > 2 or target.is_floating_point():
+        return _pytorch_path(
+            input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing,
+            (softcap, temperature, z_loss, shift),
+        )
+    _check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight)
+    vocab = linear_weight.shape[0]
+    if linear_bias is not None and tuple(linear_bias.shape) != (vocab,):
+        raise RuntimeError(f"expected linear_bias shape {(vocab,)}, got {tuple(linear_bias.shape)}")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if target.dtype != torch.int64:
+        raise RuntimeError(f"expected target of dtype torch.int64, got {target.dtype}")
+    if target.shape != input.shape[:-1]:
+        raise ValueError(f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}")
+    input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    if input.dtype != linear_weight.dtype or (linear_bias is not None and linear_bias.dtype != input.dtype):
+        raise RuntimeError(
+            f"expected input, linear_weight and linear_bias of one dtype, got {input.dtype}, {linear_weight.dtype}"
+            + ("" if linear_bias is None else f" and {linear_bias.dtype}")
+        )
+    if weight is not None:
+        if tuple(weight.shape) != (vocab,):
+            raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
+        weight = weight.detach().float().contiguous()
+    dtype = torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype
+    arguments: dict[str, Any] = {"reduction": reduction}
+    for name, value, default in (
+        ("ignore_index", -100 if ignore_index is None else ignore_index, -100),
+        ("label_smoothing", label_smoothing, 0.0),
+        ("temperature", temperature, 1.0),
+        ("z_loss", z_loss, 0.0),
+        ("shift", shift, False),
+    ):
+        if value != default:
+            arguments[name] = value
+    # A vector is a batch of one token, and more than one leading axis but the last are sequences.
+    shape = target.shape
+    rows = input.unsqueeze(0) if input.dim() == 1 else input
+    ids = target.reshape(1) if target.dim() == 0 else target.flatten(0, -2) if target.dim() > 2 else target
+    function = _PerToken if reduction == "none" else _Reduced
+    try:
+        loss = function.apply(rows, linear_weight, linear_bias, ids, weight, softcap, arguments, dtype)
+    except ValueError as error:
+        if str(error).startswith("targets["):
+            raise IndexError(f"Target out of bounds: {error}") from None
+        raise
+    return loss.view(shape) if reduction == "none" else loss
+
+
+def _pytorch_path(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int | None,
+    label_smoothing: float,
+    beyond: tuple[float, float, float, bool],
+) -> Tensor:
+    what = "target holds class probabilities" if target.is_floating_point() else "linear_weight has more than 2 axes"
+    if beyond != (0.0, 1.0, 0.0, False):
+        raise ValueError(f"softcap, temperature, z_loss and shift do not go where {what}")
+    warnings.warn(
+        f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
+        stacklevel=3,
+    )
+    return torch.nn.functional.linear_cross_entropy(
+        input,
+        linear_weight,
+        target,
+        linear_bias=linear_bias,
+        weight=weight,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
+
+
+class LinearCrossEntropyLoss(torch.nn.Module):
+    """linear_cross_entropy() as a module, with its own head: weight [num_classes, in_features] and a bias."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        bias: bool = True,
+        *,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, num_classes, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return linear_cross_entropy(
+            input, self.linear.weight, target, linear_bias=self.linear.bias, **self.options
+        )
+
+
+class _TokenLogps(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        softcap: float,
+        options: dict[str, Any],
+        entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        call = _Call(hidden, weight, bias, softcap)
+        arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
+        ctx.stats = _core.token_stats(_current_context(), arguments)
+        columns = ctx.stats.columns()
+        ctx.save_for_backward(hidden, weight, bias, target)
+        ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]))
+        logp = torch.from_numpy(columns["logp"]).view(target.shape)
+        if not entropy:
+            nothing = logp.new_empty(0)
+            ctx.mark_non_differentiable(nothing)
+            return logp, nothing
+        return logp, torch.from_numpy(columns["entropy"]).view(target.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, target = ctx.saved_tensors
+        softcap, options, entropy, needs = ctx.rest
+        call = _Call(hidden, weight, bias, softcap)
+        grads = call.outputs(needs)
+        upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
+        if entropy and d_entropy is not None:
+            upstream["entropy"] = d_entropy
+        _core.token_grads(
+            _current_context(),
+            {**call.arguments, "targets": target, **options, "entropy": entropy},
+            ctx.stats,
+            {name: g.detach().flatten().contiguous() for name, g in upstream.items()},
+        )
+        grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
+        return (*grads, None, None, None, None)
+
+
+def token_logps(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    entropy: bool = False,
+    ignore_index: int = -100,
+    softcap: float = 0.0,
+    temperature: float = 1.0,
+    shift: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
+    nats. Both have gradients. Tokens that take no part have 0 in both.
+
+    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
+    """
+    _check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias)
+    if target.shape != input.shape[:-1]:
+        raise ValueError(f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}")
+    input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
+    rows = input.unsqueeze(0) if input.dim() == 1 else input
+    ids = target.reshape(1) if target.dim() == 0 else target.flatten(0, -2) if target.dim() > 2 else target
+    logp, entropies = _TokenLogps.apply(rows, linear_weight, linear_bias, ids, softcap, options, entropy)
+    logp = logp.view(target.shape)
+    return (logp, entropies.view(target.shape)) if entropy else logp

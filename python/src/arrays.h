@@ -1,0 +1,68 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Arrays of Python come and go through DLPack or the buffer protocol, and are never copied.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "logitless/logits.h"
+#include "logitless/tensors.h"
+
+namespace logitless::python {
+
+namespace nb = nanobind;
+
+/// This is an array that a call reads or writes, which lives as long as this does.
+struct Array {
+  nb::ndarray<nb::ro> view;
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+
+  int64_t size(size_t axis) const { return static_cast<int64_t>(view.shape(axis)); }
+  int64_t stride(size_t axis) const { return view.stride(axis); }
+  size_t axes() const { return view.ndim(); }
+};
+
+/// Keeps the arrays of one call, and finds views of them. A name is the argument's, for messages: what is no
+/// array is a TypeError, and one that does not fit a ValueError.
+class Arrays {
+ public:
+  /// [rows, cols], or its transpose, which `transposed` then tells (null: it may not be).
+  ConstMatrix matrix(nb::handle object, const char* name, bool* transposed = nullptr);
+  Matrix output(nb::handle object, const char* name, bool* transposed = nullptr);
+  ConstVector vector(nb::handle object, const char* name);
+  Vector vector_output(nb::handle object, const char* name);
+  /// [N, H] or [B, T, H], of hidden states.
+  HiddenStates hidden(nb::handle object, const char* name);
+  /// The same for d_hidden; sets the step from one sequence to the next where there are several.
+  Matrix d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride);
+  /// [N] or [B, T] of int32 or int64.
+  Targets targets(nb::handle object, const char* name);
+  /// [B, T, V] or [N, V].
+  Logits logits(nb::handle object, const char* name);
+  LogitsGradient d_logits(nb::handle object, const char* name);
+
+  /// These are contiguous vectors of one type.
+  template <class T>
+  std::span<const T> span(nb::handle object, const char* name);
+
+ private:
+  nb::ndarray<nb::ro>& keep(nb::handle object, const char* name, bool writable);
+  Array floating(nb::handle object, const char* name, bool writable = false);
+
+  std::vector<nb::ndarray<nb::ro>> kept_;
+};
+
+/// Hands a column of results over as a NumPy array, without a copy.
+template <class T>
+nb::object to_numpy(std::vector<T>&& column) {
+  auto* kept = new std::vector<T>(std::move(column));
+  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+}  // namespace logitless::python

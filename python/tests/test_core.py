@@ -1,0 +1,188 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The package on NumPy arrays: losses against float64, arrays as they come, and what is refused."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import logitless
+
+N, H, V = 21, 9, 57
+
+
+def problem(dtype=np.float32, seed=0):
+    random = np.random.default_rng(seed)
+    hidden = random.standard_normal((N, H)).astype(dtype)
+    weight = random.standard_normal((V, H)).astype(dtype)
+    targets = random.integers(0, V, N)
+    targets[::5] = -100
+    return hidden, weight, targets
+
+
+def reference(hidden, weight, targets, bias=0.0):
+    """Loss, gradient of hidden and of weight, in float64."""
+    x, w = hidden.astype(np.float64), weight.astype(np.float64)
+    logits = x @ w.T + bias
+    logits -= logits.max(axis=1, keepdims=True)
+    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    taken = targets >= 0
+    rows = np.arange(len(targets))[taken]
+    loss = -logp[rows, targets[taken]].mean()
+    g = np.exp(logp)
+    g[rows, targets[taken]] -= 1
+    g[~taken] = 0
+    g /= taken.sum()
+    return loss, g @ w, g.T @ x
+
+
+@pytest.mark.parametrize("dtype, bound", [(np.float32, 1e-5), (np.float64, 1e-12), (np.float16, 5e-3)])
+@pytest.mark.parametrize("ids", [np.int64, np.int32])
+def test_cross_entropy_is_the_reference(dtype, bound, ids):
+    hidden, weight, targets = problem(dtype)
+    d_hidden, d_weight = np.empty_like(hidden), np.empty_like(weight)
+    result = logitless.cross_entropy(hidden, weight, targets.astype(ids), d_hidden=d_hidden, d_weight=d_weight)
+    loss, want_hidden, want_weight = reference(hidden, weight, targets)
+    assert abs(result.loss - loss) < 1e-5
+    np.testing.assert_allclose(d_hidden, want_hidden, atol=bound)
+    np.testing.assert_allclose(d_weight, want_weight, atol=bound)
+    assert result.metrics["tokens"] == (targets >= 0).sum()
+    assert result.per_token_loss.shape == (N,) and result.per_token_loss[0] == 0
+    assert "rows" in result.plan.describe()
+
+
+def test_arrays_are_read_and_written_where_they_stand():
+    hidden, weight, targets = problem()
+    want = logitless.cross_entropy(hidden, weight, targets).loss
+    wide = np.full((N, H + 3), np.nan, np.float32)
+    wide[:, :H] = hidden
+    assert logitless.cross_entropy(wide[:, :H], weight, targets).loss == want
+    batched = np.full((3, 10, H), np.nan, np.float32)
+    batched[:, :7] = hidden.reshape(3, 7, H)
+    out = np.full((3, 10, H), 7, np.float32)
+    got = logitless.cross_entropy(batched[:, :7], weight, targets.reshape(3, 7), d_hidden=out[:, :7])
+    assert got.loss == want
+    assert (out[:, 7:] == 7).all() and not (out[:, :7] == 7).any()
+    # A transposed view is the other layout.
+    transposed = np.ascontiguousarray(weight.T)
+    d_weight = np.empty_like(transposed)
+    assert abs(logitless.cross_entropy(hidden, transposed.T, targets, d_weight=d_weight.T).loss - want) < 1e-6
+    np.testing.assert_allclose(d_weight.T, reference(hidden, weight, targets)[2], atol=1e-6)
+    assert abs(logitless.cross_entropy(hidden, transposed, targets, layout="hidden_vocab").loss - want) < 1e-6
+    assert abs(logitless.cross_entropy(logits=hidden @ weight.T, targets=targets).loss - want) < 1e-5
+
+
+def test_options_reach_the_library():
+    hidden, weight, targets = problem(np.float64)
+    bias = np.linspace(-1, 1, V)
+    assert abs(logitless.cross_entropy(hidden, weight, targets, bias=bias).loss - reference(hidden, weight, targets, bias)[0]) < 1e-12
+    mean = logitless.cross_entropy(hidden, weight, targets)
+    total = logitless.cross_entropy(hidden, weight, targets, reduction="sum")
+    assert abs(total.loss - mean.loss * mean.metrics["tokens"]) < 1e-9
+    assert logitless.cross_entropy(hidden, weight, targets, label_smoothing=0.5).loss != mean.loss
+    ones = np.ones(V, np.float32)
+    assert logitless.cross_entropy(hidden, weight, targets, class_weights=ones).loss == pytest.approx(mean.loss)
+    stats = logitless.token_stats(hidden, weight, targets, entropy=True, argmax=True, rank=True)
+    assert set(stats) == {"logp", "lse", "entropy", "argmax", "rank", "max_logit", "log_sum"}
+    assert stats["logp"] == pytest.approx(mean.per_token_logps)
+    plan = logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=targets)
+    assert plan.kind == "forward_only" and plan.least_workspace_bytes > 0
+
+
+def test_policy_preference_and_kto_losses():
+    hidden, weight, targets = problem(np.float64)
+    hidden, targets = hidden[:20], np.abs(targets[:20]) % V
+    logps = logitless.token_stats(hidden, weight, targets)["logp"]
+    batched = hidden.reshape(4, 5, H)
+    ids = targets.reshape(4, 5)
+    advantages = np.array([1.0, -1.0, 0.5, -0.5])
+    d_hidden = np.empty_like(batched)
+    policy = logitless.policy_loss(batched, weight, ids, advantages=advantages, old_logps=logps, d_hidden=d_hidden)
+    assert policy.loss == pytest.approx(-advantages.mean()) and policy.metrics["mean_ratio"] == pytest.approx(1)
+    assert np.abs(d_hidden).sum() > 0
+    pairs = logitless.preference_loss(batched, weight, ids, terms=[("sigmoid", 1.0)], ref_hidden=batched, ref_weight=weight)
+    assert pairs.loss == pytest.approx(np.log(2)) and pairs.sequence_logps.shape == (4,)
+    kto = logitless.kto_loss(batched, weight, ids, labels=np.array([1, 0, 1, 0], np.uint8), ref_logps=pairs.sequence_logps)
+    assert kto.sequence_losses.shape == (4,) and kto.loss > 0
+
+
+def test_a_sink_gets_every_word_once():
+    hidden, weight, targets = problem()
+    got = np.zeros_like(weight)
+    seen = []
+
+    def sink(first, count, tile):
+        seen.append((first, count))
+        got[first : first + count] += tile
+
+    logitless.cross_entropy(hidden, weight, targets, weight_sink=sink)
+    assert sum(count for _, count in seen) == V
+    np.testing.assert_allclose(got, reference(hidden, weight, targets)[2], atol=1e-6)
+
+    def failing(first, count, tile):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        logitless.cross_entropy(hidden, weight, targets, weight_sink=failing)
+
+
+def test_threads_share_a_context():
+    hidden, weight, targets = problem()
+    context = logitless.Context(threads=1, workspace=logitless.Workspace())
+    want = logitless.cross_entropy(hidden, weight, targets, context=context).loss
+    got = []
+    threads = [
+        threading.Thread(
+            target=lambda: got.extend(logitless.cross_entropy(hidden, weight, targets, context=context).loss for _ in range(20))
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [want] * 80
+
+
+@pytest.mark.parametrize(
+    "change, error, words",
+    [
+        (dict(targets=np.zeros(N)), ValueError, "targets is float64"),
+        (dict(targets=np.full(N, V)), ValueError, f"{V}"),
+        (dict(weight=np.zeros((V, H + 1), np.float32)), ValueError, "10"),
+        (dict(weight=np.zeros((V, H), np.int32)), ValueError, "weight is int32"),
+        (dict(hidden=np.zeros((N, 2 * H), np.float32)[:, ::2]), ValueError, "hidden has strides"),
+        (dict(hidden=np.zeros(N, np.float32)), ValueError, "hidden has shape"),
+        (dict(hidden=[[1.0]]), TypeError, "hidden is a list"),
+        (dict(hidden=None), ValueError, "hidden is missing"),
+        (dict(temprature=1.0), TypeError, "no argument 'temprature'"),
+        (dict(temperature="hot"), TypeError, "temperature is a str"),
+        (dict(temperature=0.0), ValueError, "temperature = 0"),
+        (dict(reduction="avg"), ValueError, "none of mean, sum, none"),
+        (dict(layout="vh"), ValueError, "none of hidden_vocab, vocab_hidden"),
+    ],
+)
+def test_what_is_refused(change, error, words):
+    hidden, weight, targets = problem()
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets, **change}
+    with pytest.raises(error, match=words):
+        logitless.cross_entropy(**arguments)
+
+
+def test_read_only_arrays():
+    hidden, weight, targets = problem()
+    hidden.flags.writeable = weight.flags.writeable = targets.flags.writeable = False
+    assert logitless.cross_entropy(hidden, weight, targets).loss > 0
+    with pytest.raises(TypeError, match="d_weight"):
+        logitless.cross_entropy(hidden, weight, targets, d_weight=weight)
+
+
+def test_contexts_refuse_what_is_none():
+    with pytest.raises(ValueError, match="threads"):
+        logitless.Context(threads=-1)
+    with pytest.raises(ValueError, match="no_such"):
+        logitless.Context(gemm_backend="no_such")
+    with pytest.raises(ValueError, match="none of auto"):
+        logitless.Context(plan="three_pass")
+    assert logitless.Context(threads=1).threads == 1
+    assert logitless.environment()["version"] == logitless.__version__

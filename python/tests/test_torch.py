@@ -1,0 +1,273 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless.torch against PyTorch's own functions."""
+
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+if not hasattr(F, "linear_cross_entropy"):
+    pytest.skip("this PyTorch has no linear_cross_entropy to compare with", allow_module_level=True)
+
+from logitless.torch import LinearCrossEntropyLoss, linear_cross_entropy, set_options, token_logps  # noqa: E402
+
+N, H, V = 13, 7, 41
+BOUND = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+
+
+def tensors(dtype, layout="rows", bias=True, seed=0):
+    torch.manual_seed(seed)
+    x = torch.randn(N, H, dtype=torch.float64).to(dtype)
+    w = torch.randn(V, H, dtype=torch.float64).to(dtype)
+    b = torch.randn(V, dtype=torch.float64).to(dtype) if bias else None
+    if layout == "columns":
+        x = x.T.contiguous().T
+        w = w.T.contiguous().T
+    elif layout == "strided":
+        x = torch.stack([x, x], dim=-1).flatten(1)[:, ::2]
+        w = torch.cat([w, w], dim=1)[:, :H]
+    y = torch.randint(0, V, (N,))
+    y[3] = y[7] = -100
+    return x, w, b, y
+
+
+def both(x, w, b, y, wants, upstream=None, **options):
+    """(loss, gradients) of ours and of PyTorch's in float64 of the same numbers."""
+    results = []
+    for ours in (True, False):
+        leaves = [
+            None if t is None else (t.detach().clone(memory_format=torch.preserve_format) if ours else t.detach().double())
+            for t in (x, w, b)
+        ]
+        for leaf, want in zip(leaves, wants):
+            if leaf is not None:
+                leaf.requires_grad_(want)
+        given = dict(options)
+        if not ours and given.get("weight") is not None:
+            given["weight"] = given["weight"].double()
+        function = linear_cross_entropy if ours else F.linear_cross_entropy
+        loss = function(leaves[0], leaves[1], y, linear_bias=leaves[2], **given)
+        if loss.requires_grad:
+            loss.backward(None if upstream is None else upstream.to(loss.dtype))
+        results.append((loss.detach(), [None if t is None else t.grad for t in leaves]))
+    return results
+
+
+GRID = list(
+    itertools.product(
+        [torch.float64, torch.float32, torch.bfloat16, torch.float16],
+        ["mean", "sum", "none"],
+        ["rows", "columns", "strided"],
+        [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, False, False)],
+        [False, True],  # bias
+        [None, "weights"],
+        [0.0, 0.1],  # label smoothing
+        [None, 5],  # ignore_index
+    )
+)
+
+
+@pytest.mark.parametrize("dtype", BOUND, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_grid(dtype, reduction):
+    cases = 0
+    for case in GRID:
+        if case[0] != dtype or case[1] != reduction:
+            continue
+        _, _, layout, wants, bias, weights, smoothing, ignored = case
+        x, w, b, y = tensors(dtype, layout, bias)
+        if ignored is not None:
+            y = torch.where(y < 0, ignored, y)
+        weight = torch.rand(V, dtype=dtype) + 0.5 if weights else None
+        upstream = torch.rand(N) if reduction == "none" else torch.tensor(0.75)
+        (loss, grads), (want_loss, want_grads) = both(
+            x, w, b, y, wants, upstream,
+            weight=weight, reduction=reduction, label_smoothing=smoothing, ignore_index=ignored,
+        )
+        assert loss.dtype == dtype and loss.shape == want_loss.shape, case
+        scale = max(1.0, want_loss.abs().max().item())
+        torch.testing.assert_close(loss.double(), want_loss, atol=BOUND[dtype] * scale, rtol=0, msg=str(case))
+        for grad, want, tensor in zip(grads, want_grads, (x, w, b)):
+            assert (grad is None) == (want is None), case
+            if grad is not None:
+                assert grad.dtype == dtype and grad.shape == tensor.shape
+                scale = max(1.0, want.abs().max().item())
+                torch.testing.assert_close(grad.double(), want, atol=BOUND[dtype] * scale, rtol=0, msg=str(case))
+        cases += 1
+    assert cases == len(GRID) // 12
+
+
+def test_leading_axes_and_vectors():
+    x, w, b, y = tensors(torch.float64)
+    x, y = x[:12], y[:12]
+    want = F.linear_cross_entropy(x, w, y, reduction="none")
+    for shape in [(12,), (3, 4), (2, 2, 3), (1, 3, 2, 2)]:
+        got = linear_cross_entropy(x.view(*shape, H), w, y.view(shape), reduction="none")
+        assert got.shape == shape
+        torch.testing.assert_close(got.flatten(), want)
+    one = linear_cross_entropy(x[0], w, y[0])
+    torch.testing.assert_close(one, F.linear_cross_entropy(x[0], w, y[0]))
+
+
+def test_gradcheck():
+    x, w, b, y = tensors(torch.float64)
+    x, w, b = (t.requires_grad_() for t in (x, w, b))
+    for reduction in ("mean", "sum", "none"):
+        for beyond in ({}, {"softcap": 3.0, "temperature": 0.7, "z_loss": 0.01}):
+            assert torch.autograd.gradcheck(
+                lambda x, w, b: linear_cross_entropy(x, w, y, linear_bias=b, reduction=reduction, **beyond), (x, w, b)
+            )
+    assert torch.autograd.gradcheck(lambda x, w, b: token_logps(x, w, y, linear_bias=b, entropy=True), (x, w, b))
+
+
+def test_beyond_pytorch():
+    x, w, _, y = tensors(torch.float64)
+    logits = 3 * torch.tanh(x @ w.T / 3) / 0.7
+    want = F.cross_entropy(logits, y) + 0.01 * logits.logsumexp(1)[y >= 0].square().mean()
+    got = linear_cross_entropy(x, w, y, softcap=3.0, temperature=0.7, z_loss=0.01)
+    torch.testing.assert_close(got, want)
+    shifted = linear_cross_entropy(x[:12].view(3, 4, H), w, y[:12].view(3, 4), shift=True)
+    want = F.linear_cross_entropy(x[:12].view(3, 4, H)[:, :-1].reshape(-1, H), w, y[:12].view(3, 4)[:, 1:].reshape(-1))
+    torch.testing.assert_close(shifted, want)
+
+
+def test_token_logps():
+    x, w, b, y = tensors(torch.float64)
+    logps = F.log_softmax(x @ w.T + b, dim=1)
+    got, entropy = token_logps(x, w, y, linear_bias=b, entropy=True)
+    taken = y >= 0
+    torch.testing.assert_close(got[taken], logps[torch.arange(N)[taken], y[taken]])
+    torch.testing.assert_close(entropy[taken], -(logps.exp() * logps).sum(1)[taken])
+    assert (got[~taken] == 0).all()
+
+
+def test_backward_twice_and_accumulation():
+    x, w, _, y = tensors(torch.float64)
+    w.requires_grad_()
+    loss = linear_cross_entropy(x, w, y)
+    loss.backward(torch.tensor(2.0, dtype=torch.float64), retain_graph=True)
+    first = w.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(w.grad, 1.5 * first)
+
+
+def test_double_backward_is_refused():
+    x, w, _, y = tensors(torch.float64)
+    w.requires_grad_()
+    (grad,) = torch.autograd.grad(linear_cross_entropy(x, w, y), w, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_tied_weights_and_non_leaves():
+    torch.manual_seed(1)
+    embedding = torch.nn.Embedding(V, H).double()
+    ids = torch.randint(0, V, (5, 6))
+    results = []
+    for function in (linear_cross_entropy, F.linear_cross_entropy):
+        embedding.zero_grad()
+        states = torch.tanh(embedding(ids))
+        function(states[:, :-1].reshape(-1, H), embedding.weight, ids[:, 1:].reshape(-1)).backward()
+        results.append(embedding.weight.grad.clone())
+    torch.testing.assert_close(*results)
+
+
+def test_all_ignored_is_zero():
+    x, w, _, y = tensors(torch.float32)
+    x.requires_grad_()
+    loss = linear_cross_entropy(x, w, torch.full_like(y, -100))
+    loss.backward()
+    assert loss.item() == 0 and (x.grad == 0).all()
+
+
+def test_autocast():
+    x, w, b, y = tensors(torch.float32)
+    w.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = linear_cross_entropy(x, w, y, linear_bias=b)
+        want = F.linear_cross_entropy(x, w, y, linear_bias=b)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), want.double(), atol=5e-2, rtol=0)
+    loss.backward()
+    assert w.grad.dtype == torch.float32
+
+
+def test_probabilities_take_pytorchs_path():
+    x, w, _, _ = tensors(torch.float64)
+    p = torch.rand(N, V, dtype=torch.float64).softmax(1)
+    with pytest.warns(UserWarning, match="class probabilities"):
+        got = linear_cross_entropy(x, w, p)
+    torch.testing.assert_close(got, F.linear_cross_entropy(x, w, p))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(input=torch.zeros(N, H + 1)),
+        dict(input=torch.zeros(())),
+        dict(linear_weight=torch.zeros(H)),
+        dict(linear_bias=torch.zeros(V + 1)),
+        dict(linear_weight=torch.zeros(V, H, dtype=torch.float64)),
+        dict(target=torch.zeros(N, dtype=torch.int32)),
+        dict(target=torch.zeros(N + 1, dtype=torch.int64)),
+        dict(target=torch.full((N,), V)),
+        dict(target=torch.full((N,), -1)),
+        dict(weight=torch.ones(V - 1)),
+        dict(reduction="average"),
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_bad_input_has_pytorchs_exceptions(change):
+    x, w, _, y = tensors(torch.float32)
+    arguments = {"input": x, "linear_weight": w, "target": y, **change}
+    with pytest.raises(Exception) as want:
+        F.linear_cross_entropy(**arguments)
+    with pytest.raises(want.type):
+        linear_cross_entropy(**arguments)
+
+
+def test_other_devices_are_refused():
+    x, w, _, y = tensors(torch.float32)
+    with pytest.raises(ValueError, match="input is on meta"):
+        linear_cross_entropy(x.to("meta"), w, y)
+
+
+def test_module_and_training_beside_pytorch():
+    """PyTorch's threads and ours take turns in one process, for some steps of a small model."""
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    losses = []
+    for fused in (True, False):
+        torch.manual_seed(0)
+        body = torch.nn.Sequential(torch.nn.Embedding(V, 32), torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, H))
+        head = LinearCrossEntropyLoss(H, V)
+        optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-2)
+        ids = torch.randint(0, V, (8, 33), generator=torch.Generator().manual_seed(3))
+        curve = []
+        for _ in range(20):
+            optimizer.zero_grad()
+            states, targets = body(ids[:, :-1]), ids[:, 1:]
+            if fused:
+                loss = head(states, targets)
+            else:
+                loss = F.cross_entropy(head.linear(states).flatten(0, 1), targets.flatten())
+            loss.backward()
+            optimizer.step()
+            curve.append(loss.item())
+        losses.append(curve)
+    assert torch.get_num_threads() == threads
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    assert losses[0][-1] < losses[0][0]
+
+
+def test_options_of_the_context():
+    x, w, _, y = tensors(torch.float32)
+    want = linear_cross_entropy(x, w, y)
+    try:
+        set_options(plan="two_pass", workspace_bytes=1 << 20, threads=1)
+        torch.testing.assert_close(linear_cross_entropy(x, w, y), want)
+        with pytest.raises(ValueError, match="three_pass"):
+            set_options(plan="three_pass")
+    finally:
+        set_options()
