@@ -168,8 +168,8 @@ TEST(SmallWorkspace, ResultsAreRight) {
   }
 }
 
-// Packed or not, hidden states give the same bits: with rows that stand apart, and with rows that drop out of
-// the second pass. Where no backend packs them there is nothing to compare.
+// Packed or not, hidden states give the same bits: with rows that stand apart, and with rows that follow one
+// another. Where no backend packs them there is nothing to compare.
 TEST(PackedHidden, GiveTheSameBits) {
   InputSpec spec;
   spec.tokens = 700;
@@ -179,29 +179,26 @@ TEST(PackedHidden, GiveTheSameBits) {
   for (const double ignored : {0.0, 0.3}) {
     spec.ignored = ignored;
     Inputs inputs(spec);
-    for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kOnePass}) {
-      const auto run = [&](size_t workspace, std::vector<std::byte>& bytes) {
-        RunSpec spec_of_run;
-        GradientOutputs outputs(inputs, spec_of_run);
-        ContextOptions options;
-        options.plan = plan;
-        options.threads = 2;
-        options.workspace_bytes = workspace;
-        const CrossEntropyResult result = cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(),
-                                                        inputs.targets_view(), {}, outputs.gradients());
-        bytes = outputs.bytes();
-        return result;
-      };
-      std::vector<std::byte> packed, plain;
-      const CrossEntropyResult with = run(size_t{64} << 20, packed);
-      if (with.plan.packed_bytes == 0) continue;
-      EXPECT_GE(with.plan.packed_bytes, static_cast<size_t>(2 * with.plan.active_rows * spec.hidden));
-      const CrossEntropyResult without = run(with.plan.workspace_bytes - 1, plain);
-      EXPECT_EQ(without.plan.packed_bytes, 0u);
-      EXPECT_EQ(without.plan.workspace_bytes + with.plan.packed_bytes, with.plan.workspace_bytes);
-      EXPECT_EQ(with.per_token_logps, without.per_token_logps);
-      EXPECT_EQ(packed, plain);
-    }
+    const auto run = [&](size_t workspace, std::vector<std::byte>& bytes) {
+      GradientOutputs outputs(inputs, RunSpec());
+      ContextOptions options;
+      options.plan = PlanKind::kTwoPass;
+      options.threads = 2;
+      options.workspace_bytes = workspace;
+      const CrossEntropyResult result = cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(),
+                                                      inputs.targets_view(), {}, outputs.gradients());
+      bytes = outputs.bytes();
+      return result;
+    };
+    std::vector<std::byte> packed, plain;
+    const CrossEntropyResult with = run(size_t{64} << 20, packed);
+    if (with.plan.packed_bytes == 0) GTEST_SKIP() << "no backend packs hidden states here";
+    EXPECT_GE(with.plan.packed_bytes, static_cast<size_t>(2 * with.plan.active_rows * spec.hidden));
+    const CrossEntropyResult without = run(with.plan.workspace_bytes - 1, plain);
+    EXPECT_EQ(without.plan.packed_bytes, 0u);
+    EXPECT_EQ(without.plan.workspace_bytes + with.plan.packed_bytes, with.plan.workspace_bytes);
+    EXPECT_EQ(with.per_token_logps, without.per_token_logps);
+    EXPECT_EQ(packed, plain);
   }
 }
 

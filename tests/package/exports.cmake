@@ -4,7 +4,7 @@
 function(read_api functions classes)
   foreach(header ${ARGN})
     file(READ ${header} text)
-    string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "(//|#)[^\n]*" "" text "${text}")
     string(REGEX REPLACE "[ \n]+" " " text "${text}")
     string(REGEX MATCHALL "(class|struct) LOGITLESS_API [A-Za-z0-9_]+" marked_classes "${text}")
     list(TRANSFORM marked_classes REPLACE "^.* " "")

@@ -85,9 +85,14 @@ class Case {
     return out;
   }
 
+  struct alignas(64) CacheLine {
+    std::byte bytes[64];
+  };
   // Returns A as the backend packs it; nothing where it packs none.
-  std::vector<std::byte> packed_rows() const {
-    std::vector<std::byte> out(backend_.packed_rows_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype()));
+  std::vector<CacheLine> packed_rows() const {
+    const size_t bytes = backend_.packed_rows_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype());
+    EXPECT_EQ(bytes % sizeof(CacheLine), 0u);
+    std::vector<CacheLine> out(bytes / sizeof(CacheLine));
     if (!out.empty()) backend_.pack_rows(operand(a_, false), shape_.m, shape_.k, out.data());
     return out;
   }
@@ -236,7 +241,7 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
           SCOPED_TRACE(::testing::Message() << backend->name() << " " << name_of(dtype) << " " << shape.m << " x "
                                             << shape.n << " x " << shape.k);
           const Case<float> product(*backend, dtype, dtype, shape, false, b_transposed);
-          const std::vector<std::byte> packed = product.packed_rows();
+          const auto packed = product.packed_rows();
           EXPECT_EQ(packed.empty(), backend->name() != std::string("amx") || dtype != DType::kBFloat16 ||
                                         backend != gemm::find_backend("amx"));
           if (packed.empty()) continue;
