@@ -103,7 +103,12 @@ def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> R
 
 
 def cross_entropy(
-    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
@@ -117,7 +122,12 @@ def cross_entropy(
 
 
 def policy_loss(
-    hidden: Any = None, weight: Any = None, chosen_ids: Any = None, *, context: Context | None = None, **arguments: Any
+    hidden: Any = None,
+    weight: Any = None,
+    chosen_ids: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled words: advantages, old_logps, ref_logps, sampling_logps, mask.
 
@@ -128,7 +138,12 @@ def policy_loss(
 
 
 def preference_loss(
-    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
 ) -> Result:
     """A loss of pairs, terms=[("sigmoid", 1.0), ...]: `hidden` holds the chosen sequences, then the rejected ones.
 
@@ -138,14 +153,24 @@ def preference_loss(
 
 
 def kto_loss(
-    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
 ) -> Result:
     """KTO of single sequences with labels= (uint8, not 0 = desirable) and a reference as in preference_loss()."""
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
 
 def token_stats(
-    hidden: Any = None, weight: Any = None, targets: Any = None, *, context: Context | None = None, **arguments: Any
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
 ) -> dict[str, Any]:
     """Statistics of every token as NumPy arrays: logp, lse, max_logit and log_sum, and with entropy=True, prior=True,
     argmax=True or rank=True these as well."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import Context, _core
 
@@ -80,10 +79,33 @@ class _Call:
 
     def outputs(self, needs: tuple[bool, bool, bool]) -> list[Tensor | None]:
         grads: list[Tensor | None] = [None, None, None]
-        for i, (name, tensor) in enumerate((("d_hidden", self.hidden), ("d_weight", self.weight), ("d_bias", self.bias))):
+        for i, (name, tensor) in enumerate(
+            (("d_hidden", self.hidden), ("d_weight", self.weight), ("d_bias", self.bias))
+        ):
             if needs[i] and tensor is not None:
                 grads[i] = self.arguments[name] = _like(tensor)
         return grads
+
+
+class _NoSecondDerivative(torch.autograd.Function):
+    """Stands between a gradient and the tensors that it depends on."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, *inputs: Tensor | None) -> Tensor:  # type: ignore[override]
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError(
+            "logitless computes no second derivatives: its gradients cannot be differentiated again"
+        )
+
+
+def _handed_over(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    """The gradients; under create_graph=True such that whoever differentiates them is told."""
+    if not torch.is_grad_enabled():
+        return grads
+    return [None if grad is None else _NoSecondDerivative.apply(grad, *inputs) for grad in grads]
 
 
 def _loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
@@ -133,7 +155,6 @@ class _Reduced(torch.autograd.Function):
         return loss, [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
         if grads is None:
@@ -145,7 +166,7 @@ class _Reduced(torch.autograd.Function):
             for grad in grads:
                 if grad is not None:
                     grad.mul_(scale)
-        return (*grads, None, None, None, None, None)
+        return (*_handed_over(grads, (upstream, *ctx.saved_tensors[:3])), None, None, None, None, None)
 
 
 class _PerToken(torch.autograd.Function):
@@ -173,7 +194,6 @@ class _PerToken(torch.autograd.Function):
         return torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         hidden, weight, bias, target, class_weights = ctx.saved_tensors
         softcap, options, needs = ctx.rest
@@ -186,14 +206,164 @@ class _PerToken(torch.autograd.Function):
             _current_context(), arguments, ctx.forward_half, upstream.flatten().double().tolist()
         )
         grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
-        return (*grads, None, None, None, None, None)
+        return (*_handed_over(grads, (upstream, hidden, weight, bias)), None, None, None, None, None)
+
+
+# Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
+# which the backward scales; under reduction none the backward is an operator of its own.
+
+
+def _operator_arguments(
+    call: _Call,
+    target: Tensor,
+    class_weights: Tensor | None,
+    values: tuple[str, int, float, float, float, bool],
+) -> dict[str, Any]:
+    names = ("reduction", "ignore_index", "label_smoothing", "temperature", "z_loss", "shift")
+    arguments = {**call.arguments, "targets": target, **dict(zip(names, values))}
+    if class_weights is not None:
+        arguments["class_weights"] = class_weights
+    return arguments
+
+
+@torch.library.custom_op("logitless::linear_cross_entropy", mutates_args=())
+def _compiled(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    class_weights: Tensor | None,
+    softcap: float,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    temperature: float,
+    z_loss: float,
+    shift: bool,
+    needs: list[bool],
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    call = _Call(input, weight, bias, softcap)
+    per_token = reduction == "none"
+    grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
+    values = (reduction, ignore_index, label_smoothing, temperature, z_loss, shift)
+    result = _core.cross_entropy(_current_context(), _operator_arguments(call, target, class_weights, values))
+    if per_token:
+        loss = torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
+    else:
+        loss = _loss_tensor(result["loss"], dtype)
+    nothing = [input.new_empty(0) for _ in range(3)]
+    shaped = [n if g is None else g.view_as(x) for g, x, n in zip(grads, (input, weight, bias), nothing)]
+    return [loss, *shaped]
+
+
+@_compiled.register_fake
+def _(
+    input,
+    weight,
+    bias,
+    target,
+    class_weights,
+    softcap,
+    reduction,
+    ignore_index,
+    label_smoothing,
+    temperature,
+    z_loss,
+    shift,
+    needs,
+    dtype,
+):
+    per_token = reduction == "none"
+    loss = input.new_empty(target.shape if per_token else (), dtype=dtype)
+    return [
+        loss,
+        *(
+            torch.empty_like(x) if need and x is not None and not per_token else input.new_empty(0)
+            for x, need in zip((input, weight, bias), needs)
+        ),
+    ]
+
+
+@torch.library.custom_op("logitless::linear_cross_entropy_backward", mutates_args=())
+def _compiled_backward(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    class_weights: Tensor | None,
+    softcap: float,
+    ignore_index: int,
+    label_smoothing: float,
+    temperature: float,
+    z_loss: float,
+    shift: bool,
+    needs: list[bool],
+    upstream: Tensor,
+) -> list[Tensor]:
+    call = _Call(input, weight, bias, softcap)
+    values = ("none", ignore_index, label_smoothing, temperature, z_loss, shift)
+    _, half = _core.cross_entropy_forward(
+        _current_context(), _operator_arguments(call, target, class_weights, values)
+    )
+    grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
+    arguments = _operator_arguments(call, target, class_weights, values)
+    _core.cross_entropy_backward(_current_context(), arguments, half, upstream.flatten().double().tolist())
+    return [input.new_empty(0) if g is None else g.view_as(x) for g, x in zip(grads, (input, weight, bias))]
+
+
+@_compiled_backward.register_fake
+def _(
+    input,
+    weight,
+    bias,
+    target,
+    class_weights,
+    softcap,
+    ignore_index,
+    label_smoothing,
+    temperature,
+    z_loss,
+    shift,
+    needs,
+    upstream,
+):
+    return [
+        torch.empty_like(x) if need and x is not None else input.new_empty(0)
+        for x, need in zip((input, weight, bias), needs)
+    ]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    ctx.rest = inputs[5:12]
+    ctx.needs = inputs[12]
+    if ctx.rest[1] == "none":
+        ctx.save_for_backward(*inputs[:5])
+    else:
+        ctx.save_for_backward(*output[1:])
+
+
+def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
+    upstream = upstreams[0]
+    if ctx.rest[1] == "none":
+        softcap, _, *values = ctx.rest
+        grads = _compiled_backward(*ctx.saved_tensors, softcap, *values, ctx.needs, upstream)
+    else:
+        grads = [grad * upstream.to(grad.dtype) for grad in ctx.saved_tensors]
+    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 11)
+
+
+_compiled.register_autograd(_scaled, setup_context=_save)
 
 
 def _cast_for_autocast(*tensors: Tensor | None) -> list[Tensor | None]:
     if not torch.is_autocast_enabled("cpu"):
         return list(tensors)
     dtype = torch.get_autocast_dtype("cpu")
-    return [t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors]
+    return [
+        t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
+        for t in tensors
+    ]
 
 
 def linear_cross_entropy(
@@ -246,7 +416,9 @@ def linear_cross_entropy(
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
     if linear_weight.dim() < 2:
-        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}"
+        )
     if input.shape[-1] != linear_weight.shape[-1]:
         raise RuntimeError(
             "expected equal input and linear_weight last dimensions (in_features), "
@@ -254,10 +426,19 @@ def linear_cross_entropy(
         )
     if linear_weight.dim() > 2 or target.is_floating_point():
         return _pytorch_path(
-            input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing,
+            input,
+            linear_weight,
+            target,
+            linear_bias,
+            weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
             (softcap, temperature, z_loss, shift),
         )
-    _check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight)
+    _check_cpu(
+        input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight
+    )
     vocab = linear_weight.shape[0]
     if linear_bias is not None and tuple(linear_bias.shape) != (vocab,):
         raise RuntimeError(f"expected linear_bias shape {(vocab,)}, got {tuple(linear_bias.shape)}")
@@ -266,7 +447,9 @@ def linear_cross_entropy(
     if target.dtype != torch.int64:
         raise RuntimeError(f"expected target of dtype torch.int64, got {target.dtype}")
     if target.shape != input.shape[:-1]:
-        raise ValueError(f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}")
+        raise ValueError(
+            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+        )
     input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     if input.dtype != linear_weight.dtype or (linear_bias is not None and linear_bias.dtype != input.dtype):
         raise RuntimeError(
@@ -292,6 +475,26 @@ def linear_cross_entropy(
     shape = target.shape
     rows = input.unsqueeze(0) if input.dim() == 1 else input
     ids = target.reshape(1) if target.dim() == 0 else target.flatten(0, -2) if target.dim() > 2 else target
+    if torch.compiler.is_compiling():
+        grad = torch.is_grad_enabled()
+        needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
+        loss = _compiled(
+            rows,
+            linear_weight,
+            linear_bias,
+            ids,
+            weight,
+            softcap,
+            reduction,
+            arguments.get("ignore_index", -100),
+            label_smoothing,
+            temperature,
+            z_loss,
+            shift,
+            needs,
+            dtype,
+        )[0]
+        return loss.view(shape) if reduction == "none" else loss
     function = _PerToken if reduction == "none" else _Reduced
     try:
         loss = function.apply(rows, linear_weight, linear_bias, ids, weight, softcap, arguments, dtype)
@@ -313,7 +516,11 @@ def _pytorch_path(
     label_smoothing: float,
     beyond: tuple[float, float, float, bool],
 ) -> Tensor:
-    what = "target holds class probabilities" if target.is_floating_point() else "linear_weight has more than 2 axes"
+    what = (
+        "target holds class probabilities"
+        if target.is_floating_point()
+        else "linear_weight has more than 2 axes"
+    )
     if beyond != (0.0, 1.0, 0.0, False):
         raise ValueError(f"softcap, temperature, z_loss and shift do not go where {what}")
     warnings.warn(
@@ -381,7 +588,6 @@ class _TokenLogps(torch.autograd.Function):
         return logp, torch.from_numpy(columns["entropy"]).view(target.shape)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
         softcap, options, entropy, needs = ctx.rest
@@ -397,7 +603,7 @@ class _TokenLogps(torch.autograd.Function):
             {name: g.detach().flatten().contiguous() for name, g in upstream.items()},
         )
         grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
-        return (*grads, None, None, None, None)
+        return (*_handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None)
 
 
 def token_logps(
@@ -419,7 +625,9 @@ def token_logps(
     """
     _check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias)
     if target.shape != input.shape[:-1]:
-        raise ValueError(f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}")
+        raise ValueError(
+            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+        )
     input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
     rows = input.unsqueeze(0) if input.dim() == 1 else input

@@ -23,8 +23,7 @@ void Keywords::take_bound(const char* key, std::optional<double>& out) {
 }
 
 void Keywords::refuse(const char* key, nb::handle value) const {
-  const std::string type = nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
-  nb::raise_type_error("%s: %s is a %s", of_, key, type.c_str());
+  nb::raise_type_error("%s: %s is a %s", of_, key, nb::str(value.type().attr("__name__")).c_str());
 }
 
 void Keywords::refuse_name(const char* key, const std::string& value, const std::string& known) {
@@ -33,8 +32,9 @@ void Keywords::refuse_name(const char* key, const std::string& value, const std:
 
 void Keywords::check_all_known() const {
   if (given_.size() == 0) return;
-  for (const auto& [key, value] : given_) {
-    const auto name = nb::cast<std::string>(key);
+  const nb::list keys = given_.keys();
+  for (const nb::handle key : keys) {
+    const std::string name = nb::str(key).c_str();
     if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
       nb::raise_type_error("%s has no argument '%s'", of_, name.c_str());
     }

@@ -41,7 +41,9 @@ def reference(hidden, weight, targets, bias=0.0):
 def test_cross_entropy_is_the_reference(dtype, bound, ids):
     hidden, weight, targets = problem(dtype)
     d_hidden, d_weight = np.empty_like(hidden), np.empty_like(weight)
-    result = logitless.cross_entropy(hidden, weight, targets.astype(ids), d_hidden=d_hidden, d_weight=d_weight)
+    result = logitless.cross_entropy(
+        hidden, weight, targets.astype(ids), d_hidden=d_hidden, d_weight=d_weight
+    )
     loss, want_hidden, want_weight = reference(hidden, weight, targets)
     assert abs(result.loss - loss) < 1e-5
     np.testing.assert_allclose(d_hidden, want_hidden, atol=bound)
@@ -75,13 +77,21 @@ def test_arrays_are_read_and_written_where_they_stand():
 def test_options_reach_the_library():
     hidden, weight, targets = problem(np.float64)
     bias = np.linspace(-1, 1, V)
-    assert abs(logitless.cross_entropy(hidden, weight, targets, bias=bias).loss - reference(hidden, weight, targets, bias)[0]) < 1e-12
+    assert (
+        abs(
+            logitless.cross_entropy(hidden, weight, targets, bias=bias).loss
+            - reference(hidden, weight, targets, bias)[0]
+        )
+        < 1e-12
+    )
     mean = logitless.cross_entropy(hidden, weight, targets)
     total = logitless.cross_entropy(hidden, weight, targets, reduction="sum")
     assert abs(total.loss - mean.loss * mean.metrics["tokens"]) < 1e-9
     assert logitless.cross_entropy(hidden, weight, targets, label_smoothing=0.5).loss != mean.loss
     ones = np.ones(V, np.float32)
-    assert logitless.cross_entropy(hidden, weight, targets, class_weights=ones).loss == pytest.approx(mean.loss)
+    assert logitless.cross_entropy(hidden, weight, targets, class_weights=ones).loss == pytest.approx(
+        mean.loss
+    )
     stats = logitless.token_stats(hidden, weight, targets, entropy=True, argmax=True, rank=True)
     assert set(stats) == {"logp", "lse", "entropy", "argmax", "rank", "max_logit", "log_sum"}
     assert stats["logp"] == pytest.approx(mean.per_token_logps)
@@ -97,12 +107,20 @@ def test_policy_preference_and_kto_losses():
     ids = targets.reshape(4, 5)
     advantages = np.array([1.0, -1.0, 0.5, -0.5])
     d_hidden = np.empty_like(batched)
-    policy = logitless.policy_loss(batched, weight, ids, advantages=advantages, old_logps=logps, d_hidden=d_hidden)
-    assert policy.loss == pytest.approx(-advantages.mean()) and policy.metrics["mean_ratio"] == pytest.approx(1)
+    policy = logitless.policy_loss(
+        batched, weight, ids, advantages=advantages, old_logps=logps, d_hidden=d_hidden
+    )
+    assert policy.loss == pytest.approx(-advantages.mean()) and policy.metrics["mean_ratio"] == pytest.approx(
+        1
+    )
     assert np.abs(d_hidden).sum() > 0
-    pairs = logitless.preference_loss(batched, weight, ids, terms=[("sigmoid", 1.0)], ref_hidden=batched, ref_weight=weight)
+    pairs = logitless.preference_loss(
+        batched, weight, ids, terms=[("sigmoid", 1.0)], ref_hidden=batched, ref_weight=weight
+    )
     assert pairs.loss == pytest.approx(np.log(2)) and pairs.sequence_logps.shape == (4,)
-    kto = logitless.kto_loss(batched, weight, ids, labels=np.array([1, 0, 1, 0], np.uint8), ref_logps=pairs.sequence_logps)
+    kto = logitless.kto_loss(
+        batched, weight, ids, labels=np.array([1, 0, 1, 0], np.uint8), ref_logps=pairs.sequence_logps
+    )
     assert kto.sequence_losses.shape == (4,) and kto.loss > 0
 
 
@@ -133,7 +151,9 @@ def test_threads_share_a_context():
     got = []
     threads = [
         threading.Thread(
-            target=lambda: got.extend(logitless.cross_entropy(hidden, weight, targets, context=context).loss for _ in range(20))
+            target=lambda: got.extend(
+                logitless.cross_entropy(hidden, weight, targets, context=context).loss for _ in range(20)
+            )
         )
         for _ in range(4)
     ]
