@@ -199,6 +199,7 @@ class Amx final : public Delegating {
   // Two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s.
   double flops_per_byte(DType a, DType b) const override { return is_native(a, b) ? 80 : others_.flops_per_byte(a, b); }
 
+  int64_t few_rows(DType a, DType b) const override { return is_native(a, b) ? 6 : others_.few_rows(a, b); }
   int64_t tile_words(DType a, DType b) const override { return is_native(a, b) ? 512 : others_.tile_words(a, b); }
 
   // Elements of C do not share sums.

@@ -81,8 +81,8 @@ class FewRows final : public Delegating {
 
 }  // namespace
 
-const Backend& backend_for_rows(const Backend& backend, int64_t rows) {
-  if (rows > kFewRows) return backend;
+const Backend& backend_for_rows(const Backend& backend, int64_t rows, DType a, DType b) {
+  if (rows > backend.few_rows(a, b)) return backend;
   static std::mutex mutex;
   static std::map<const Backend*, FewRows> made;
   const std::lock_guard<std::mutex> lock(mutex);

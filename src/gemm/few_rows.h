@@ -9,12 +9,12 @@
 
 namespace logitless::gemm {
 
-/// This many rows are few.
+/// No more rows than these are few. Where a backend is fast with few of them, fewer are: Backend::few_rows().
 inline constexpr int64_t kFewRows = 16;
 
-/// Returns the backend for calls with at most `rows` rows: where these are few, one whose products of few
-/// rows read B once and as it stands, 16-bit types too, and leave every other product to `backend`; else
-/// `backend` itself. The rows of such products never depend on each other.
-const Backend& backend_for_rows(const Backend& backend, int64_t rows);
+/// Returns the backend for calls with at most `rows` rows: where these are few for operands of these types,
+/// one whose products of few rows read B once and as it stands, 16-bit types too, and leave every other
+/// product to `backend`; else `backend` itself. The rows of such products never depend on each other.
+const Backend& backend_for_rows(const Backend& backend, int64_t rows, DType a, DType b);
 
 }  // namespace logitless::gemm

@@ -111,6 +111,8 @@ class Backend {
   /// byte: what plans count with. It is a constant of the kernels, never measured where they run.
   virtual double flops_per_byte(DType a, DType b) const = 0;
 
+  /// Returns up to how many rows of a call kernels that read the head once are faster (few_rows.h).
+  virtual int64_t few_rows(DType a, DType b) const = 0;
   /// Returns how many words a tile of 512 rows of logits has where gradients are made of it: the more, the
   /// more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of the kernels,
   /// too.

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "core/views.h"
+#include "gemm/few_rows.h"
 #include "gemm/openblas_core.h"
 #include "gemm/openblas_row_rule.h"
 #include "gemm/team.h"
@@ -161,6 +162,7 @@ class OpenBlas final : public Backend {
   bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
   const char* library_of(DType, DType) const override { return name(); }
   double flops_per_byte(DType, DType) const override { return 12; }
+  int64_t few_rows(DType, DType) const override { return kFewRows; }
   int64_t tile_words(DType, DType) const override { return 1024; }
   int max_threads() const override { return std::max(1, most_threads()); }
 

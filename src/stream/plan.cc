@@ -324,7 +324,8 @@ Planner make_planner(const detail::ContextState& context, int threads, const Hid
       problem, [&](auto types) { return needs_weight_tiles<typename decltype(types)::Sum>(outputs); });
   const bool may_keep_logits = work.forward && work.backward && options.plan != PlanKind::kTwoPass;
   return {context,
-          gemm::backend_for_rows(*context.gemm, static_cast<int64_t>(rows.size())),
+          gemm::backend_for_rows(*context.gemm, static_cast<int64_t>(rows.size()), problem.hidden.dtype,
+                                 problem.head.weight.dtype),
           threads,
           problem,
           work,

@@ -135,7 +135,8 @@ std::vector<const gemm::Backend*> named_backends() {
 // These are the same and, for calls with few rows, what takes the place of each.
 std::vector<const gemm::Backend*> all_backends() {
   std::vector<const gemm::Backend*> out = named_backends();
-  for (const gemm::Backend* backend : named_backends()) out.push_back(&gemm::backend_for_rows(*backend, 1));
+  for (const gemm::Backend* backend : named_backends())
+    out.push_back(&gemm::backend_for_rows(*backend, 1, DType::kFloat32, DType::kFloat32));
   return out;
 }
 
@@ -173,7 +174,7 @@ TEST(Products, OfEveryTypeFormAndEdge) {
 
 template <class T>
 void multiplies_few_rows(DType a, DType b) {
-  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows);
+  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows, a, b);
   std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
   tables.push_back(&kernels::plain_kernels());
   for (const Shape& shape :
@@ -201,11 +202,16 @@ TEST(Products, OfFewRowsByEveryInstructionSet) {
 
 TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
   for (const gemm::Backend* backend : named_backends()) {
-    EXPECT_EQ(&gemm::backend_for_rows(*backend, gemm::kFewRows + 1), backend);
-    const gemm::Backend& few = gemm::backend_for_rows(*backend, gemm::kFewRows);
-    EXPECT_NE(&few, backend);
-    EXPECT_EQ(&few, &gemm::backend_for_rows(*backend, 0));
-    EXPECT_STREQ(few.library_of(DType::kFloat32, DType::kFloat32), "logitless");
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const int64_t most = backend->few_rows(dtype, dtype);
+      EXPECT_GE(most, 1);
+      EXPECT_LE(most, gemm::kFewRows);
+      EXPECT_EQ(&gemm::backend_for_rows(*backend, most + 1, dtype, dtype), backend);
+      const gemm::Backend& few = gemm::backend_for_rows(*backend, most, dtype, dtype);
+      EXPECT_NE(&few, backend);
+      EXPECT_EQ(&few, &gemm::backend_for_rows(*backend, 0, dtype, dtype));
+      EXPECT_STREQ(few.library_of(dtype, dtype), "logitless");
+    }
   }
 }
 

@@ -180,7 +180,8 @@ TEST(RowRules, OfNarrowTiles) {
 // A row has the same bits alone as among fifteen others.
 TEST(RowRules, OfFewRows) {
   for (const std::string_view name : gemm::backend_names()) {
-    const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend(std::string(name)), gemm::kFewRows);
+    const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend(std::string(name)), gemm::kFewRows,
+                                                          DType::kFloat32, DType::kFloat32);
     EXPECT_EQ(backend.row_rule({1024, 576, DType::kFloat32, DType::kFloat32, false}, gemm::kFewRows).least_rows, 1);
     for (const bool b_transposed : {false, true}) {
       for (const auto& [n, k] : {std::pair{1, 1}, {7, 33}, {100, 64}, {1000, 577}}) {
