@@ -19,7 +19,15 @@ from torch import Tensor
 
 from . import Context, _core
 
-__all__ = ["LinearCrossEntropyLoss", "linear_cross_entropy", "set_options", "token_logps"]
+__all__ = [
+    "LinearCrossEntropyLoss",
+    "kto_loss",
+    "linear_cross_entropy",
+    "policy_loss",
+    "preference_loss",
+    "set_options",
+    "token_logps",
+]
 
 _options: dict[str, Any] = {}
 
@@ -60,8 +68,9 @@ def _matrix(weight: Tensor) -> Tensor:
 
 
 def _like(tensor: Tensor) -> Tensor:
-    """Memory for a gradient, in the order in which the tensor stands."""
-    return torch.empty_like(tensor)
+    """Memory for a gradient, in the order in which the tensor stands. What float16 would lose before it is scaled
+    stays in float32."""
+    return torch.empty_like(tensor, dtype=torch.float32 if tensor.dtype == torch.float16 else tensor.dtype)
 
 
 class _Call:
@@ -112,9 +121,13 @@ def _loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
     return torch.tensor(loss, dtype=torch.float64).to(dtype)
 
 
+def _shaped(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    return [None if g is None or x is None else g.to(x.dtype).view_as(x) for g, x in zip(grads, inputs)]
+
+
 class _Reduced(torch.autograd.Function):
-    """Loss and gradients in one call: the backward hands the gradients over, scaled. A second backward of the same
-    graph computes them again."""
+    """A loss that is one number, and its gradients, in one call: the backward hands the gradients over, scaled. A
+    second backward of the same graph computes them again."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -122,51 +135,43 @@ class _Reduced(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        target: Tensor,
-        class_weights: Tensor | None,
         softcap: float,
-        options: dict[str, Any],
+        function: Any,
+        arguments: dict[str, Any],
         dtype: torch.dtype,
+        report: dict[str, Any],
     ) -> Tensor:
-        needs = tuple(ctx.needs_input_grad[:3])
-        loss, grads = _Reduced._run(hidden, weight, bias, target, class_weights, softcap, options, needs)
-        ctx.save_for_backward(hidden, weight, bias, target, class_weights)
-        ctx.rest = (softcap, options, needs)
-        ctx.grads = grads
-        return _loss_tensor(loss, dtype)
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.rest = (softcap, function, arguments, tuple(ctx.needs_input_grad[:3]))
+        result, ctx.grads = _Reduced._run((hidden, weight, bias), *ctx.rest)
+        report.update(result)
+        return _loss_tensor(result["loss"], dtype)
 
     @staticmethod
     def _run(
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        target: Tensor,
-        class_weights: Tensor | None,
+        inputs: tuple[Any, ...],
         softcap: float,
-        options: dict[str, Any],
-        needs: tuple[bool, ...],
-    ) -> tuple[float, list[Tensor | None]]:
-        call = _Call(hidden, weight, bias, softcap)
-        grads = call.outputs(needs)  # type: ignore[arg-type]
-        arguments = {**call.arguments, "targets": target, **options}
-        if class_weights is not None:
-            arguments["class_weights"] = class_weights
-        loss = _core.cross_entropy(_current_context(), arguments)["loss"]
-        return loss, [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
+        function: Any,
+        arguments: dict[str, Any],
+        needs: tuple[bool, bool, bool],
+    ) -> tuple[dict[str, Any], list[Tensor | None]]:
+        call = _Call(*inputs, softcap)
+        grads = call.outputs(needs)
+        return function(_current_context(), {**call.arguments, **arguments}), grads
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
         if grads is None:
-            softcap, options, needs = ctx.rest
-            _, grads = _Reduced._run(*ctx.saved_tensors, softcap, options, needs)
+            _, grads = _Reduced._run(ctx.saved_tensors, *ctx.rest)
         ctx.grads = None
         scale = upstream.item()
         if scale != 1:
             for grad in grads:
                 if grad is not None:
                     grad.mul_(scale)
-        return (*_handed_over(grads, (upstream, *ctx.saved_tensors[:3])), None, None, None, None, None)
+        grads = _shaped(grads, ctx.saved_tensors)
+        return (*_handed_over(grads, (upstream, *ctx.saved_tensors)), None, None, None, None, None)
 
 
 class _PerToken(torch.autograd.Function):
@@ -178,35 +183,26 @@ class _PerToken(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        target: Tensor,
-        class_weights: Tensor | None,
         softcap: float,
-        options: dict[str, Any],
+        arguments: dict[str, Any],
         dtype: torch.dtype,
     ) -> Tensor:
         call = _Call(hidden, weight, bias, softcap)
-        arguments = {**call.arguments, "targets": target, **options}
-        if class_weights is not None:
-            arguments["class_weights"] = class_weights
-        result, ctx.forward_half = _core.cross_entropy_forward(_current_context(), arguments)
-        ctx.save_for_backward(hidden, weight, bias, target, class_weights)
-        ctx.rest = (softcap, options, tuple(ctx.needs_input_grad[:3]))
-        return torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
+        result, ctx.half = _core.cross_entropy_forward(_current_context(), {**call.arguments, **arguments})
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]))
+        return torch.from_numpy(result["per_token_loss"]).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        hidden, weight, bias, target, class_weights = ctx.saved_tensors
-        softcap, options, needs = ctx.rest
-        call = _Call(hidden, weight, bias, softcap)
+        softcap, arguments, needs = ctx.rest
+        call = _Call(*ctx.saved_tensors, softcap)
         grads = call.outputs(needs)
-        arguments = {**call.arguments, "targets": target, **options}
-        if class_weights is not None:
-            arguments["class_weights"] = class_weights
         _core.cross_entropy_backward(
-            _current_context(), arguments, ctx.forward_half, upstream.flatten().double().tolist()
+            _current_context(), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
         )
-        grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
-        return (*_handed_over(grads, (upstream, hidden, weight, bias)), None, None, None, None, None)
+        grads = _shaped(grads, ctx.saved_tensors)
+        return (*_handed_over(grads, (upstream, *ctx.saved_tensors)), None, None, None)
 
 
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
@@ -253,8 +249,8 @@ def _compiled(
     else:
         loss = _loss_tensor(result["loss"], dtype)
     nothing = [input.new_empty(0) for _ in range(3)]
-    shaped = [n if g is None else g.view_as(x) for g, x, n in zip(grads, (input, weight, bias), nothing)]
-    return [loss, *shaped]
+    shaped = _shaped(grads, (input, weight, bias))
+    return [loss, *(n if g is None else g for g, n in zip(shaped, nothing))]
 
 
 @_compiled.register_fake
@@ -309,7 +305,7 @@ def _compiled_backward(
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _operator_arguments(call, target, class_weights, values)
     _core.cross_entropy_backward(_current_context(), arguments, half, upstream.flatten().double().tolist())
-    return [input.new_empty(0) if g is None else g.view_as(x) for g, x in zip(grads, (input, weight, bias))]
+    return [input.new_empty(0) if g is None else g for g in _shaped(grads, (input, weight, bias))]
 
 
 @_compiled_backward.register_fake
@@ -495,9 +491,16 @@ def linear_cross_entropy(
             dtype,
         )[0]
         return loss.view(shape) if reduction == "none" else loss
-    function = _PerToken if reduction == "none" else _Reduced
+    arguments["targets"] = ids
+    if weight is not None:
+        arguments["class_weights"] = weight
     try:
-        loss = function.apply(rows, linear_weight, linear_bias, ids, weight, softcap, arguments, dtype)
+        if reduction == "none":
+            loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype)
+        else:
+            loss = _Reduced.apply(
+                rows, linear_weight, linear_bias, softcap, _core.cross_entropy, arguments, dtype, {}
+            )
     except ValueError as error:
         if str(error).startswith("targets["):
             raise IndexError(f"Target out of bounds: {error}") from None
@@ -562,6 +565,146 @@ class LinearCrossEntropyLoss(torch.nn.Module):
         )
 
 
+def _sequence_loss(
+    function: Any,
+    input: Tensor,
+    linear_weight: Tensor,
+    linear_bias: Tensor | None,
+    ids: Tensor,
+    ids_name: str,
+    softcap: float,
+    return_metrics: bool,
+    arguments: dict[str, Any],
+) -> Any:
+    """A loss of sequences: input [B, T, H] and ids [B, T], or [N, H] and [N]."""
+    _check_cpu(input=input, linear_weight=linear_weight, linear_bias=linear_bias, **{ids_name: ids})
+    if input.dim() not in (2, 3):
+        raise ValueError(f"input has shape {tuple(input.shape)}: it must be [B, T, H] or [N, H]")
+    if ids.shape != input.shape[:-1]:
+        raise ValueError(
+            f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(ids.shape)}"
+        )
+    input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    given: dict[str, Any] = {ids_name: ids}
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            given[name] = value
+            continue
+        _check_cpu(**{name: value})
+        if value.requires_grad and name != "ref_weight" and name != "ref_hidden":
+            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
+        value = value.detach()
+        if name in ("ref_hidden", "ref_weight"):
+            given[name] = _rows(value) if name == "ref_hidden" else _matrix(value)
+        else:
+            value = value.to(torch.uint8) if value.dtype == torch.bool else value
+            given[name] = value.flatten().contiguous()
+    report: dict[str, Any] = {}
+    dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
+    loss = _Reduced.apply(input, linear_weight, linear_bias, softcap, function, given, dtype, report)
+    return (loss, report["metrics"]) if return_metrics else loss
+
+
+def policy_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    chosen_ids: Tensor,
+    advantages: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    old_logps: Tensor | None = None,
+    ref_logps: Tensor | None = None,
+    sampling_logps: Tensor | None = None,
+    mask: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """A policy loss of sampled words (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
+    input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
+    members of PolicyOptions. With return_metrics=True a dict of them comes with the loss."""
+    arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
+    arguments.update(sampling_logps=sampling_logps, **options)
+    return _sequence_loss(
+        _core.policy_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        chosen_ids,
+        "chosen_ids",
+        softcap,
+        return_metrics,
+        arguments,
+    )
+
+
+def preference_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    terms: Any = "sigmoid",
+    ref_logps: Tensor | None = None,
+    ref_input: Tensor | None = None,
+    ref_weight: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
+    the rejected ones. terms is a name or a list of (name, weight); the reference is its log-probabilities, one a
+    sequence or a token, or its own states and head, which are run forward in the same call."""
+    arguments = {"terms": [(terms, 1.0)] if isinstance(terms, str) else list(terms), "ref_logps": ref_logps}
+    arguments.update(ref_hidden=ref_input, ref_weight=ref_weight, **options)
+    return _sequence_loss(
+        _core.preference_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        target,
+        "targets",
+        softcap,
+        return_metrics,
+        arguments,
+    )
+
+
+def kto_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    labels: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    ref_logps: Tensor | None = None,
+    ref_input: Tensor | None = None,
+    ref_weight: Tensor | None = None,
+    kl_logps: Tensor | None = None,
+    kl_ref_logps: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """KTO of single sequences, float32: labels is one a sequence, true where it is desirable."""
+    arguments: dict[str, Any] = {"labels": labels.to(torch.uint8), "ref_logps": ref_logps}
+    arguments.update(
+        ref_hidden=ref_input, ref_weight=ref_weight, kl_logps=kl_logps, kl_ref_logps=kl_ref_logps
+    )
+    arguments.update(options)
+    return _sequence_loss(
+        _core.kto_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        target,
+        "targets",
+        softcap,
+        return_metrics,
+        arguments,
+    )
+
+
 class _TokenLogps(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
@@ -602,7 +745,7 @@ class _TokenLogps(torch.autograd.Function):
             ctx.stats,
             {name: g.detach().flatten().contiguous() for name, g in upstream.items()},
         )
-        grads = [None if g is None else g.view_as(x) for g, x in zip(grads, (hidden, weight, bias))]
+        grads = _shaped(grads, (hidden, weight, bias))
         return (*_handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None)
 
 
