@@ -60,9 +60,10 @@ nb::ndarray<nb::ro>& Arrays::keep(nb::handle object, const char* name, bool writ
   if (!array.is_valid()) {
     PyErr_Clear();
     const std::string type = nb::str(object.type().attr("__name__")).c_str();
-    nb::raise_type_error("%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of "
-                         "the CPU, and one that requires no gradient",
-                         name, type.c_str(), writable ? " that may be written, and" : "");
+    nb::raise_type_error(
+        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of "
+        "the CPU, and one that requires no gradient",
+        name, type.c_str(), writable ? " that may be written, and" : "");
   }
   if (array.device_type() != nb::device::cpu::value) {
     refuse(name, " is on another device (DLPack's type ", array.device_type(), "): it must be in the CPU's memory");

@@ -14,6 +14,9 @@
 #include "logitless/environment.h"
 #include "logitless/error.h"
 #include "logitless/logits.h"
+#ifdef LOGITLESS_WITH_JAX
+#include "jax.h"
+#endif
 #include "options.h"
 
 namespace logitless::python {
@@ -243,9 +246,8 @@ void define_loss(nb::module_& m, const char* forward_name) {
   m.def(name.c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Loss> read(std::move(keywords));
     return result_dict(unlocked([&] {
-      return read.call.with([&](const auto& outputs, const auto&... source) {
-        return read.loss.run(context, outputs, source...);
-      });
+      return read.call.with(
+          [&](const auto& outputs, const auto&... source) { return read.loss.run(context, outputs, source...); });
     }));
   });
   m.def(("plan_" + name).c_str(), [](const Context& context, nb::dict keywords) {
@@ -256,8 +258,7 @@ void define_loss(nb::module_& m, const char* forward_name) {
   m.def((name + "_forward").c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Loss> read(std::move(keywords));
     auto forward = unlocked([&] {
-      return read.call.with(
-          [&](const auto&, const auto&... source) { return read.loss.forward(context, source...); });
+      return read.call.with([&](const auto&, const auto&... source) { return read.loss.forward(context, source...); });
     });
     auto result = forward.result;  // what Python keeps; the backward half needs the rest
     return std::make_pair(result_dict(std::move(result)), std::move(forward));
@@ -404,4 +405,7 @@ NB_MODULE(_core, m) {
   define_loss<Policy>(m, "PolicyForward");
   define_loss<Preference>(m, "PreferenceForward");
   define_loss<Kto>(m, "KtoForward");
+#ifdef LOGITLESS_WITH_JAX
+  define_jax_targets(m);
+#endif
 }

@@ -83,8 +83,8 @@ WeightGradientSink sink_of(nb::handle callable) {
     const size_t shape[2] = {rows, cols};
     const int64_t strides[2] = {tile.stride, 1};
     callable(first, count,
-             nb::ndarray<nb::numpy, nb::ro>(tile.data, 2, shape, nb::handle(), strides, type).cast(
-                 nb::rv_policy::reference));
+             nb::ndarray<nb::numpy, nb::ro>(tile.data, 2, shape, nb::handle(), strides, type)
+                 .cast(nb::rv_policy::reference));
   };
 }
 
@@ -283,8 +283,7 @@ Call::Call(Keywords& keywords, Arrays& arrays) {
     gradients_.d_hidden = arrays.d_hidden(out, "d_hidden", gradients_.d_hidden_batch_stride);
   }
   if (const nb::handle out = keywords.find("d_hidden_second")) {
-    gradients_.d_hidden_second =
-        arrays.d_hidden(out, "d_hidden_second", gradients_.d_hidden_second_batch_stride);
+    gradients_.d_hidden_second = arrays.d_hidden(out, "d_hidden_second", gradients_.d_hidden_second_batch_stride);
   }
   if (const nb::handle out = keywords.find("d_weight")) {
     bool also = false;

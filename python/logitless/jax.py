@@ -1,0 +1,152 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless for JAX on CPUs: the LM head and its loss as one XLA call, under jit and grad.
+
+    from logitless.jax import linear_cross_entropy
+    loss, grads = jax.value_and_grad(linear_cross_entropy, argnums=(0, 1))(hidden, weight, targets)
+
+Threads follow OMP_NUM_THREADS.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _core
+
+__all__ = ["linear_cross_entropy", "token_logps"]
+
+if not hasattr(_core, "jax_targets"):
+    raise ImportError("this logitless was built where jax was not installed: install it again with jax there")
+for _name, _handler in _core.jax_targets().items():
+    jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
+
+
+def _call(name: str, results: Any, *arrays: Any, **attributes: Any) -> Any:
+    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arrays, **attributes)
+
+
+def _check(hidden: Any, weight: Any, targets: Any, layout: str) -> None:
+    if layout not in ("vocab_hidden", "hidden_vocab"):
+        raise ValueError(f"layout = {layout!r} is none of vocab_hidden, hidden_vocab")
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise TypeError(f"targets is {targets.dtype}: word ids are int32 or int64")
+    if targets.shape != hidden.shape[:-1]:
+        raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
+    size = weight.shape[1 if layout == "vocab_hidden" else 0]
+    if hidden.shape[-1] != size:
+        raise ValueError(f"hidden has {hidden.shape[-1]} columns, but weight, {layout}, has {size}")
+
+
+def _loss_type(hidden: Any) -> Any:
+    return jax.ShapeDtypeStruct((), jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _cross_entropy(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
+    return _call(
+        "logitless_cross_entropy", _loss_type(hidden), hidden, weight, bias, targets, **dict(options)
+    )
+
+
+def _cross_entropy_forward(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
+    results = (_loss_type(hidden), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (hidden, weight, bias)))
+    loss, *grads = _call(
+        "logitless_cross_entropy_grad", results, hidden, weight, bias, targets, **dict(options)
+    )
+    return loss, tuple(grads)
+
+
+
+def _cross_entropy_backward(options: Any, grads: Any, upstream: Any) -> Any:
+    scaled = tuple((g * upstream.astype(g.dtype)) for g in grads)
+    return (*scaled, None)
+
+
+_cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _token_logps(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
+    column = jax.ShapeDtypeStruct(targets.shape, _loss_type(hidden).dtype)
+    return tuple(
+        _call("logitless_token_logps", (column, column), hidden, weight, bias, targets, **dict(options))
+    )
+
+
+def _token_logps_forward(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
+    return _token_logps(hidden, weight, bias, targets, options), (hidden, weight, bias, targets)
+
+
+def _token_logps_backward(options: Any, inputs: Any, upstream: Any) -> Any:
+    results = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs[:3])
+    return (*_call("logitless_token_logps_grad", results, *inputs, *upstream, **dict(options)), None)
+
+
+_token_logps.defvjp(_token_logps_forward, _token_logps_backward)
+
+
+def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) -> Any:
+    hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
+    _check(hidden, weight, targets, layout)
+    bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
+    return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
+
+
+def linear_cross_entropy(
+    hidden: Any,
+    weight: Any,
+    targets: Any,
+    *,
+    bias: Any = None,
+    layout: str = "vocab_hidden",
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    softcap: float = 0.0,
+    temperature: float = 1.0,
+    z_loss: float = 0.0,
+) -> Any:
+    """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
+    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call.
+    reduction is "mean" or "sum"; for a loss a token see token_logps()."""
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction = {reduction!r} is none of mean, sum")
+    options = (
+        ("hidden_vocab", np.bool_(layout == "hidden_vocab")),
+        ("sum", np.bool_(reduction == "sum")),
+        ("ignore_index", np.int64(ignore_index)),
+        ("label_smoothing", np.float64(label_smoothing)),
+        ("softcap", np.float64(softcap)),
+        ("temperature", np.float64(temperature)),
+        ("z_loss", np.float64(z_loss)),
+    )
+    return _cross_entropy(*_prepared(hidden, weight, targets, bias, layout), options)
+
+
+def token_logps(
+    hidden: Any,
+    weight: Any,
+    targets: Any,
+    *,
+    bias: Any = None,
+    layout: str = "vocab_hidden",
+    ignore_index: int = -100,
+    softcap: float = 0.0,
+    temperature: float = 1.0,
+) -> Any:
+    """(log-probabilities of the targets, entropies), both of targets' shape, in nats, with gradients. Tokens that take
+    no part have 0 in both."""
+    options = (
+        ("hidden_vocab", np.bool_(layout == "hidden_vocab")),
+        ("ignore_index", np.int64(ignore_index)),
+        ("softcap", np.float64(softcap)),
+        ("temperature", np.float64(temperature)),
+    )
+    logps, entropies = _token_logps(*_prepared(hidden, weight, targets, bias, layout), options)
+    shape = jnp.asarray(targets).shape
+    return logps.reshape(shape), entropies.reshape(shape)

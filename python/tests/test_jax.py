@@ -1,0 +1,124 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless.jax against losses written out in JAX."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("logitless.jax", exc_type=ImportError)
+
+import jax.numpy as jnp  # noqa: E402
+
+from logitless.jax import linear_cross_entropy, token_logps  # noqa: E402
+
+N, H, V = 12, 7, 41
+BOUND = {jnp.float32: 1e-5, jnp.bfloat16: 3e-2}
+
+
+def arrays(dtype, seed=0):
+    random = np.random.default_rng(seed)
+    x = jnp.asarray(random.standard_normal((N, H)), dtype)
+    w = jnp.asarray(random.standard_normal((V, H)), dtype)
+    b = jnp.asarray(random.standard_normal(V), dtype)
+    y = jnp.asarray(random.integers(0, V, N), jnp.int32).at[3].set(-100)
+    return x, w, b, y
+
+
+def written_out(x, w, b, y, softcap=0.0):
+    logits = x.astype(jnp.float32) @ w.astype(jnp.float32).T + b.astype(jnp.float32)
+    if softcap:
+        logits = softcap * jnp.tanh(logits / softcap)
+    logp = jax.nn.log_softmax(logits)
+    taken = y >= 0
+    losses = -jnp.take_along_axis(logp, jnp.maximum(y, 0)[:, None], 1)[:, 0]
+    return (losses * taken).sum() / taken.sum()
+
+
+@pytest.mark.parametrize("dtype", BOUND, ids=lambda d: d.__name__)
+@pytest.mark.parametrize("layout", ["vocab_hidden", "hidden_vocab"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_value_and_gradients(dtype, layout, compiled):
+    x, w, b, y = arrays(dtype)
+
+    def ours(x, w, b):
+        return 3 * linear_cross_entropy(
+            x, w if layout == "vocab_hidden" else w.T, y, bias=b, layout=layout, softcap=2.0
+        )
+
+    def theirs(x, w, b):
+        return 3 * written_out(x, w, b, y, 2.0)
+
+    both = [jax.value_and_grad(f, argnums=(0, 1, 2)) for f in (ours, theirs)]
+    (got, grads), (want, wanted) = (jax.jit(f)(x, w, b) if compiled else f(x, w, b) for f in both)
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for grad, expected in zip(grads, wanted):
+        assert grad.dtype == dtype
+        np.testing.assert_allclose(
+            grad.astype(jnp.float32), expected.astype(jnp.float32), atol=BOUND[dtype], rtol=1e-2
+        )
+
+
+def test_leading_axes_sums_and_vmap():
+    x, w, b, y = arrays(jnp.float32)
+    total = linear_cross_entropy(x.reshape(3, 4, H), w, y.reshape(3, 4), bias=b, reduction="sum")
+    np.testing.assert_allclose(total, 11 * written_out(x, w, b, y), rtol=1e-5)
+    each = jax.vmap(lambda x, y: linear_cross_entropy(x, w, y, bias=b))(x.reshape(3, 4, H), y.reshape(3, 4))
+    want = [written_out(x[i : i + 4], w, b, y[i : i + 4]) for i in (0, 4, 8)]
+    np.testing.assert_allclose(each, want, rtol=1e-5)
+
+
+def test_token_logps():
+    x, w, b, y = arrays(jnp.float32)
+
+    def theirs(x, w):
+        logp = jax.nn.log_softmax(x @ w.T + b)
+        chosen = jnp.take_along_axis(logp, jnp.maximum(y, 0)[:, None], 1)[:, 0]
+        entropy = -(jnp.exp(logp) * logp).sum(1)
+        return jnp.where(y >= 0, chosen, 0), jnp.where(y >= 0, entropy, 0)
+
+    for got, want in zip(token_logps(x, w, y, bias=b), theirs(x, w)):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+    def mixed(function):
+        def loss(x, w):
+            logp, entropy = function(x, w)
+            return (jnp.exp(logp) * jnp.arange(N)).sum() + 0.1 * entropy.sum()
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1)))(x, w)
+
+    for got, want in zip(mixed(lambda x, w: token_logps(x, w, y, bias=b)), mixed(theirs)):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_what_is_refused():
+    x, w, b, y = arrays(jnp.float32)
+    for change, error, words in (
+        (dict(targets=y.astype(jnp.float32)), TypeError, "targets is float32"),
+        (dict(targets=y[:-1]), ValueError, "leading axes"),
+        (dict(hidden=x[:, :-1]), ValueError, "6 columns"),
+        (dict(layout="vh"), ValueError, "layout"),
+        (dict(reduction="none"), ValueError, "reduction"),
+        (dict(targets=y.at[0].set(V)), Exception, "outside"),
+    ):
+        with pytest.raises(error, match=words):
+            jax.block_until_ready(linear_cross_entropy(**{"hidden": x, "weight": w, "targets": y, **change}))
+
+
+def test_a_training_loop():
+    """Gradient descent under jit follows the loss that is written out."""
+    x, w, b, y = arrays(jnp.float32)
+    curves = []
+    for function in (
+        lambda x, w: linear_cross_entropy(x, w, y, bias=b),
+        lambda x, w: written_out(x, w, b, y),
+    ):
+        step = jax.jit(jax.value_and_grad(function, argnums=1))
+        weight, curve = w, []
+        for _ in range(20):
+            loss, grad = step(x, weight)
+            weight = weight - 0.5 * grad
+            curve.append(float(loss))
+        curves.append(curve)
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+    assert curves[0][-1] < curves[0][0]
