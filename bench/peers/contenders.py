@@ -32,6 +32,8 @@ CONTENDERS = (
     Contender("dense", "logitless_command", BOTH, logits_held=1, heads_held=1),
     Contender("one_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
     Contender("two_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
+    Contender("logitless_torch", "torch_contenders", BOTH, heads_held=1),
+    Contender("logitless_jax", "jax_contenders", CROSS_ENTROPY, heads_held=1),
     Contender("torch_dense", "torch_contenders", BOTH, logits_held=3),
     Contender("torch_compile", "torch_contenders", BOTH, logits_held=3),
     Contender("torch_linear_ce", "torch_contenders", CROSS_ENTROPY, heads_held=1),

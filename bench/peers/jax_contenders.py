@@ -61,6 +61,10 @@ def tokamax_cross_entropy(hidden: jax.Array, head: jax.Array, batch: Batch) -> j
 def loss_of(job: Job) -> Loss:
     if job.contender == "tokamax":
         return tokamax_cross_entropy
+    if job.contender == "logitless_jax":
+        from logitless.jax import linear_cross_entropy
+
+        return lambda hidden, head, batch: linear_cross_entropy(hidden, head, batch["targets"])
     logps = {"jax_dense": logps_of, "jax_scan": scanned_logps}[job.contender]
 
     def loss(hidden: jax.Array, head: jax.Array, batch: Batch) -> jax.Array:

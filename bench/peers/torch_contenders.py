@@ -85,6 +85,26 @@ def liger_grpo(job: Job) -> Loss:
     return loss
 
 
+def logitless_package(job: Job) -> Loss:
+    """This project's own Python package."""
+    import logitless
+    import logitless.torch as fused
+
+    logitless.use_best_blas_kernels()
+    sequences = (job.shape.sequences, -1)
+
+    def policy(batch: Batch) -> torch.Tensor:
+        return fused.policy_loss(batch["hidden"].view(*sequences, job.shape.hidden), batch["lm_head"],
+                                 batch["targets"].view(sequences), batch["advantages"], old_logps=batch["old_logps"],
+                                 ref_logps=batch["ref_logps"], beta=GRPO_BETA, epsilon_low=GRPO_EPSILON,
+                                 epsilon_high=GRPO_EPSILON)
+
+    def cross_entropy(batch: Batch) -> torch.Tensor:
+        return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"])
+
+    return policy if job.task == "grpo" else cross_entropy
+
+
 def loss_of(job: Job) -> Loss:
     dense = dense_grpo if job.task == "grpo" else dense_cross_entropy
     match job.contender:
@@ -92,6 +112,8 @@ def loss_of(job: Job) -> Loss:
             return dense
         case "torch_compile":
             return torch.compile(dense)
+        case "logitless_torch":
+            return logitless_package(job)
         case "torch_linear_ce":
             return linear_cross_entropy(None)
         case "torch_linear_ce_256":
