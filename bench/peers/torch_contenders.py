@@ -100,7 +100,8 @@ def logitless_package(job: Job) -> Loss:
                                  epsilon_high=GRPO_EPSILON)
 
     def cross_entropy(batch: Batch) -> torch.Tensor:
-        return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"])
+        return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"],
+                                          loss_dtype=torch.float32)
 
     return policy if job.task == "grpo" else cross_entropy
 

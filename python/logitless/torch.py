@@ -377,6 +377,7 @@ def linear_cross_entropy(
     temperature: float = 1.0,
     z_loss: float = 0.0,
     shift: bool = False,
+    loss_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
@@ -387,6 +388,8 @@ def linear_cross_entropy(
     temperature: divides the logits.
     z_loss: weight of the squared log-sum-exp, added to the loss.
     shift: position t of the second last axis of `input` predicts target t + 1.
+    loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
+        float32 shows more of it than bfloat16 does; gradients do not depend on it.
 
     What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
     probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
@@ -408,6 +411,7 @@ def linear_cross_entropy(
             temperature=temperature,
             z_loss=z_loss,
             shift=shift,
+            loss_dtype=loss_dtype,
         )
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
@@ -456,7 +460,7 @@ def linear_cross_entropy(
         if tuple(weight.shape) != (vocab,):
             raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
         weight = weight.detach().float().contiguous()
-    dtype = torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype
+    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     arguments: dict[str, Any] = {"reduction": reduction}
     for name, value, default in (
         ("ignore_index", -100 if ignore_index is None else ignore_index, -100),

@@ -167,6 +167,18 @@ def test_beyond_pytorch():
     torch.testing.assert_close(shifted, want)
 
 
+def test_the_type_of_the_loss():
+    x, w, _, y = tensors(torch.bfloat16)
+    want = F.cross_entropy(x.double() @ w.double().T, y)
+    x.requires_grad_()
+    loss = linear_cross_entropy(x, w, y, loss_dtype=torch.float32)
+    assert loss.dtype == torch.float32 and linear_cross_entropy(x, w, y).dtype == torch.bfloat16
+    torch.testing.assert_close(loss.double(), want, rtol=1e-6, atol=0)
+    (grad,) = torch.autograd.grad(loss, x)
+    (same,) = torch.autograd.grad(linear_cross_entropy(x, w, y), x)
+    assert grad.dtype == torch.bfloat16 and torch.equal(grad, same)
+
+
 def test_token_logps():
     x, w, b, y = tensors(torch.float64)
     logps = F.log_softmax(x @ w.T + b, dim=1)
