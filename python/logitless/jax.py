@@ -62,7 +62,7 @@ def _cross_entropy_forward(hidden: Any, weight: Any, bias: Any, targets: Any, op
 
 
 def _cross_entropy_backward(options: Any, grads: Any, upstream: Any) -> Any:
-    scaled = tuple((g * upstream.astype(g.dtype)) for g in grads)
+    scaled = tuple((g * upstream).astype(g.dtype) for g in grads)
     return (*scaled, None)
 
 

@@ -96,6 +96,19 @@ class _Call:
         return grads
 
 
+def _versions(arguments: dict[str, Any]) -> dict[str, int]:
+    return {name: value._version for name, value in arguments.items() if isinstance(value, Tensor)}
+
+
+def _check_versions(arguments: dict[str, Any], versions: dict[str, int]) -> None:
+    """What saved tensors check of themselves."""
+    for name, version in versions.items():
+        if arguments[name]._version != version:
+            raise RuntimeError(
+                f"{name} was changed in place between the loss and its backward, which reads it again"
+            )
+
+
 class _NoSecondDerivative(torch.autograd.Function):
     """Stands between a gradient and the tensors that it depends on."""
 
@@ -143,6 +156,7 @@ class _Reduced(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, function, arguments, tuple(ctx.needs_input_grad[:3]))
+        ctx.versions = _versions(arguments)
         result, ctx.grads = _Reduced._run((hidden, weight, bias), *ctx.rest)
         report.update(result)
         return _loss_tensor(result["loss"], dtype)
@@ -163,6 +177,7 @@ class _Reduced(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
         if grads is None:
+            _check_versions(ctx.rest[2], ctx.versions)
             _, grads = _Reduced._run(ctx.saved_tensors, *ctx.rest)
         ctx.grads = None
         scale = upstream.item()
@@ -191,11 +206,13 @@ class _PerToken(torch.autograd.Function):
         result, ctx.half = _core.cross_entropy_forward(_current_context(), {**call.arguments, **arguments})
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]))
+        ctx.versions = _versions(arguments)
         return torch.from_numpy(result["per_token_loss"]).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         softcap, arguments, needs = ctx.rest
+        _check_versions(arguments, ctx.versions)
         call = _Call(*ctx.saved_tensors, softcap)
         grads = call.outputs(needs)
         _core.cross_entropy_backward(
@@ -345,11 +362,20 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
         softcap, _, *values = ctx.rest
         grads = _compiled_backward(*ctx.saved_tensors, softcap, *values, ctx.needs, upstream)
     else:
-        grads = [grad * upstream.to(grad.dtype) for grad in ctx.saved_tensors]
+        grads = [
+            grad * upstream for grad in ctx.saved_tensors
+        ]  # a number, which is not rounded to grad's type
     return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 11)
 
 
 _compiled.register_autograd(_scaled, setup_context=_save)
+
+
+def _batched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """A vector is a batch of one token, and of several leading axes all but the last count sequences."""
+    if target.dim() == 0:
+        return input.unsqueeze(0), target.reshape(1)
+    return input, target.flatten(0, -2) if target.dim() > 2 else target
 
 
 def _cast_for_autocast(*tensors: Tensor | None) -> list[Tensor | None]:
@@ -471,10 +497,8 @@ def linear_cross_entropy(
     ):
         if value != default:
             arguments[name] = value
-    # A vector is a batch of one token, and more than one leading axis but the last are sequences.
     shape = target.shape
-    rows = input.unsqueeze(0) if input.dim() == 1 else input
-    ids = target.reshape(1) if target.dim() == 0 else target.flatten(0, -2) if target.dim() > 2 else target
+    rows, ids = _batched(input, target)
     if torch.compiler.is_compiling():
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
@@ -777,8 +801,7 @@ def token_logps(
         )
     input, linear_weight, linear_bias = _cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
-    rows = input.unsqueeze(0) if input.dim() == 1 else input
-    ids = target.reshape(1) if target.dim() == 0 else target.flatten(0, -2) if target.dim() > 2 else target
+    rows, ids = _batched(input, target)
     logp, entropies = _TokenLogps.apply(rows, linear_weight, linear_bias, ids, softcap, options, entropy)
     logp = logp.view(target.shape)
     return (logp, entropies.view(target.shape)) if entropy else logp

@@ -27,36 +27,31 @@ __all__ = ["patch", "unpatch"]
 class AbsentLogits:
     """Stands where a patched model's logits would: it knows what they would be, and has not computed them."""
 
-    def __init__(self, hidden: Tensor, head: torch.nn.Linear) -> None:
+    def __init__(self, hidden: Tensor, head: torch.nn.Linear, scale: Any = 1.0, softcap: Any = 0.0) -> None:
         self._hidden = hidden
         self._head = head
-        self._scale = 1.0  # of what comes next: of the logits, or of the tangent's value
-        self._softcap = 0.0
+        self._scale = scale  # of the logits, or of the tangent's value
+        self._softcap = softcap
 
-    def _scaled(self, factor: Any) -> AbsentLogits:
+    def _number(self, factor: Any) -> Any:
         if isinstance(factor, Tensor):
             if factor.numel() != 1 or factor.requires_grad:
-                self._refuse("multiplied by a tensor")
-            factor = factor.item()
-        self._scale *= float(factor)
-        return self
+                self._refuse("scaled by a tensor")
+            return factor.item()
+        return factor
 
     def __mul__(self, factor: Any) -> AbsentLogits:
-        return self._scaled(factor)
+        return AbsentLogits(self._hidden, self._head, self._scale * self._number(factor), self._softcap)
 
-    __rmul__ = __imul__ = __mul__
+    __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> AbsentLogits:
-        return self._scaled(1.0 / float(divisor))
-
-    __itruediv__ = __truediv__
+        return self * (1.0 / self._number(divisor))
 
     def tanh(self) -> AbsentLogits:
         if self._softcap or self._scale <= 0:
             self._refuse("capped twice")
-        self._softcap = 1.0 / self._scale
-        self._scale = 1.0
-        return self
+        return AbsentLogits(self._hidden, self._head, 1.0, 1.0 / self._scale)
 
     def float(self) -> AbsentLogits:
         return self
@@ -131,8 +126,7 @@ class _Patch:
         self.had_loss_function = "_loss_function" in vars(model)
 
     def forward_of_model(self, *args: Any, **kwargs: Any) -> Any:
-        labels = kwargs.get("labels")
-        if labels is None and kwargs.get("shift_labels") is None:
+        if kwargs.get("labels") is None:  # without them a model computes no loss, whatever else it gets
             return self.model_forward(*args, **kwargs)
         self.fused = True
         try:

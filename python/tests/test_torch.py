@@ -279,6 +279,15 @@ def test_backward_twice_and_accumulation():
     torch.testing.assert_close(w.grad, 1.5 * first)
 
 
+def test_targets_changed_in_place_are_noticed():
+    x, w, _, y = tensors(torch.float64)
+    w.requires_grad_()
+    losses = linear_cross_entropy(x, w, y, reduction="none")
+    y.zero_()
+    with pytest.raises(RuntimeError, match="targets was changed in place"):
+        losses.sum().backward()
+
+
 def test_double_backward_is_refused():
     x, w, _, y = tensors(torch.float64)
     w.requires_grad_()

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from logitless.transformers import patch, unpatch  # noqa: E402
+from logitless.transformers import AbsentLogits, patch, unpatch  # noqa: E402
 
 SMALL = dict(
     vocab_size=97,
@@ -121,6 +121,18 @@ def test_logits_on_request(name):
     torch.testing.assert_close(got.logits, want.logits)
     as_tuple = model(input_ids=ids, labels=labels, return_dict=False)
     torch.testing.assert_close(as_tuple[1], want.logits)
+
+
+def test_scaling_absent_logits_leaves_them_as_they_are():
+    head = torch.nn.Linear(8, 11)
+    logits = AbsentLogits(torch.randn(3, 8), head)
+    plain = logits.materialise()
+    torch.testing.assert_close((2 * logits / 4).materialise(), plain / 2)
+    capped = torch.tanh(logits / 3.0) * 3.0
+    torch.testing.assert_close(capped.materialise(), 3 * torch.tanh(plain / 3))
+    torch.testing.assert_close(logits.materialise(), plain)
+    with pytest.raises(RuntimeError, match="scaled by a tensor"):
+        logits * torch.ones(11)
 
 
 def test_absent_logits_explain_themselves():

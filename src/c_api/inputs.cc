@@ -150,6 +150,10 @@ Logits logits_of(const logitless_logits* given) {
   return out;
 }
 
+void check_of_logits_alone(const logitless_gradients& in) {
+  if (gradients_of(in).any()) core::fail("gradients asks for those of hidden states and head, but source has logits");
+}
+
 LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) {
   if (!in.d_logits) return {};
   LogitsGradient out(in.d_logits, dtype_of(in.d_logits_dtype, "gradients.d_logits_dtype"), logits.batch, logits.time,
@@ -168,15 +172,15 @@ int64_t Call::sequences() const {
 Call::Call(const logitless_source* given, const logitless_gradients* wanted) {
   const logitless_source source = read(&there(given, "source"), "source");
   const logitless_gradients gradients = read(wanted, "gradients");
-  gradients_ = gradients_of(gradients);
   if (source.logits) {
     if (source.hidden || source.head) core::fail("source has logits, and hidden states or a head beside them");
-    if (gradients_.any()) core::fail("gradients asks for those of hidden states and head, but source has logits");
+    check_of_logits_alone(gradients);
     logits_ = logits_of(source.logits);
     d_logits_ = d_logits_of(gradients, *logits_);
     return;
   }
   if (gradients.d_logits) core::fail("gradients.d_logits is set, but source has no logits");
+  gradients_ = gradients_of(gradients);
   hidden_ = hidden_of(there(source.hidden, "source.hidden"), "hidden");
   head_ = head_of(there(source.head, "source.head"), "head");
 }

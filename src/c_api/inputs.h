@@ -76,6 +76,8 @@ class Call {
 
 /// Returns logits that are asked for by themselves.
 Logits logits_of(const logitless_logits* in);
+/// Throws InvalidInput where gradients of hidden states or a head are wanted, of which there are none.
+void check_of_logits_alone(const logitless_gradients& in);
 /// Returns where the gradient of `logits` goes.
 LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits);
 

@@ -222,6 +222,7 @@ logitless_status logitless_entropy_from_logits(const logitless_context* context,
     const Context& ran_in = context_of(context);
     const Logits logits = logits_of(given);
     const logitless_gradients gradients = read(wanted, "gradients");
+    check_of_logits_alone(gradients);
     const std::span<const double> from_above(upstream,
                                              upstream ? static_cast<size_t>(std::max<int64_t>(logits.tokens(), 0)) : 0);
     copy(entropy_from_logits(ran_in, logits, token_options_of(options), from_above, d_logits_of(gradients, logits)),

@@ -293,6 +293,8 @@ static void statistics(void) {
                 "weight_sink returned 3");
   CHECK_OK(logitless_entropy_from_logits(context, &logits, NULL, g, &gradient_of_logits, lse));
   CHECK_NEAR(lse[0], entropy[0], 1e-6);
+  CHECK_REFUSED(logitless_entropy_from_logits(context, &logits, NULL, g, &gradients, lse), LOGITLESS_INVALID_INPUT,
+                "source has logits");
 }
 
 static void policies(void) {
