@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from .torch import _cast_for_autocast, _check_cpu, _Reduced
+from ._torch_call import Reduced, cast_for_autocast, check_cpu
 
 __all__ = ["patch", "unpatch"]
 
@@ -93,10 +93,10 @@ class AbsentLogits:
 
     def loss(self, labels: Tensor, ignore_index: int, shift: bool, items: Any) -> Tensor:
         """The cross-entropy, float32: a mean, or a sum over `items`."""
-        hidden, weight, bias = _cast_for_autocast(self._hidden, self._head.weight, self._head.bias)
+        hidden, weight, bias = cast_for_autocast(self._hidden, self._head.weight, self._head.bias)
         if hidden is None or weight is None:
             raise AssertionError("a head has a weight")
-        _check_cpu(hidden=hidden, lm_head=weight, labels=labels)
+        check_cpu(hidden=hidden, lm_head=weight, labels=labels)
         # softcap * tanh(logits / softcap) * (scale / softcap), or logits * scale.
         factor = self._scale / self._softcap if self._softcap else self._scale
         if factor <= 0:
@@ -110,7 +110,7 @@ class AbsentLogits:
         if items is not None:
             arguments["normaliser"] = float(items)
         dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        return _Reduced.apply(hidden, weight, bias, self._softcap, _core.cross_entropy, arguments, dtype, {})
+        return Reduced.apply(hidden, weight, bias, self._softcap, _core.cross_entropy, arguments, dtype, {})
 
 
 class _Patch:
@@ -181,7 +181,7 @@ def _head_of(model: Any) -> torch.nn.Linear:
         raise ValueError("the head has hooks, which would not see its logits: remove them")
     if not head.weight.is_floating_point():
         raise ValueError(f"the head's weight is {head.weight.dtype}")
-    _check_cpu(lm_head=head.weight)
+    check_cpu(lm_head=head.weight)
     return head
 
 

@@ -1,0 +1,152 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The losses of logitless.torch that are taken of sequences: policy, preference, KTO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of
+
+
+def _sequence_loss(
+    function: Any,
+    input: Tensor,
+    linear_weight: Tensor,
+    linear_bias: Tensor | None,
+    ids: Tensor,
+    ids_name: str,
+    softcap: float,
+    return_metrics: bool,
+    arguments: dict[str, Any],
+) -> Any:
+    """A loss of sequences: input [B, T, H] and ids [B, T], or [N, H] and [N]."""
+    check_cpu(input=input, linear_weight=linear_weight, linear_bias=linear_bias, **{ids_name: ids})
+    if input.dim() not in (2, 3):
+        raise ValueError(f"input has shape {tuple(input.shape)}: it must be [B, T, H] or [N, H]")
+    if ids.shape != input.shape[:-1]:
+        raise ValueError(
+            f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(ids.shape)}"
+        )
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    given: dict[str, Any] = {ids_name: ids}
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            given[name] = value
+            continue
+        check_cpu(**{name: value})
+        if value.requires_grad and name != "ref_weight" and name != "ref_hidden":
+            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
+        value = value.detach()
+        if name in ("ref_hidden", "ref_weight"):
+            given[name] = rows_of(value) if name == "ref_hidden" else matrix_of(value)
+        else:
+            value = value.to(torch.uint8) if value.dtype == torch.bool else value
+            given[name] = value.flatten().contiguous()
+    report: dict[str, Any] = {}
+    dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
+    loss = Reduced.apply(input, linear_weight, linear_bias, softcap, function, given, dtype, report)
+    return (loss, report["metrics"]) if return_metrics else loss
+
+
+def policy_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    chosen_ids: Tensor,
+    advantages: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    old_logps: Tensor | None = None,
+    ref_logps: Tensor | None = None,
+    sampling_logps: Tensor | None = None,
+    mask: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """A policy loss of sampled words (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
+    input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
+    members of PolicyOptions. With return_metrics=True a dict of them comes with the loss."""
+    arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
+    arguments.update(sampling_logps=sampling_logps, **options)
+    return _sequence_loss(
+        _core.policy_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        chosen_ids,
+        "chosen_ids",
+        softcap,
+        return_metrics,
+        arguments,
+    )
+
+
+def preference_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    terms: Any = "sigmoid",
+    ref_logps: Tensor | None = None,
+    ref_input: Tensor | None = None,
+    ref_weight: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
+    the rejected ones. terms is a name or a list of (name, weight); the reference is its log-probabilities, one a
+    sequence or a token, or its own states and head, which are run forward in the same call."""
+    arguments = {"terms": [(terms, 1.0)] if isinstance(terms, str) else list(terms), "ref_logps": ref_logps}
+    arguments.update(ref_hidden=ref_input, ref_weight=ref_weight, **options)
+    return _sequence_loss(
+        _core.preference_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        target,
+        "targets",
+        softcap,
+        return_metrics,
+        arguments,
+    )
+
+
+def kto_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    labels: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    ref_logps: Tensor | None = None,
+    ref_input: Tensor | None = None,
+    ref_weight: Tensor | None = None,
+    kl_logps: Tensor | None = None,
+    kl_ref_logps: Tensor | None = None,
+    softcap: float = 0.0,
+    return_metrics: bool = False,
+    **options: Any,
+) -> Any:
+    """KTO of single sequences, float32: labels is one a sequence, true where it is desirable."""
+    arguments: dict[str, Any] = {"labels": labels.to(torch.uint8), "ref_logps": ref_logps}
+    arguments.update(
+        ref_hidden=ref_input, ref_weight=ref_weight, kl_logps=kl_logps, kl_ref_logps=kl_ref_logps
+    )
+    arguments.update(options)
+    return _sequence_loss(
+        _core.kto_loss,
+        input,
+        linear_weight,
+        linear_bias,
+        target,
+        "targets",
+        softcap,
+        return_metrics,
+        arguments,
+    )

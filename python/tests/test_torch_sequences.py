@@ -1,0 +1,83 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Policy, preference and KTO losses of logitless.torch against their formulas, written out."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+from logitless.torch import kto_loss, policy_loss, preference_loss  # noqa: E402
+
+H, V = 7, 41
+
+
+def sequences(dtype=torch.float64, batch=4, time=5):
+    torch.manual_seed(2)
+    x = torch.randn(batch, time, H, dtype=dtype).requires_grad_()
+    w = torch.randn(V, H, dtype=dtype).requires_grad_()
+    y = torch.randint(0, V, (batch, time))
+    logps = F.log_softmax(x @ w.T, dim=-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return x, w, y, logps
+
+
+def test_policy_loss():
+    """GRPO with a clipped ratio, a KL penalty and a mask, written out."""
+    x, w, y, logps = sequences()
+    advantages = torch.tensor([1.0, -0.5, 2.0, -1.0], dtype=torch.float64)
+    old = logps.detach() + 0.3 * torch.randn(4, 5, dtype=torch.float64)
+    ref = logps.detach() + 0.1 * torch.randn(4, 5, dtype=torch.float64)
+    mask = torch.rand(4, 5) > 0.3
+    ratio = (logps - old).exp()
+    a = advantages[:, None]
+    loss = -torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a)
+    d = ref - logps
+    loss = loss + 0.04 * (d.exp() - d - 1)
+    want = ((loss * mask).sum(1) / mask.sum(1)).mean()
+    want_grads = torch.autograd.grad(want, (x, w))
+    got, metrics = policy_loss(
+        x,
+        w,
+        y,
+        advantages,
+        old_logps=old,
+        ref_logps=ref,
+        mask=mask,
+        beta=0.04,
+        epsilon_high=0.2,
+        return_metrics=True,
+    )
+    assert metrics["tokens"] == mask.sum()
+    torch.testing.assert_close(got, want)
+    for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
+        torch.testing.assert_close(grad, wanted)
+    with pytest.raises(ValueError, match="old_logps requires a gradient"):
+        policy_loss(x, w, y, advantages, old_logps=logps)
+    with pytest.raises(TypeError, match="no argument 'epsilon'"):
+        policy_loss(x, w, y, advantages, epsilon=0.1)
+
+
+def test_preference_loss():
+    x, w, y, logps = sequences()
+    ref = logps.detach().sum(1) + torch.randn(4, dtype=torch.float64)
+    sums = logps.sum(1)
+    want = -F.logsigmoid(0.1 * ((sums - ref)[:2] - (sums - ref)[2:])).mean()
+    want_grads = torch.autograd.grad(want, (x, w))
+    got = preference_loss(x, w, y, ref_logps=ref)
+    torch.testing.assert_close(got, want)
+    for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
+        torch.testing.assert_close(grad, wanted)
+    same = preference_loss(x, w, y, ref_input=x, ref_weight=w, terms=[("sigmoid", 1.0), ("sft", 0.0)])
+    torch.testing.assert_close(same, torch.tensor(2.0, dtype=torch.float64).log())
+
+
+def test_kto_loss():
+    x, w, y, logps = sequences()
+    ref = logps.detach().sum(1) + torch.randn(4, dtype=torch.float64)
+    labels = torch.tensor([True, False, True, False])
+    rewards = 0.1 * (logps.sum(1) - ref)
+    want = torch.where(labels, 1 - rewards.sigmoid(), 1 - (-rewards).sigmoid()).mean()
+    want_grads = torch.autograd.grad(want, (x, w))
+    got = kto_loss(x, w, y, labels, ref_logps=ref)
+    torch.testing.assert_close(got, want)
+    for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
+        torch.testing.assert_close(grad, wanted)
