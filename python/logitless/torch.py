@@ -128,6 +128,9 @@ def linear_cross_entropy(
             shift=shift,
             loss_dtype=loss_dtype,
         )
+    for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
     if linear_weight.dim() < 2:

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """logitless.torch against PyTorch's own functions."""
 
+import gc
 import itertools
 
 import pytest
@@ -288,10 +289,44 @@ def test_bad_input_has_pytorchs_exceptions(change):
         linear_cross_entropy(**arguments)
 
 
-def test_other_devices_are_refused():
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda x, w, y: (x, w, y.float()), RuntimeError, r"[Ee]xpected"),
+        (lambda x, w, y: (x.to("meta"), w, y), ValueError, "input is on meta: logitless computes on the CPU"),
+        (lambda x, w, y: (x[:, 1:], w, y), RuntimeError, r"in_features.*got 6 and 7"),
+        (lambda x, w, y: (x, w, y + 2**40), IndexError, r"10995116277\d\d is outside \[0, 41\)"),
+        (lambda x, w, y: (x, w, y.int()), RuntimeError, "target of dtype torch.int64, got torch.int32"),
+        (lambda x, w, y: (x, w.T, y), RuntimeError, "in_features.*got 7 and 41"),
+        (lambda x, w, y: (x.bfloat16(), w, y), RuntimeError, "one dtype, got torch.bfloat16, torch.float32"),
+        (lambda x, w, y: (x.numpy(), w, y), TypeError, "input must be a torch.Tensor, not ndarray"),
+        (lambda x, w, y: (x, w, y.tolist()), TypeError, "target must be a torch.Tensor, not list"),
+    ],
+)
+def test_mistakes_are_named(change, error, message):
+    """The table of docs/python.md."""
     x, w, _, y = tensors(torch.float32)
-    with pytest.raises(ValueError, match="input is on meta"):
-        linear_cross_entropy(x.to("meta"), w, y)
+    with pytest.raises(error, match=message):
+        linear_cross_entropy(*change(x, w, y))
+
+
+def test_what_is_no_mistake():
+    x, w, _, y = tensors(torch.float32)
+    assert linear_cross_entropy(x[:0], w, y[:0]) == 0
+    wide = torch.randn(N, 2 * H)
+    torch.testing.assert_close(
+        linear_cross_entropy(wide[:, ::2], w, y), F.linear_cross_entropy(wide[:, ::2], w, y)
+    )
+    # The graph holds what its backward reads.
+    hidden = x.clone().requires_grad_()
+    held = hidden
+    loss = linear_cross_entropy(hidden, w.clone(), y.clone(), reduction="none").sum()
+    del hidden
+    gc.collect()
+    loss.backward()
+    x.requires_grad_()
+    F.linear_cross_entropy(x, w, y, reduction="sum").backward()
+    torch.testing.assert_close(held.grad, x.grad)
 
 
 def test_module_and_training_beside_pytorch():
