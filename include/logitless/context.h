@@ -12,6 +12,7 @@
 
 #include "logitless/export.h"
 #include "logitless/plan.h"
+#include "logitless/ranks.h"
 
 namespace logitless {
 
@@ -69,6 +70,8 @@ struct ContextOptions {
   /// This is "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference
   /// kernels).
   std::string simd_target = "auto";
+  /// This is the part that this rank has of calls that several share; by default it has all.
+  Ranks ranks = {};
 };
 
 class Context;

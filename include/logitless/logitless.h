@@ -15,6 +15,7 @@
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/ranks.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "logitless/version.h"

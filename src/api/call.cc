@@ -17,12 +17,49 @@ core::Store* store_of(const Context& context) { return detail::store_of(context.
 
 }  // namespace
 
+std::shared_ptr<Call::Shared> Call::share(const Context& context) {
+  const Ranks& ranks = context.options().ranks;
+  if (!ranks.any()) return nullptr;
+  try {
+    return core::make_shared<Shared>(Shared{core::make_shared<ranks::Meeting>(ranks), {}});
+  } catch (...) {
+    ranks::leave(ranks, std::current_exception());
+    throw;
+  }
+}
+
+Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                   const Gradients& outputs, Shared* shared) {
+  problem::HiddenProblem problem = problem::make_problem(hidden, head, shared != nullptr);
+  if (!shared) return {std::move(problem), outputs};
+  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, context.options().ranks, problem.words);
+  problem.cut = &shared->cut;
+  problem.vocab_size = shared->cut.vocab_size();
+  problem.first_word = shared->cut.first_word();
+  return {std::move(problem), outputs};
+}
+
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs)
-    : scope_(store_of(context)), context_(context), source_(FromHidden{problem::make_problem(hidden, head), outputs}) {}
+    : scope_(store_of(context)),
+      context_(context),
+      shared_(share(context)),
+      source_(ranks::together(meeting(),
+                              [&] { return from_hidden(context, hidden, head, outputs, shared_.get()); })) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
+Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
+    : scope_(store_of(whole.context_)),
+      context_(whole.context_),
+      shared_(whole.shared_ ? core::make_shared<Shared>(Shared{whole.shared_->meeting, {}}) : nullptr),
+      source_(from_hidden(whole.context_, hidden, head, kNoGradients, shared_.get())) {}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
-    : scope_(store_of(context)), context_(context), source_(FromLogits{problem::make_problem(logits), outputs}) {}
+    : scope_(store_of(context)),
+      context_(context),
+      shared_(share(context)),
+      source_(ranks::together(meeting(), [&] {
+        if (shared_) core::fail("ranks are set: finished logits are not split");
+        return FromLogits{problem::make_problem(logits), outputs};
+      })) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 
 const problem::TokenProblem& Call::problem() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -16,6 +17,8 @@
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "ranks/cut.h"
+#include "ranks/meeting.h"
 #include "stream/pipeline.h"
 
 namespace logitless::api {
@@ -35,11 +38,16 @@ struct Task {
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
 /// written. What is given must outlive the Call.
+///
+/// Where ranks share a call, its constructor and complete() tell them of what is thrown here; all that is done
+/// with a Call stands in complete().
 class Call {
  public:
   /// Takes logits that are products.
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
+  /// Is a part of `whole`: what it throws ends that one.
+  Call(const Call& whole, const HiddenStates& hidden, const LmHead& head);
   /// Takes logits that the caller holds.
   Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
   Call(const Context& context, const Logits& logits);
@@ -54,6 +62,17 @@ class Call {
   bool wants_gradients() const;
   const Context& context() const { return context_; }
 
+  /// Returns what work(call) returns, once it has ended on all ranks.
+  template <class Work>
+  auto complete(const Work& work) {
+    ranks::Meeting* meeting = this->meeting();
+    return ranks::together(meeting, [&] {
+      auto result = work(*this);
+      if (meeting) meeting->agree();
+      return result;
+    });
+  }
+
   void set_task(Task task);
 
   /// Computes the statistics, the loss (null: none) and the gradients that are wanted. `returned` says which
@@ -67,6 +86,11 @@ class Call {
   Plan plan(const TokenLoss* loss) const;
 
  private:
+  /// This is what calls of the ranks share; there is none where the context has no ranks.
+  struct Shared {
+    std::shared_ptr<ranks::Meeting> meeting;  // of the whole call and its parts
+    ranks::Cut cut;
+  };
   struct FromHidden {
     problem::HiddenProblem problem;
     const Gradients& outputs;
@@ -76,8 +100,14 @@ class Call {
     const LogitsGradient& outputs;
   };
 
+  ranks::Meeting* meeting() const { return shared_ ? shared_->meeting.get() : nullptr; }
+  static std::shared_ptr<Shared> share(const Context& context);
+  static FromHidden from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                const Gradients& outputs, Shared* shared);
+
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;
+  std::shared_ptr<Shared> shared_;
   std::variant<FromHidden, FromLogits> source_;
 };
 

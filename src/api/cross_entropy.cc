@@ -36,17 +36,19 @@ struct Labels {
 // The token gradients depend on `upstream`, one value or many, in more than a factor; so the loss, which is
 // cheap, is evaluated again.
 template <class Upstream>
-Plan run_backward(Call call, const Labels& labels, const TokenStats& stats, const Upstream& upstream) {
-  loss::CrossEntropyLoss loss = labels.make_loss(call);
-  const problem::TokenProblem& problem = call.problem();
-  loss.set_upstream(upstream);
-  problem::check_entries("forward.stats.logp", stats.logp.size(), problem);
-  if (labels.options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
-  if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.prior", stats.prior.size(), problem);
-  stats::Columns columns;
-  stats::make_grads(problem, loss, columns);
-  loss.evaluate(problem.active(), stats, columns.grads);
-  return call.run_gradients(stats, columns.grads);
+Plan run_backward(Call whole, const Labels& labels, const TokenStats& stats, const Upstream& upstream) {
+  return whole.complete([&](Call& call) {
+    loss::CrossEntropyLoss loss = labels.make_loss(call);
+    const problem::TokenProblem& problem = call.problem();
+    loss.set_upstream(upstream);
+    problem::check_entries("forward.stats.logp", stats.logp.size(), problem);
+    if (labels.options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
+    if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.prior", stats.prior.size(), problem);
+    stats::Columns columns;
+    stats::make_grads(problem, loss, columns);
+    loss.evaluate(problem.active(), stats, columns.grads);
+    return call.run_gradients(stats, columns.grads);
+  });
 }
 
 }  // namespace

@@ -18,36 +18,44 @@
 namespace logitless::api {
 
 template <class Batch>
-auto run(Call call, const Batch& batch) {
-  typename Batch::Loss loss = batch.make_loss(call);
-  batch.prepare(call, loss);
-  const stream::Ran ran = call.run(&loss);
-  return loss.result(ran.stats, ran.plan);
+auto run(Call whole, const Batch& batch) {
+  return whole.complete([&](Call& call) {
+    typename Batch::Loss loss = batch.make_loss(call);
+    batch.prepare(call, loss);
+    const stream::Ran ran = call.run(&loss);
+    return loss.result(ran.stats, ran.plan);
+  });
 }
 
 template <class Batch>
-typename Batch::Forward run_forward(Call call, const Batch& batch) {
-  typename Batch::Loss loss = batch.make_loss(call);
-  batch.prepare(call, loss);
-  stream::Ran ran = call.run(&loss, Batch::kKept);
-  typename Batch::Forward out;
-  out.result = loss.result(ran.stats, ran.plan);
-  out.stats = std::move(ran.stats);
-  if constexpr (Batch::kKept.grads) out.grads = std::move(ran.grads);
-  return out;
+typename Batch::Forward run_forward(Call whole, const Batch& batch) {
+  return whole.complete([&](Call& call) {
+    typename Batch::Loss loss = batch.make_loss(call);
+    batch.prepare(call, loss);
+    stream::Ran ran = call.run(&loss, Batch::kKept);
+    typename Batch::Forward out;
+    out.result = loss.result(ran.stats, ran.plan);
+    out.stats = std::move(ran.stats);
+    if constexpr (Batch::kKept.grads) out.grads = std::move(ran.grads);
+    return out;
+  });
 }
 
 /// Does the backward half of a loss whose forward half left token gradients.
 template <class Batch>
-Plan run_backward(Call call, const Batch& batch, const typename Batch::Forward& forward, double upstream) {
-  batch.make_loss(call);
-  return call.run_gradients(forward.stats, forward.grads, upstream);
+Plan run_backward(Call whole, const Batch& batch, const typename Batch::Forward& forward, double upstream) {
+  return whole.complete([&](Call& call) {
+    batch.make_loss(call);
+    return call.run_gradients(forward.stats, forward.grads, upstream);
+  });
 }
 
 template <class Batch>
-Plan plan(Call call, const Batch& batch) {
-  const typename Batch::Loss loss = batch.make_loss(call);
-  return call.plan(&loss);
+Plan plan(Call whole, const Batch& batch) {
+  return whole.complete([&](Call& call) {
+    const typename Batch::Loss loss = batch.make_loss(call);
+    return call.plan(&loss);
+  });
 }
 
 }  // namespace logitless::api

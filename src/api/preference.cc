@@ -32,7 +32,7 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
 
 template <class Loss>
 void set_reference(const Call& call, const Reference& reference, const TokenOptions& token, Loss& loss) {
-  loss.set_reference(api::reference_sums(call.context(), reference, loss.tokens(), token));
+  loss.set_reference(api::reference_sums(call, reference, loss.tokens(), token));
 }
 
 struct Pairs {

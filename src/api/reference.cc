@@ -24,10 +24,10 @@ std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Ref
 }
 
 // Computes the statistics of the tokens under the reference's model.
-stream::Ran run_model(const Context& context, const Reference& reference, const loss::SequenceTokens& tokens,
+stream::Ran run_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                       const TokenOptions& token) {
   try {
-    Call call(context, reference.hidden, reference.head);
+    Call call(whole, reference.hidden, reference.head);
     call.set_task({.options = token, .request = {}, .targets = problem::row_targets(tokens.targets)});
     return call.run(nullptr);
   } catch (const InvalidInput& error) {
@@ -57,13 +57,13 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
       fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", problem.rows_name, " has ",
            problem.tokens);
     }
-    if (reference.head.vocab_size() != problem.vocab_size) {
-      fail("reference.head has ", reference.head.vocab_size(), " words but the vocabulary has ", problem.vocab_size);
+    if (reference.head.vocab_size() != problem.words) {
+      fail("reference.head has ", reference.head.vocab_size(), " words but lm_head has ", problem.words);
     }
   }
 }
 
-core::Array<double> reference_sums(const Context& context, const Reference& reference,
+core::Array<double> reference_sums(const Call& whole, const Reference& reference,
                                    const loss::SequenceTokens& tokens, const TokenOptions& token) {
   core::Array<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
@@ -77,7 +77,7 @@ core::Array<double> reference_sums(const Context& context, const Reference& refe
     return sums;
   }
   stream::Ran model;
-  if (logps.size == 0) model = run_model(context, reference, tokens, token);
+  if (logps.size == 0) model = run_model(whole, reference, tokens, token);
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
     if (tokens.targets[i] == problem::kNoTarget) continue;

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include "api/call.h"
 #include "core/checks.h"
 #include "core/store.h"
-#include "logitless/context.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
 
@@ -21,8 +21,9 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 /// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
-/// Returns Σ_t log-probability under the reference, [S]; computes them where hidden states were given.
-core::Array<double> reference_sums(const Context& context, const Reference& reference,
+/// Returns Σ_t log-probability under the reference, [S]; computes them, as a part of `whole`, where hidden states
+/// were given.
+core::Array<double> reference_sums(const Call& whole, const Reference& reference,
                                    const loss::SequenceTokens& tokens, const TokenOptions& token);
 
 }  // namespace logitless::api

@@ -25,36 +25,46 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
   set_task(call, targets, options, request);
 }
 
-TokenStats statistics(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
                       Plan* plan) {
-  set_task(call, targets, options, request);
-  stream::Ran ran = call.run(nullptr, {.stats = true});
-  if (plan) *plan = ran.plan;
-  return std::move(ran.stats);
+  return whole.complete([&](Call& call) {
+    set_task(call, targets, options, request);
+    stream::Ran ran = call.run(nullptr, {.stats = true});
+    if (plan) *plan = ran.plan;
+    return std::move(ran.stats);
+  });
 }
 
-void backpropagate(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
+void backpropagate(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
                    const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
-  set_task(call, targets, options, request);
-  const Plan ran = call.run_gradients(stats, grads);
+  const Plan ran = whole.complete([&](Call& call) {
+    set_task(call, targets, options, request);
+    return call.run_gradients(stats, grads);
+  });
   if (plan) *plan = ran;
 }
 
-TokenStats run_loss(Call call, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
-  set_task(call, targets, options, loss);
-  stream::Ran ran = call.run(&loss, {.stats = true});
-  if (plan) *plan = ran.plan;
-  return std::move(ran.stats);
+TokenStats run_loss(Call whole, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
+  return whole.complete([&](Call& call) {
+    set_task(call, targets, options, loss);
+    stream::Ran ran = call.run(&loss, {.stats = true});
+    if (plan) *plan = ran.plan;
+    return std::move(ran.stats);
+  });
 }
 
-Plan plan_statistics(Call call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
-  set_task(call, targets, options, request);
-  return call.plan(nullptr);
+Plan plan_statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
+  return whole.complete([&](Call& call) {
+    set_task(call, targets, options, request);
+    return call.plan(nullptr);
+  });
 }
 
-Plan plan_loss(Call call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
-  set_task(call, targets, options, loss);
-  return call.plan(&loss);
+Plan plan_loss(Call whole, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
+  return whole.complete([&](Call& call) {
+    set_task(call, targets, options, loss);
+    return call.plan(&loss);
+  });
 }
 
 // This is a loss whose gradient with respect to the entropy is given by the caller.

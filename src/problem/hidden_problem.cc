@@ -20,10 +20,12 @@ void check_sum_type(std::string_view name, DType dtype, DType hidden) {
   }
 }
 
-void check_head(const LmHead& head, const ConstMatrix& hidden) {
-  core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
-                     head.weight.stride);
-  if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty) {
+  if (!may_be_empty || head.vocab_size() != 0) {
+    core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
+                       head.weight.stride);
+    if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+  }
   check_sum_type("lm_head", head.weight.dtype, hidden.dtype);
   if (head.hidden_size() != hidden.cols) {
     const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
@@ -199,16 +201,16 @@ core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradi
           core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
 }
 
-HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head) {
+HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
   check_hidden(hidden);
-  check_head(head, hidden.states);
+  check_head(head, hidden.states, may_be_empty);
   HiddenProblem problem;
   problem.hidden = hidden.states;
   problem.hidden_second = hidden.second;
   problem.head = head;
   problem.tokens = hidden.tokens();
   problem.hidden_size = hidden.hidden_size();
-  problem.vocab_size = head.vocab_size();
+  problem.vocab_size = problem.words = head.vocab_size();
   problem.dtype = hidden.states.dtype;
   problem.sequence_offsets = sequence_offsets(hidden);
   problem.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
@@ -229,15 +231,15 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
   check_d_hidden(problem, outputs);
-  if (outputs.d_weight.data) {
+  if (outputs.d_weight.data && problem.words > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
   }
   if (outputs.d_bias.data) {
     core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
     if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
-    if (outputs.d_bias.size != problem.vocab_size) {
-      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.vocab_size);
+    if (outputs.d_bias.size != problem.words) {
+      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.words);
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }

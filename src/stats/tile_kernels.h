@@ -28,7 +28,8 @@ auto with_gradient_types(const problem::TokenProblem& problem, int gradient_term
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
 }
 
-/// This is words [first_word, first_word + words) of the raw logits of some rows, row-major.
+/// This is words [first_word, first_word + words) of the whole vocabulary, of the raw logits of some rows,
+/// row-major.
 template <class Logit>
 struct LogitsTile {
   const Logit* data = nullptr;
@@ -59,8 +60,8 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// Tiles begin at multiples of `vocab_tile`. `bias` is [V] in the type of the logits, or null. The problem
-  /// must outlive this.
+  /// Tiles begin at multiples of `vocab_tile` from the problem's first word. `bias` has an entry for each of
+  /// its words in the type of the logits, or is null. The problem must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
               const Logit* bias, double softcap)
       : kernels_(kernels.of_tiles<Types>()),
@@ -100,7 +101,7 @@ class TileKernels {
     args.prior_weights = prior_weights(tile);
     args.uniform_prior = uniform_prior();
     if (!weights_masses_.empty())
-      args.weights_mass = weights_masses_[static_cast<size_t>(tile.first_word / vocab_tile_)];
+      args.weights_mass = weights_masses_[static_cast<size_t>((tile.first_word - problem_.first_word) / vocab_tile_)];
     args.scratch = scratch.row;
     args.stats = stats;
     kernels_.fold(args);
@@ -148,14 +149,16 @@ class TileKernels {
     const std::span<const float> weights = problem.prior.weights;
     core::Array<double> masses;
     if (!problem.request.prior || weights.empty()) return masses;
-    masses.resize(static_cast<size_t>(core::div_up(problem.vocab_size, vocab_tile)));
-    for (size_t v = 0; v < weights.size(); ++v) masses[v / static_cast<size_t>(vocab_tile)] += weights[v];
+    masses.resize(static_cast<size_t>(core::div_up(problem.words, vocab_tile)));
+    for (int64_t v = 0; v < problem.words; ++v) {
+      masses[static_cast<size_t>(v / vocab_tile)] += weights[static_cast<size_t>(problem.first_word + v)];
+    }
     return masses;
   }
 
   kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
     return {tile.rows,   tile.words,
-            tile.stride, bias_ ? bias_ + tile.first_word : nullptr,
+            tile.stride, bias_ ? bias_ + (tile.first_word - problem_.first_word) : nullptr,
             softcap_,    problem_.options.round_logits_to};
   }
   const float* prior_weights(const LogitsTile<Logit>& tile) const {

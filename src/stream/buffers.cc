@@ -98,7 +98,7 @@ const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels
 template <class Sum>
 Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs) {
   if (!is_rounded<Sum>(outputs.d_bias)) return nullptr;
-  return arena.take<Sum>(problem.vocab_size);
+  return arena.take<Sum>(problem.words);
 }
 
 template <class Logit>

@@ -107,44 +107,56 @@ void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::
   pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
 }
 
-template <class Types>
-void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t begin, size_t end,
-                std::span<const int64_t> rows, const stats::Finisher& finish) {
-  if (begin == end) return;
-  const TileGrid& grid = pass.run.grid;
-  const std::span<const RowBlock> blocks(pass.run.blocks.blocks.data() + begin, end - begin);
+namespace {
+
+// Calls work(task, index of the block's first row in the chunk, segment) for each segment and row block.
+// Neighbouring tasks share a part of the head, so that it comes from memory once.
+template <class Types, class Work>
+void for_each_segment(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+                      const Work& work) {
   const auto row_blocks = static_cast<int64_t>(blocks.size());
-  const stats::Partials partials = {buffers.partials, grid.segments, rows};
-  const auto index = [&](const RowBlock& block) { return block.begin - blocks.front().begin; };
   const auto alone = pass.run.gemm->single_threaded_region();
-  buffers.packed.pack(pass.problem, pass.run, pass.run.blocks, blocks,
-                      [&](size_t thread) { return buffers.threads[thread].gathered; });
-  // Neighbouring tasks share a part of the head, so that it comes from memory once.
-  const auto for_each_segment = [&](const auto& work) {
-    core::parallel_for(pass.run.plan.threads, grid.segments * row_blocks, [&](int64_t task) {
-      const int64_t segment = task / row_blocks;
-      const int64_t b = task % row_blocks;
-      const RowBlock& block = blocks[static_cast<size_t>(b)];
-      typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
-      const void* packed = buffers.packed.of(b);
-      work(SegmentTask<Types>(pass, scratch, block, packed, segment, blocks.front().tile_begin), block, segment);
-    });
-  };
-  for_each_segment([&](SegmentTask<Types> task, const RowBlock& block, int64_t segment) {
-    task.fold(&partials.of(segment, index(block)));
-  });
-  finish(partials);
-  if (!pass.problem.request.rank) return;
-  for_each_segment([&](SegmentTask<Types> task, const RowBlock& block, int64_t) {
-    task.count_above(&partials.whole(index(block)), finish.ranks());
+  core::parallel_for(pass.run.plan.threads, pass.run.grid.segments * row_blocks, [&](int64_t task) {
+    const int64_t segment = task / row_blocks;
+    const int64_t b = task % row_blocks;
+    const RowBlock& block = blocks[static_cast<size_t>(b)];
+    typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+    const int64_t chunk_begin = blocks.front().tile_begin;
+    work(SegmentTask<Types>(pass, scratch, block, buffers.packed.of(b), segment, chunk_begin),
+         block.begin - blocks.front().begin, segment);
   });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                             \
-  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*,        \
-                               Types::Logit*);                                                                   \
-  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, size_t, size_t, std::span<const int64_t>, \
-                           const stats::Finisher&);
+}  // namespace
+
+template <class Types>
+void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+                const stats::Partials& partials) {
+  {
+    const auto alone = pass.run.gemm->single_threaded_region();
+    buffers.packed.pack(pass.problem, pass.run, pass.run.blocks, blocks,
+                        [&](size_t thread) { return buffers.threads[thread].gathered; });
+  }
+  for_each_segment(pass, buffers, blocks, [&](SegmentTask<Types> task, int64_t first, int64_t segment) {
+    task.fold(&partials.of(segment, first));
+  });
+}
+
+template <class Types>
+void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+                       const stats::Partials& partials, std::span<int64_t> ranks) {
+  for_each_segment(pass, buffers, blocks, [&](SegmentTask<Types> task, int64_t first, int64_t) {
+    task.count_above(&partials.whole(first), ranks);
+  });
+}
+
+#define LOGITLESS_INSTANTIATE(Types)                                                                            \
+  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*,       \
+                               Types::Logit*);                                                                  \
+  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,               \
+                           const stats::Partials&);                                                             \
+  template void count_above_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,        \
+                                  const stats::Partials&, std::span<int64_t>);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

@@ -2,7 +2,6 @@
 // This is the source and the fold of tiles that are products: row blocks of hidden times tiles of the head.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,10 +17,16 @@ template <class Types>
 void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
                     void* gemm_scratch, typename Types::Logit* tile);
 
-/// Folds the tiles of blocks [begin, end), whose rows are `rows`, and hands their partial statistics to
-/// `finish`. Where the logits stay, they are in pass.chunk afterwards.
+/// Folds the tiles of one chunk's blocks into `partials`, which has the segments of the grid. Where the logits
+/// stay, they are in pass.chunk afterwards.
 template <class Types>
-void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, size_t begin, size_t end,
-                std::span<const int64_t> rows, const stats::Finisher& finish);
+void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+                const stats::Partials& partials);
+
+/// Adds to ranks[row] the words whose logits are larger than the target's, of rows whose combined statistics
+/// `partials` holds. It follows fold_tiles() of the same blocks and buffers.
+template <class Types>
+void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+                       const stats::Partials& partials, std::span<int64_t> ranks);
 
 }  // namespace logitless::stream

@@ -31,7 +31,7 @@ struct Pass {
   }
   /// Describes `rows` rows of vocabulary tile j, which stand from `data` on.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t rows, int64_t j) const {
-    return {data, rows, run.grid.first_word(j), run.grid.words(j), run.grid.tile_stride};
+    return {data, rows, problem.first_word + run.grid.first_word(j), run.grid.words(j), run.grid.tile_stride};
   }
 };
 

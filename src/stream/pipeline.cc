@@ -10,6 +10,7 @@
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
 #include "stream/schedule.h"
+#include "stream/sliced_schedule.h"
 
 namespace logitless {
 
@@ -102,8 +103,26 @@ Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
 
 bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
 
+void check_is_tiled(const Context& context) {
+  if (is_dense(context)) core::fail("plan = dense cannot run: ranks are set");
+}
+
+// Returns what a rank runs of a plan that was made for the largest slice.
+Plan plan_of(const HiddenProblem& problem, const RunPlan& run) {
+  Plan plan = run.plan;
+  plan.vocab_size = problem.words;
+  plan.workspace_bytes *= static_cast<size_t>(problem.cut->own().size());
+  return plan;
+}
+
 Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Work& work) {
   const detail::ContextState& state = detail::state_of(context);
+  if (problem.cut) {
+    check_is_tiled(context);
+    Plan plan = plan_of(problem, choose_sliced_plan(state, context.threads(), problem, work, outputs));
+    plan.least_workspace_bytes = least_sliced_workspace(state, context.threads(), problem, work, outputs);
+    return plan;
+  }
   if (is_dense(context)) return dense_plan(state, context.threads(), problem, outputs);
   Plan plan = choose_plan(state, context.threads(), problem, work, outputs).plan;
   plan.least_workspace_bytes = least_workspace(state, context.threads(), problem, work, outputs);
@@ -119,6 +138,12 @@ Plan plan_work(const Context& context, const LogitsProblem& problem, const Logit
 std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
                                         const Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
+  if (problem.cut) {
+    check_is_tiled(context);
+    const RunPlan run = choose_sliced_plan(state, context.threads(), problem, work, outputs);
+    plan = plan_of(problem, run);
+    return sliced_schedule(state, problem, outputs, run);
+  }
   if (is_dense(context)) {
     plan = dense_plan(state, context.threads(), problem, outputs);
     return dense_schedule(state, problem, outputs, plan);
@@ -163,12 +188,16 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   }
 }
 
+// Tells whether other ranks may have something to do where this one has not.
+bool is_shared(const TokenProblem&) { return false; }
+bool is_shared(const HiddenProblem& problem) { return problem.cut != nullptr; }
+
 template <class Problem, class Outputs>
 Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
                        const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
   Plan plan;
-  if (!problem::is_wanted(outputs)) {
+  if (!problem::is_wanted(outputs) && !is_shared(problem)) {
     // There is nothing to write, and the statistics are known: nothing runs.
     plan.tokens = problem.tokens;
     plan.active_rows = static_cast<int64_t>(problem.active().size());

@@ -261,10 +261,10 @@ struct Planner {
     const auto area = [](int64_t rows, int64_t columns) {
       return static_cast<double>(rows) * static_cast<double>(columns);
     };
-    const double logits = area(count(), problem.vocab_size);
+    const double logits = area(count(), problem.words);
     const auto logit_bytes = static_cast<double>(problem.in_double() ? sizeof(double) : sizeof(float));
-    if (logit_bytes * area(one.plan.chunk_rows, problem.vocab_size) <= kCachedBytes) return true;
-    const double head = area(problem.hidden_size, problem.vocab_size);
+    if (logit_bytes * area(one.plan.chunk_rows, problem.words) <= kCachedBytes) return true;
+    const double head = area(problem.hidden_size, problem.words);
     double chunk_bytes = static_cast<double>(size_of(problem.head.weight.dtype)) * (1 + outputs.wants_d_hidden());
     if (outputs.d_weight.data) chunk_bytes += 2 * static_cast<double>(size_of(outputs.d_weight.dtype));
     const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes * head;

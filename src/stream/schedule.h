@@ -38,9 +38,21 @@ class Schedule {
   virtual int chunk_team() const { return 0; }
 };
 
+/// This is the schedule of a slice of the vocabulary, whose statistics meet those of other slices. fold() is
+/// made of its two parts.
+class SliceSchedule : public Schedule {
+ public:
+  /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called that
+  /// is not count_above().
+  virtual stats::Partials fold_slice(int64_t chunk) = 0;
+  /// Adds to ranks[row] the words of the slice whose logits are larger than the target's. `partials` are those
+  /// of fold_slice(), whose whole() is that of the whole vocabulary by now.
+  virtual void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) = 0;
+};
+
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
-std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                        const Gradients& outputs, RunPlan run);
+std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                             const Gradients& outputs, RunPlan run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,

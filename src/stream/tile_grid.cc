@@ -54,7 +54,7 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& probl
 
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
               const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
-  grid.vocab_size = problem.vocab_size;
+  grid.vocab_size = problem.words;
   grid.hidden_size = problem.hidden_size;
   const int64_t step = any_row_rule(gemm, problem).row_step;
   const bool high = forward_only && rows >= kForwardRowTile;
@@ -76,8 +76,16 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
 void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
   const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
-  const gemm::RowRule last = rule_of(grid.words(grid.vocab_tiles() - 1));
-  grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, last.least_rows);
+  const auto add_last = [&](int64_t words) {
+    if (words == 0) return;
+    const int64_t last = (words - 1) % grid.vocab_tile + 1;
+    grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, rule_of(last).least_rows);
+  };
+  if (problem.cut) {
+    for (const int64_t words : problem.cut->words) add_last(words);
+  } else {
+    add_last(grid.vocab_size);
+  }
   grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 

@@ -18,7 +18,7 @@ namespace logitless::stream {
 namespace {
 
 template <class Types>
-class TileSchedule final : public Schedule {
+class TileSchedule final : public SliceSchedule {
  public:
   TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs, RunPlan run)
       : run_(std::move(run)),
@@ -46,15 +46,28 @@ class TileSchedule final : public Schedule {
         .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin));
   }
 
-  // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
   void fold(int64_t chunk, const stats::Finisher& finish) override {
+    const stats::Partials partials = fold_slice(chunk);
+    if (partials.rows.empty()) return;
+    finish(partials);
+    if (pass_.problem.request.rank) count_above(chunk, partials, finish.ranks());
+  }
+
+  // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
+  stats::Partials fold_slice(int64_t chunk) override {
     arena_.rewind(mark_);
-    ForwardBuffers<Types> buffers(arena_, pass_.problem, run_);
-    const auto [begin, end] = blocks(chunk);
-    fold_tiles(pass_, buffers, begin, end, rows(chunk), finish);
+    forward_.emplace(arena_, pass_.problem, run_);
+    const stats::Partials partials = {forward_->partials, run_.grid.segments, rows(chunk)};
+    if (!partials.rows.empty()) fold_tiles(pass_, *forward_, row_blocks(chunk), partials);
+    return partials;
+  }
+
+  void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) override {
+    count_above_tiles(pass_, *forward_, row_blocks(chunk), partials, ranks);
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
+    forward_.reset();
     arena_.rewind(mark_);
     backward_.emplace(arena_, pass_.problem, run_, outputs_);
     const auto [begin, end] = blocks(chunk);
@@ -71,12 +84,17 @@ class TileSchedule final : public Schedule {
     const auto c = static_cast<size_t>(chunk);
     return {run_.chunks[c], run_.chunks[c + 1]};
   }
+  std::span<const RowBlock> row_blocks(int64_t chunk) const {
+    const auto [begin, end] = blocks(chunk);
+    return std::span(run_.blocks.blocks).subspan(begin, end - begin);
+  }
 
   const RunPlan run_;
   const Gradients& outputs_;
   core::Arena arena_;
   Pass<Types> pass_;
   size_t mark_ = 0;  // the end of what lives as long as the call
+  std::optional<ForwardBuffers<Types>> forward_;
   std::optional<BackwardBuffers<Types>> backward_;
   core::Array<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
   bool wrote_any_ = false;
@@ -84,9 +102,9 @@ class TileSchedule final : public Schedule {
 
 }  // namespace
 
-std::shared_ptr<Schedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                        const Gradients& outputs, RunPlan run) {
-  return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<Schedule> {
+std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                             const Gradients& outputs, RunPlan run) {
+  return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<SliceSchedule> {
     return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
   });
 }

@@ -2,6 +2,7 @@
 // A small batch, and the list of all tasks on it, from both sources, for tests that go through all of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -30,11 +31,13 @@ struct FromHidden {
   using Views = Gradients;
   std::vector<float> hidden = normal(kTokens * kHidden, 1), weight = normal(kVocab * kHidden, 2),
                      bias = normal(kVocab, 3);
+  /// The head that is given has these words.
+  int64_t first_word = 0, words = kVocab;
 
   HiddenStates states() const { return {hidden.data(), kBatch, kTime, kHidden}; }
   LmHead head() const {
-    LmHead result(ConstMatrix(weight.data(), kVocab, kHidden));
-    result.bias = {bias.data(), kVocab};
+    LmHead result(ConstMatrix(weight.data() + first_word * kHidden, words, kHidden));
+    result.bias = {bias.data() + first_word, words};
     return result;
   }
   template <class Function, class... Arguments>
@@ -43,14 +46,23 @@ struct FromHidden {
   }
   class Outputs {
    public:
-    Gradients views() {
+    Gradients views(int64_t first_word = 0, int64_t words = kVocab) {
       Gradients result;
       result.d_hidden = {values_.data(), kTokens, kHidden};
-      result.d_weight = {values_.data() + kTokens * kHidden, kVocab, kHidden};
-      result.d_bias = {values_.data() + (kTokens + kVocab) * kHidden, kVocab};
+      result.d_weight = {values_.data() + (kTokens + first_word) * kHidden, words, kHidden};
+      result.d_bias = {values_.data() + (kTokens + kVocab) * kHidden + first_word, words};
       return result;
     }
+    /// Returns all gradients: d_hidden, d_weight and d_bias.
     const std::vector<float>& values() const { return values_; }
+    /// Takes d_weight and d_bias of these words from `other`.
+    void take_words(const Outputs& other, int64_t first_word, int64_t words) {
+      const auto copy = [&](int64_t begin, int64_t count) {
+        std::copy_n(other.values_.begin() + begin, count, values_.begin() + begin);
+      };
+      copy((kTokens + first_word) * kHidden, words * kHidden);
+      copy((kTokens + kVocab) * kHidden + first_word, words);
+    }
 
    private:
     std::vector<float> values_ = std::vector<float>((kTokens + kVocab) * kHidden + kVocab, 99.0F);

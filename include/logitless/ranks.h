@@ -1,0 +1,66 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// These split one call over ranks: processes, or threads, that each hold a part of the vocabulary, a part of
+/// the batch, or both, and make the same call at the same time. docs/parallel.md says how to choose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "logitless/export.h"
+
+namespace logitless {
+
+/// A Communicator carries bytes between the ranks of one group. It computes nothing: what is summed is summed
+/// by the library, in the order of the ranks, so that results do not depend on what carries the bytes. mpi.h
+/// has one on MPI.
+///
+/// All ranks of a group call the same functions in the same order. A call uses the communicator from the
+/// thread that made it, and never from two threads at once. What a function throws ends the call.
+class LOGITLESS_API Communicator {
+ public:
+  virtual ~Communicator();
+
+  /// Returns the place of this rank, in [0, size()).
+  virtual int rank() const = 0;
+  /// Returns the number of ranks, positive.
+  virtual int size() const = 0;
+  /// Each rank gives `bytes` bytes; every rank gets those of rank r at all + r * bytes.
+  virtual void all_gather(const void* mine, void* all, size_t bytes) = 0;
+  /// Each rank gives `bytes` bytes to each rank, those for rank r at mine + r * bytes; it gets what rank r gave
+  /// to it at theirs + r * bytes.
+  virtual void all_to_all(const void* mine, void* theirs, size_t bytes) = 0;
+};
+
+/// It is thrown where another rank has failed, or where ranks do not make the same call. what() says which
+/// rank, and what it threw. That rank throws its own exception.
+class LOGITLESS_API RankError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// This says which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the calls.
+/// Every function that takes a Context of ranks, those that plan included, is called by all ranks, one call at
+/// a time.
+struct Ranks {
+  /// These ranks hold the words of the vocabulary, in the order of the ranks: the LmHead of each, and the
+  /// d_weight and d_bias of each, have its own words, of which there may be none. Everything else that is given
+  /// is the same on all of them: hidden states, targets, options and their vectors with an entry a word, which
+  /// mean the whole vocabulary. All of them return the same results. Finished logits and plan dense are not
+  /// split. Null: this rank holds the whole vocabulary.
+  Communicator* vocab = nullptr;
+  /// This rank's words are cut into slices of these sizes; empty: they are one slice. Results have the same
+  /// bits however many ranks share the slices of a vocabulary, one of them included; each slice has a budget
+  /// of ContextOptions::workspace_bytes, and sums of d_hidden [N, H] of its own where a rank has several.
+  std::vector<int64_t> slices;
+  /// This says what a rank's d_hidden is: the sum over all words, or (false) over its own words, for a caller
+  /// who sums later.
+  bool sum_d_hidden = true;
+
+  /// Tells whether there is anything to split or to cut.
+  bool any() const { return vocab || !slices.empty(); }
+};
+
+}  // namespace logitless

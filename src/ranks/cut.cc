@@ -1,0 +1,34 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "ranks/cut.h"
+
+#include "core/checks.h"
+
+namespace logitless::ranks {
+
+Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words) {
+  core::Array<int64_t> mine(ranks.slices.begin(), ranks.slices.end());
+  if (mine.empty()) mine = {words};
+  int64_t sum = 0;
+  for (size_t s = 0; s < mine.size(); ++s) {
+    if (mine[s] < 0) core::fail("ranks.slices[", s, "] = ", mine[s], " must not be negative");
+    sum += mine[s];
+  }
+  if (sum != words) core::fail("ranks.slices has ", sum, " words but lm_head has ", words);
+
+  Cut cut;
+  cut.group = &group;
+  cut.sum_d_hidden = ranks.sum_d_hidden;
+  cut.slices = group.all_gather(static_cast<int64_t>(mine.size()));
+  const auto most = static_cast<size_t>(cut.most_slices());
+  mine.resize(most, 0);
+  core::Array<int64_t> all(most * static_cast<size_t>(group.size()));
+  group.all_gather(std::span<const int64_t>(mine), std::span(all));
+  for (size_t r = 0; r < cut.slices.size(); ++r) {
+    const auto from = all.begin() + static_cast<ptrdiff_t>(r * most);
+    cut.words.insert(cut.words.end(), from, from + static_cast<ptrdiff_t>(cut.slices[r]));
+  }
+  if (cut.most_words() == 0) core::fail("lm_head has no words on any rank");
+  return cut;
+}
+
+}  // namespace logitless::ranks

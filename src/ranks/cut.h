@@ -1,0 +1,49 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/store.h"
+#include "ranks/meeting.h"
+
+namespace logitless::ranks {
+
+/// This is how a vocabulary is cut into slices, and which rank holds which of them.
+struct Cut {
+  Group* group = nullptr;
+  core::Array<int64_t> words;   // of each slice, in the order of the vocabulary
+  core::Array<int64_t> slices;  // of each rank, in the order of the ranks: how many it holds
+  bool sum_d_hidden = true;     // over all ranks
+
+  int64_t most_words() const { return *std::max_element(words.begin(), words.end()); }
+  int64_t most_slices() const { return *std::max_element(slices.begin(), slices.end()); }
+  /// Returns the number of slices before those of `rank`.
+  size_t first_slice(int rank) const {
+    size_t first = 0;
+    for (int r = 0; r < rank; ++r) first += static_cast<size_t>(slices[static_cast<size_t>(r)]);
+    return first;
+  }
+  /// Returns the words of each of this rank's slices.
+  std::span<const int64_t> own() const {
+    return std::span(words).subspan(first_slice(group->rank()),
+                                    static_cast<size_t>(slices[static_cast<size_t>(group->rank())]));
+  }
+  int64_t vocab_size() const { return sum(words); }
+  /// Returns the number of words before this rank's.
+  int64_t first_word() const { return sum(std::span(words).first(first_slice(group->rank()))); }
+
+ private:
+  static int64_t sum(std::span<const int64_t> counts) {
+    int64_t total = 0;
+    for (const int64_t count : counts) total += count;
+    return total;
+  }
+};
+
+/// Tells all ranks how the words of each are cut: `words` words into `slices`, or into one where there are none.
+/// Throws InvalidInput where slices are negative or do not fill the words, or where no rank has a word.
+Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words);
+
+}  // namespace logitless::ranks

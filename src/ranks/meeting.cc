@@ -1,0 +1,133 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "ranks/meeting.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/checks.h"
+
+namespace logitless {
+
+Communicator::~Communicator() = default;
+
+namespace ranks {
+namespace {
+
+// A rank says what it does next and with how many bytes, before every exchange.
+enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
+constexpr size_t kWords = 2;
+// A message that is longer is cut.
+constexpr size_t kMessageBytes = 256;
+
+// Memory that is there when the heap's is not, unless there are very many ranks.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) {
+    if (bytes > sizeof small_) large_.resize(bytes);
+  }
+  char* data() { return large_.empty() ? small_ : large_.data(); }
+
+ private:
+  alignas(int64_t) char small_[64 << 10];
+  std::vector<char> large_;
+};
+
+void exchange_messages(Communicator& communicator, std::string_view mine, Scratch& all) {
+  char text[kMessageBytes] = {};
+  mine.copy(text, kMessageBytes - 1);
+  communicator.all_gather(text, all.data(), kMessageBytes);
+}
+
+// Meets the others where they are next, with a failure.
+void fail_to(Communicator* communicator, std::string_view message) noexcept {
+  if (!communicator) return;
+  try {
+    const std::array<int64_t, kWords> mine = {kFailed, 0};
+    Scratch all(kMessageBytes * static_cast<size_t>(communicator->size()));
+    communicator->all_gather(mine.data(), all.data(), sizeof mine);
+    exchange_messages(*communicator, message, all);
+  } catch (...) {
+    // The others are lost; what this rank throws is known.
+  }
+}
+
+const char* what_of(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();  // It lives as long as `error`.
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+}  // namespace
+
+Group::Group(std::string_view name, Communicator* communicator) : name_(name), communicator_(communicator) {
+  if (!communicator) return;
+  size_ = communicator->size();
+  rank_ = communicator->rank();
+  if (size_ < 1) core::fail("ranks.", name, ": size() = ", size_, " must be positive");
+  if (rank_ < 0 || rank_ >= size_) core::fail("ranks.", name, ": rank() = ", rank_, " is outside [0, ", size_, ")");
+  words_.resize(kWords * static_cast<size_t>(size_));
+}
+
+void Group::say(int64_t step, size_t bytes) {
+  if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks have been left");
+  const std::array<int64_t, kWords> mine = {step, static_cast<int64_t>(bytes)};
+  carry([&](Communicator& c) { c.all_gather(mine.data(), words_.data(), sizeof mine); });
+  const auto word = [&](int r, size_t i) { return words_[kWords * static_cast<size_t>(r) + i]; };
+  for (int r = 0; r < size_; ++r) {
+    if (word(r, 0) != kFailed) continue;
+    left_ = true;
+    Scratch messages(kMessageBytes * static_cast<size_t>(size_));
+    exchange_messages(*communicator_, {}, messages);
+    throw RankError("rank " + std::to_string(r) + " of ranks." + std::string(name_) + ": " +
+                    (messages.data() + kMessageBytes * static_cast<size_t>(r)));
+  }
+  for (int r = 0; r < size_; ++r) {
+    if (word(r, 0) == word(0, 0) && word(r, 1) == word(0, 1)) continue;
+    left_ = true;
+    constexpr const char* kSteps[] = {"fails", "waits", "gathers", "scatters"};
+    const auto text = [&](int i) {
+      return "rank " + std::to_string(i) + " " + kSteps[word(i, 0)] + " " + std::to_string(word(i, 1)) + " bytes";
+    };
+    throw RankError("the ranks of ranks." + std::string(name_) + " do not make the same call: " + text(0) + " where " +
+                    text(r));
+  }
+}
+
+void Group::gather(const void* mine, void* all, size_t bytes) {
+  if (!communicator_) {
+    std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all));
+    return;
+  }
+  say(kGather, bytes);
+  carry([&](Communicator& c) { c.all_gather(mine, all, bytes); });
+}
+
+void Group::scatter(const void* mine, void* theirs, size_t bytes) {
+  if (!communicator_) {
+    std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(theirs));
+    return;
+  }
+  say(kScatter, bytes);
+  carry([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
+}
+
+void Group::agree() {
+  if (communicator_) say(kAgree, 0);
+}
+
+void Group::leave(std::string_view message) noexcept {
+  if (!left_) fail_to(communicator_, message);
+  left_ = true;
+}
+
+void Meeting::leave(const std::exception_ptr& error) noexcept { vocab.leave(what_of(error)); }
+
+void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept { fail_to(ranks.vocab, what_of(error)); }
+
+}  // namespace ranks
+}  // namespace logitless

@@ -1,0 +1,99 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Ranks meet here: every exchange begins with a word of each rank that says whether it goes on, so that a rank
+// that fails ends the call on all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/store.h"
+#include "logitless/ranks.h"
+
+namespace logitless::ranks {
+
+/// This is one group of ranks, for one call. Without a communicator it is a group of one, for which everything
+/// is a copy.
+class Group {
+ public:
+  /// `name` is what messages call it.
+  Group(std::string_view name, Communicator* communicator);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of them
+  /// has failed, or gives another number of entries.
+  template <class T>
+  void all_gather(std::span<const T> mine, std::span<T> all) {
+    gather(mine.data(), all.data(), mine.size_bytes());
+  }
+  template <class T>
+  core::Array<T> all_gather(const T& mine) {
+    core::Array<T> all(static_cast<size_t>(size_));
+    all_gather(std::span(&mine, 1), std::span(all));
+    return all;
+  }
+  /// Each rank gives an equal part of `mine` to each rank, in their order.
+  template <class T>
+  void all_to_all(std::span<const T> mine, std::span<T> theirs) {
+    scatter(mine.data(), theirs.data(), mine.size_bytes() / static_cast<size_t>(size_));
+  }
+  /// Waits for all ranks. Throws RankError where one has failed.
+  void agree();
+  /// Meets the others where they are next, and tells them that this rank has failed. Does nothing where they
+  /// know of a failure.
+  void leave(std::string_view message) noexcept;
+
+ private:
+  void gather(const void* mine, void* all, size_t bytes);
+  void scatter(const void* mine, void* theirs, size_t bytes);
+  // Says what this rank does next, hears what the others do, and throws where that is not the same.
+  void say(int64_t step, size_t bytes);
+  // Calls a function of the communicator. Whoever throws in it has lost the others.
+  template <class Function>
+  void carry(const Function& function) {
+    left_ = true;
+    function(*communicator_);
+    left_ = false;
+  }
+
+  std::string_view name_;
+  Communicator* communicator_;
+  int rank_ = 0;
+  int size_ = 1;
+  bool left_ = false;          // nobody is there to meet
+  core::Array<int64_t> words_;  // of all ranks
+};
+
+/// This is all that the ranks of one call say to each other.
+class Meeting {
+ public:
+  explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab) {}
+
+  Group vocab;
+
+  /// Waits until all ranks are here. Throws RankError where one has failed.
+  void agree() { vocab.agree(); }
+  /// Tells the others that this rank has failed with `error`.
+  void leave(const std::exception_ptr& error) noexcept;
+};
+
+/// Does the same for a call that has got no further than its ranks.
+void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept;
+
+/// Runs a part of a call. What it throws is told to the other ranks, if there are any, and thrown here.
+template <class Work>
+auto together(Meeting* meeting, const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    if (meeting) meeting->leave(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace logitless::ranks

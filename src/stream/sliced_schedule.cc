@@ -1,0 +1,378 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/sliced_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "core/views.h"
+#include "ranks/cut.h"
+#include "stats/row_stats_wire.h"
+#include "stats/tile_kernels.h"
+#include "stream/hidden_blocks.h"
+#include "stream/store_sums.h"
+
+namespace logitless::stream {
+namespace {
+
+// Sums of d_hidden are exchanged in messages of about this size.
+constexpr int64_t kMessageBytes = 1 << 20;
+
+// Returns words [first, first + count) of a matrix in the head's layout.
+template <class AnyMatrix>
+AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
+  AnyMatrix out = matrix;
+  const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
+  (hidden_vocab ? out.cols : out.rows) = count;
+  if (out.data) out.data = core::element(out.data, out.dtype, hidden_vocab ? first : first * out.stride);
+  return out;
+}
+
+template <class AnyVector>
+AnyVector words_of(const AnyVector& vector, int64_t first, int64_t count) {
+  AnyVector out = vector;
+  if (!out.data) return out;
+  out.size = count;
+  out.data = core::element(out.data, out.dtype, first);
+  return out;
+}
+
+// Returns the problem on words [first, first + count) of those that are here.
+HiddenProblem problem_of(const HiddenProblem& problem, int64_t first, int64_t count) {
+  HiddenProblem out = problem;
+  out.cut = nullptr;
+  out.first_word = problem.first_word + first;
+  out.words = count;
+  out.head.weight = words_of(problem.head.weight, problem.head.layout, first, count);
+  out.head.bias = words_of(problem.head.bias, first, count);
+  return out;
+}
+
+DType sum_type(const HiddenProblem& problem) { return problem.in_double() ? DType::kFloat64 : DType::kFloat32; }
+
+// Returns outputs on words [first, first + count), without d_hidden.
+Gradients outputs_of(const Gradients& outputs, const HiddenProblem& problem, int64_t first, int64_t count) {
+  Gradients out = outputs;
+  out.d_weight = words_of(outputs.d_weight, problem.head.layout, first, count);
+  out.d_bias = words_of(outputs.d_bias, first, count);
+  if (outputs.weight_sink) {
+    out.weight_sink = [&sink = outputs.weight_sink, first](int64_t word, int64_t words, ConstMatrix tile) {
+      sink(first + word, words, tile);
+    };
+  }
+  out.d_hidden = out.d_hidden_second = {};
+  out.d_hidden_mode = WriteMode::kOverwrite;
+  out.d_hidden_batch_stride = out.d_hidden_second_batch_stride = {};
+  return out;
+}
+
+// Lets d_hidden, both halves of it, be the rows of `sums` [N, H].
+void set_sums(const HiddenProblem& problem, void* sums, Gradients& outputs) {
+  const DType dtype = sum_type(problem);
+  const int64_t h = problem.hidden_size;
+  outputs.d_hidden = Matrix(sums, dtype, problem.hidden.rows, h);
+  outputs.d_hidden_second =
+      Matrix(core::element(sums, dtype, problem.hidden.rows * h), dtype, problem.hidden_second.rows, h);
+}
+
+// Returns what is planned for all slices: the largest one, with sums of d_hidden of its own. Nothing of it is
+// read or written.
+struct Planned {
+  HiddenProblem problem;
+  Gradients outputs;
+
+  Planned(const HiddenProblem& whole, const Gradients& wanted)
+      : problem(problem_of(whole, 0, whole.cut->most_words())), outputs(outputs_of(wanted, whole, 0, problem.words)) {
+    problem.cut = whole.cut;
+    if (wanted.wants_d_hidden()) set_sums(problem, &problem, outputs);
+  }
+};
+
+// Throws RankError where ranks plan different work.
+void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work, const Gradients& outputs) {
+  uint64_t targets = 14695981039346656037u;  // FNV-1a
+  const auto add = [&](int64_t value) { targets = (targets ^ static_cast<uint64_t>(value)) * 1099511628211u; };
+  for (const int64_t row : problem.active()) {
+    add(row);
+    add(problem.target(row).value_or(-1));
+  }
+  const struct {
+    const char* name;
+    int64_t value;
+  } items[] = {{"tokens", problem.tokens},
+               {"hidden_size", problem.hidden_size},
+               {"type of hidden", static_cast<int64_t>(problem.dtype)},
+               {"rows that take part", static_cast<int64_t>(problem.active().size())},
+               {"a digest of targets", static_cast<int64_t>(targets >> 1)},
+               {"statistics", problem.request.entropy + 2 * problem.request.prior + 4 * problem.request.argmax +
+                                  8 * problem.request.rank},
+               {"forward", work.forward},
+               {"gradients", work.backward},
+               {"a wish for d_hidden", work.backward && outputs.wants_d_hidden()},
+               {"plan", static_cast<int64_t>(run.plan.kind)},
+               {"chunks", static_cast<int64_t>(run.chunks.size()) - 1},
+               {"row_tile", run.grid.row_tile},
+               {"vocab_tile", run.grid.vocab_tile}};
+  core::Array<int64_t> mine, all(std::size(items) * static_cast<size_t>(problem.cut->group->size()));
+  for (const auto& item : items) mine.push_back(item.value);
+  problem.cut->group->all_gather(std::span<const int64_t>(mine), std::span(all));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t item = i % std::size(items);
+    if (all[i] == all[item]) continue;
+    throw RankError("the ranks of ranks.vocab do not make the same call: rank 0 has " + std::string(items[item].name) +
+                    " = " + std::to_string(all[item]) + " where rank " + std::to_string(i / std::size(items)) +
+                    " has " + std::to_string(all[i]));
+  }
+}
+
+class SlicedSchedule final : public Schedule {
+ public:
+  SlicedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+                 const RunPlan& run)
+      : context_(context),
+        problem_(problem),
+        outputs_(outputs),
+        cut_(*problem.cut),
+        group_(*cut_.group),
+        plan_(run),
+        wire_(problem) {
+    const std::span<const int64_t> own = cut_.own();
+    // The sums of a rank's only slice may stand in d_hidden.
+    const bool wants_hidden = outputs.wants_d_hidden();
+    in_place_ = wants_hidden && own.size() == 1 && own[0] > 0 && d_hidden_dtype(outputs) == sum_type(problem) &&
+                outputs.d_hidden_mode == WriteMode::kOverwrite;
+    slices_.reserve(own.size());
+    int64_t first = 0;
+    for (const int64_t words : own) {
+      Slice& slice = slices_.emplace_back();
+      if (words > 0) make_slice(first, words, slice);
+      first += words;
+    }
+  }
+
+  int64_t chunks() const override { return static_cast<int64_t>(plan_.chunks.size()) - 1; }
+
+  std::span<const int64_t> rows(int64_t chunk) const override {
+    const size_t begin = plan_.chunks[static_cast<size_t>(chunk)], end = plan_.chunks[static_cast<size_t>(chunk) + 1];
+    if (begin == end) return {};
+    const RowBlock& first = plan_.blocks.blocks[begin];
+    const RowBlock& last = plan_.blocks.blocks[end - 1];
+    return std::span(plan_.blocks.order)
+        .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin));
+  }
+
+  void fold(int64_t chunk, const stats::Finisher& finish) override {
+    const std::span<const int64_t> rows = this->rows(chunk);
+    if (rows.empty()) return;
+    for (Slice& slice : slices_) {
+      if (!slice.schedule) continue;
+      slice.partials = slice.schedule->fold_slice(chunk);
+      stats::combine_locally().combine(*slice.problem, slice.partials);
+    }
+    core::Array<kernels::RowStats> whole = meet(rows);
+    finish({whole.data(), 1, rows});
+    if (problem_.request.rank) count_above(chunk, whole, rows, finish.ranks());
+  }
+
+  void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
+    for (Slice& slice : slices_) {
+      if (slice.schedule) slice.schedule->gradients(chunk, stats, grads);
+    }
+  }
+
+  void finish_gradients() override {
+    for (Slice& slice : slices_) {
+      if (slice.schedule) slice.schedule->finish_gradients();
+    }
+    if (!outputs_.wants_d_hidden()) return;
+    stats::with_tile_types(problem_, [&](auto types) { this->template sum_d_hidden<decltype(types)>(); });
+  }
+
+ private:
+  struct Slice {
+    std::shared_ptr<const HiddenProblem> problem;
+    std::shared_ptr<const Gradients> outputs;
+    core::Array<std::byte> sums;              // [N, H] of d_hidden, where they do not stand in the output
+    std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no words
+    stats::Partials partials;
+  };
+
+  void make_slice(int64_t first, int64_t words, Slice& slice) {
+    slice.problem = core::make_shared<const HiddenProblem>(problem_of(problem_, first, words));
+    Gradients outputs = outputs_of(outputs_, problem_, first, words);
+    if (in_place_) {
+      outputs.d_hidden = outputs_.d_hidden;
+      outputs.d_hidden_second = outputs_.d_hidden_second;
+      outputs.d_hidden_batch_stride = outputs_.d_hidden_batch_stride;
+      outputs.d_hidden_second_batch_stride = outputs_.d_hidden_second_batch_stride;
+    } else if (outputs_.wants_d_hidden()) {
+      slice.sums.resize(static_cast<size_t>(problem_.tokens * problem_.hidden_size) * size_of(sum_type(problem_)));
+      set_sums(problem_, slice.sums.data(), outputs);
+    }
+    slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
+    RunPlan run = plan_;
+    run.grid.vocab_size = words;
+    run.grid.segments = std::min(run.grid.segments, run.grid.vocab_tiles());
+    slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
+  }
+
+  // Merges the statistics of all slices, in their order.
+  core::Array<kernels::RowStats> meet(std::span<const int64_t> rows) const {
+    const size_t row_bytes = wire_.bytes(), slice_bytes = row_bytes * rows.size();
+    const auto most = static_cast<size_t>(cut_.most_slices());
+    core::Array<std::byte> mine(most * slice_bytes), all(mine.size() * static_cast<size_t>(group_.size()));
+    for (size_t s = 0; s < slices_.size(); ++s) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const stats::Partials& partials = slices_[s].partials;
+        wire_.put(slices_[s].schedule ? partials.whole(static_cast<int64_t>(i)) : kernels::RowStats(),
+                  mine.data() + s * slice_bytes + i * row_bytes);
+      }
+    }
+    group_.all_gather(std::span<const std::byte>(mine), std::span(all));
+    core::Array<kernels::RowStats> whole(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const double scale = problem_.inverse_temperature(rows[i]);
+      bool first = true;
+      for (size_t r = 0; r < cut_.slices.size(); ++r) {
+        for (size_t s = 0; s < static_cast<size_t>(cut_.slices[r]); ++s) {
+          const kernels::RowStats part =
+              wire_.get(all.data() + r * mine.size() + s * slice_bytes + i * row_bytes);
+          whole[i] = std::exchange(first, false) ? part : kernels::merge(whole[i], part, scale);
+        }
+      }
+    }
+    return whole;
+  }
+
+  // Adds the words of all slices that are above the targets to the ranks of the rows.
+  void count_above(int64_t chunk, std::span<const kernels::RowStats> whole, std::span<const int64_t> rows,
+                   std::span<int64_t> ranks) const {
+    core::Array<int64_t> above(static_cast<size_t>(problem_.tokens), 0);
+    for (const Slice& slice : slices_) {
+      if (!slice.schedule) continue;
+      for (size_t i = 0; i < rows.size(); ++i) slice.partials.whole(static_cast<int64_t>(i)) = whole[i];
+      slice.schedule->count_above(chunk, slice.partials, above);
+    }
+    core::Array<int64_t> mine(rows.size()), all(rows.size() * static_cast<size_t>(group_.size()));
+    for (size_t i = 0; i < rows.size(); ++i) mine[i] = above[static_cast<size_t>(rows[i])];
+    group_.all_gather(std::span<const int64_t>(mine), std::span(all));
+    for (size_t i = 0; i < all.size(); ++i) ranks[static_cast<size_t>(rows[i % rows.size()])] += all[i];
+  }
+
+  // Returns the sums of d_hidden of a row over the words of a slice.
+  const void* sums_of(const Slice& slice, int64_t row) const {
+    return d_hidden_row(*slice.problem, *slice.outputs, row).data;
+  }
+
+  // Sums d_hidden over the slices, in their order: each rank sums an equal share of the rows of a message.
+  template <class Types>
+  void sum_d_hidden() {
+    using Sum = typename Types::Sum;
+    const auto& table = context_.kernels->of_tiles<Types>();
+    const int64_t h = problem_.hidden_size;
+    const std::span<const int64_t> rows = problem_.active();
+    const auto store = [&](const Sum* sums, int64_t row) {
+      void* to = d_hidden_row(problem_, outputs_, row).data;
+      store_sums(*context_.kernels, table, sums, h, outputs_.d_hidden_mode, to, d_hidden_dtype(outputs_));
+    };
+    if (!in_place_) zero_other_rows();
+
+    const bool shared = cut_.sum_d_hidden && group_.size() > 1;
+    if (!shared) {
+      if (in_place_) return;
+      core::Array<Sum> total(static_cast<size_t>(h));
+      for (const int64_t row : rows) {
+        std::fill(total.begin(), total.end(), Sum{0});
+        for (const Slice& slice : slices_) {
+          if (slice.schedule) table.add(static_cast<const Sum*>(sums_of(slice, row)), h, total.data());
+        }
+        store(total.data(), row);
+      }
+      return;
+    }
+
+    const int64_t ranks = group_.size(), most = cut_.most_slices();
+    const int64_t share = std::max<int64_t>(1, kMessageBytes / (most * h * static_cast<int64_t>(sizeof(Sum))));
+    core::Array<Sum> mine(static_cast<size_t>(ranks * most * share * h)), theirs(mine.size());
+    core::Array<Sum> total(static_cast<size_t>(share * h)), totals(static_cast<size_t>(ranks * share * h));
+    const auto n = static_cast<int64_t>(rows.size());
+    for (int64_t begin = 0; begin < n; begin += ranks * share) {
+      const int64_t left = std::min(share, core::div_up(n - begin, ranks));  // rows of each rank in this message
+      const auto row_of = [&](int64_t rank, int64_t i) {
+        const int64_t at = begin + rank * left + i;
+        return at < n ? rows[static_cast<size_t>(at)] : -1;
+      };
+      core::parallel_for(plan_.plan.threads, ranks * left, [&](int64_t task) {
+        const int64_t row = row_of(task / left, task % left);
+        for (int64_t s = 0; s < most; ++s) {
+          Sum* to = mine.data() + ((task / left * most + s) * left + task % left) * h;
+          const bool has = row >= 0 && s < static_cast<int64_t>(slices_.size()) && slices_[static_cast<size_t>(s)].schedule;
+          if (has) std::copy_n(static_cast<const Sum*>(sums_of(slices_[static_cast<size_t>(s)], row)), h, to);
+        }
+      });
+      const auto message = static_cast<size_t>(ranks * most * left * h);
+      group_.all_to_all(std::span<const Sum>(mine).first(message), std::span(theirs).first(message));
+      core::parallel_for(plan_.plan.threads, left, [&](int64_t i) {
+        Sum* to = total.data() + i * h;
+        std::fill_n(to, h, Sum{0});
+        size_t slice = 0;
+        for (int64_t r = 0; r < ranks; ++r) {
+          for (int64_t s = 0; s < cut_.slices[static_cast<size_t>(r)]; ++s, ++slice) {
+            if (cut_.words[slice] > 0) table.add(theirs.data() + ((r * most + s) * left + i) * h, h, to);
+          }
+        }
+      });
+      group_.all_gather(std::span<const Sum>(total).first(static_cast<size_t>(left * h)),
+                        std::span(totals).first(static_cast<size_t>(ranks * left * h)));
+      core::parallel_for(plan_.plan.threads, ranks * left, [&](int64_t task) {
+        const int64_t row = row_of(task / left, task % left);
+        if (row >= 0) store(totals.data() + task * h, row);
+      });
+    }
+  }
+
+  void zero_other_rows() {
+    if (outputs_.d_hidden_mode != WriteMode::kOverwrite) return;
+    for (int64_t row = 0; row < problem_.tokens; ++row) {
+      if (problem_.takes_part(row)) continue;
+      void* to = d_hidden_row(problem_, outputs_, row).data;
+      core::fill_zero(Matrix(to, d_hidden_dtype(outputs_), 1, problem_.hidden_size));
+    }
+  }
+
+  const detail::ContextState& context_;
+  const HiddenProblem& problem_;
+  const Gradients& outputs_;
+  const ranks::Cut& cut_;
+  ranks::Group& group_;
+  const RunPlan plan_;
+  stats::RowStatsWire wire_;
+  bool in_place_ = false;
+  core::Array<Slice> slices_;
+};
+
+}  // namespace
+
+RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                           const Work& work, const Gradients& outputs) {
+  const Planned planned(problem, outputs);
+  RunPlan run = choose_plan(context, threads, planned.problem, work, planned.outputs);
+  agree_on(problem, run, work, outputs);
+  return run;
+}
+
+size_t least_sliced_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                              const Work& work, const Gradients& outputs) {
+  const Planned planned(problem, outputs);
+  return least_workspace(context, threads, planned.problem, work, planned.outputs);
+}
+
+std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                          const Gradients& outputs, const RunPlan& run) {
+  return core::make_shared<SlicedSchedule>(context, problem, outputs, run);
+}
+
+}  // namespace logitless::stream
