@@ -39,6 +39,11 @@ def check_cpu(**tensors: Tensor | None) -> None:
             raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
 
 
+def values_of(tensor: Tensor) -> Tensor:
+    """The tensor without its history, and with the values in memory that it stands for."""
+    return tensor.detach().resolve_neg()
+
+
 def rows_of(tensor: Tensor) -> Tensor:
     """The tensor as [N, C] or [B, T, C] whose rows follow their elements; a copy only where strides allow nothing else."""
     if tensor.dim() > 3:
@@ -60,9 +65,9 @@ class Call:
     """The arguments of one call on a head, and the gradients that are wanted."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float) -> None:
-        self.hidden = rows_of(hidden.detach())
-        self.weight = matrix_of(weight.detach())
-        self.bias = None if bias is None else bias.detach().contiguous()
+        self.hidden = rows_of(values_of(hidden))
+        self.weight = matrix_of(values_of(weight))
+        self.bias = None if bias is None else values_of(bias).contiguous()
         self.arguments: dict[str, Any] = {"hidden": self.hidden, "weight": self.weight}
         if self.bias is not None:
             self.arguments["bias"] = self.bias
@@ -80,7 +85,11 @@ class Call:
 
 
 def versions_of(arguments: dict[str, Any]) -> dict[str, int]:
-    return {name: value._version for name, value in arguments.items() if isinstance(value, Tensor)}
+    return {
+        name: value._version
+        for name, value in arguments.items()
+        if isinstance(value, Tensor) and not value.is_inference()  # which has no versions
+    }
 
 
 def check_versions(arguments: dict[str, Any], versions: dict[str, int]) -> None:
@@ -176,14 +185,15 @@ class Reduced(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
+        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         if grads is None:
             check_versions(ctx.rest[2], ctx.versions)
-            _, grads = Reduced._run(ctx.saved_tensors, *ctx.rest)
+            _, grads = Reduced._run(inputs, *ctx.rest)
         ctx.grads = None
         scale = upstream.item()
         if scale != 1:
             for grad in grads:
                 if grad is not None:
                     grad.mul_(scale)
-        grads = shaped_like(grads, ctx.saved_tensors)
-        return (*handed_over(grads, (upstream, *ctx.saved_tensors)), None, None, None, None, None)
+        grads = shaped_like(grads, inputs)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None)

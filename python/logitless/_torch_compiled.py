@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Call, current_context, loss_tensor, shaped_like
+from ._torch_call import Call, current_context, handed_over, loss_tensor, shaped_like
 
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
 # which the backward scales; under reduction none the backward is an operator of its own.
@@ -124,9 +124,9 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
         softcap, _, *values = ctx.rest
         grads = backward_op(*ctx.saved_tensors, softcap, *values, ctx.needs, upstream)
     else:
-        grads = [
-            grad * upstream for grad in ctx.saved_tensors
-        ]  # a number, which is not rounded to grad's type
+        # The upstream gradient is a number, which is not rounded to grad's type.
+        grads = [grad * upstream for grad in ctx.saved_tensors]
+    grads = handed_over(grads, (upstream, *ctx.saved_tensors))
     return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 11)
 
 

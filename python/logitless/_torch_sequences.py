@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of
+from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of, values_of
 
 
 def _sequence_loss(
@@ -40,7 +40,7 @@ def _sequence_loss(
         check_cpu(**{name: value})
         if value.requires_grad and name != "ref_weight" and name != "ref_hidden":
             raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
-        value = value.detach()
+        value = values_of(value)
         if name in ("ref_hidden", "ref_weight"):
             given[name] = rows_of(value) if name == "ref_hidden" else matrix_of(value)
         else:

@@ -26,8 +26,25 @@ for _name, _handler in _core.jax_targets().items():
     jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
 
 
+def _axes(*arrays: Any) -> frozenset:
+    """The axes of a shard_map over which any of the arrays varies."""
+    return frozenset().union(*(jax.typeof(x).mat.varying for x in arrays))
+
+
+def _vary(array: Any, axes: frozenset) -> Any:
+    return jax.lax.pcast(array, tuple(axes), to="varying") if axes else array
+
+
+def _spread(*arrays: Any) -> Any:
+    """The arrays, typed alike: the gradient of one that is the same on all devices is a psum."""
+    axes = _axes(*arrays)
+    return tuple(_vary(x, axes - _axes(x)) for x in arrays)
+
+
 def _call(name: str, results: Any, *arrays: Any, **attributes: Any) -> Any:
-    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arrays, **attributes)
+    axes = _axes(*arrays)
+    results = jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arrays, **attributes)
+    return jax.tree.map(lambda result: _vary(result, axes), results)
 
 
 def _check(hidden: Any, weight: Any, targets: Any, layout: str) -> None:
@@ -93,7 +110,7 @@ def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) ->
     hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
     _check(hidden, weight, targets, layout)
     bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
-    return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
+    return _spread(hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1))
 
 
 def linear_cross_entropy(

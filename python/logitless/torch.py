@@ -28,6 +28,7 @@ from ._torch_call import (
     handed_over,
     set_options,
     shaped_like,
+    values_of,
     versions_of,
 )
 from ._torch_compiled import linear_cross_entropy_op
@@ -68,13 +69,21 @@ class _PerToken(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         softcap, arguments, needs = ctx.rest
         check_versions(arguments, ctx.versions)
-        call = Call(*ctx.saved_tensors, softcap)
+        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
+        call = Call(*inputs, softcap)
         grads = call.outputs(needs)
         _core.cross_entropy_backward(
             current_context(), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
         )
-        grads = shaped_like(grads, ctx.saved_tensors)
-        return (*handed_over(grads, (upstream, *ctx.saved_tensors)), None, None, None)
+        grads = shaped_like(grads, inputs)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None)
+
+
+def _is_traced(*tensors: Tensor | None) -> bool:
+    """Tells whether somebody watches or stands in for the operators that run: then the call is one of them."""
+    return torch._C._len_torch_dispatch_stack() > 0 or any(
+        t is not None and type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__ for t in tensors
+    )
 
 
 def linear_cross_entropy(
@@ -109,10 +118,11 @@ def linear_cross_entropy(
     What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
     probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
     """
-    if torch.overrides.has_torch_function((input, linear_weight, target)):
+    tensors = (input, linear_weight, target, linear_bias, weight)
+    if torch.overrides.has_torch_function(tensors):
         return torch.overrides.handle_torch_function(
             linear_cross_entropy,
-            (input, linear_weight, target),
+            tensors,
             input,
             linear_weight,
             target,
@@ -142,8 +152,11 @@ def linear_cross_entropy(
             "expected equal input and linear_weight last dimensions (in_features), "
             f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
         )
-    if linear_weight.dim() > 2 or target.is_floating_point():
+    # PyTorch, too, tells probabilities by their shape.
+    probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
+    if linear_weight.dim() > 2 or probabilities:
         return _pytorch_path(
+            "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
             input,
             linear_weight,
             target,
@@ -152,14 +165,19 @@ def linear_cross_entropy(
             reduction,
             ignore_index,
             label_smoothing,
+            options,
             (softcap, temperature, z_loss, shift),
         )
     check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight)
     vocab = linear_weight.shape[0]
     if linear_bias is not None and tuple(linear_bias.shape) != (vocab,):
         raise RuntimeError(f"expected linear_bias shape {(vocab,)}, got {tuple(linear_bias.shape)}")
+    if label_smoothing > 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    if target.dtype == torch.uint8:
+        target = target.long()
     if target.dtype != torch.int64:
         raise RuntimeError(f"expected target of dtype torch.int64, got {target.dtype}")
     if target.shape != input.shape[:-1]:
@@ -175,7 +193,7 @@ def linear_cross_entropy(
     if weight is not None:
         if tuple(weight.shape) != (vocab,):
             raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
-        weight = weight.detach().float().contiguous()
+        weight = values_of(weight).float().contiguous()
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     arguments: dict[str, Any] = {"reduction": reduction}
     for name, value, default in (
@@ -189,7 +207,7 @@ def linear_cross_entropy(
             arguments[name] = value
     shape = target.shape
     rows, ids = batched(input, target)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _is_traced(rows, linear_weight, linear_bias, ids, weight):
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
         loss = linear_cross_entropy_op(
@@ -226,7 +244,12 @@ def linear_cross_entropy(
     return loss.view(shape) if reduction == "none" else loss
 
 
+# The one that PyTorch brings, also where a program has put another one in its place.
+_pytorch_function = torch.nn.functional.linear_cross_entropy
+
+
 def _pytorch_path(
+    what: str,
     input: Tensor,
     linear_weight: Tensor,
     target: Tensor,
@@ -235,20 +258,16 @@ def _pytorch_path(
     reduction: str,
     ignore_index: int | None,
     label_smoothing: float,
+    options: Any,
     beyond: tuple[float, float, float, bool],
 ) -> Tensor:
-    what = (
-        "target holds class probabilities"
-        if target.is_floating_point()
-        else "linear_weight has more than 2 axes"
-    )
     if beyond != (0.0, 1.0, 0.0, False):
         raise ValueError(f"softcap, temperature, z_loss and shift do not go where {what}")
     warnings.warn(
         f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
         stacklevel=3,
     )
-    return torch.nn.functional.linear_cross_entropy(
+    return _pytorch_function(
         input,
         linear_weight,
         target,
@@ -257,30 +276,53 @@ def _pytorch_path(
         reduction=reduction,
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
+        options=options,
     )
 
 
-class LinearCrossEntropyLoss(torch.nn.Module):
-    """linear_cross_entropy() as a module, with its own head: weight [num_classes, in_features] and a bias."""
+class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too."""
 
     def __init__(
         self,
         in_features: int,
         num_classes: int,
-        bias: bool = True,
         *,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
+        softcap: float = 0.0,
+        temperature: float = 1.0,
+        z_loss: float = 0.0,
+        shift: bool = False,
+        loss_dtype: torch.dtype | None = None,
+        **arguments: Any,
     ) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(in_features, num_classes, bias=bias, device=device, dtype=dtype)
-        self.options = options
+        super().__init__(in_features, num_classes, **arguments)
+        self.beyond = {
+            "softcap": softcap,
+            "temperature": temperature,
+            "z_loss": z_loss,
+            "shift": shift,
+            "loss_dtype": loss_dtype,
+        }
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        classes = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
         return linear_cross_entropy(
-            input, self.linear.weight, target, linear_bias=self.linear.bias, **self.options
+            input,
+            self.linear.weight.view(*classes, -1),
+            target,
+            linear_bias=None if bias is None else bias.view(classes),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+            **self.beyond,
         )
+
+    def extra_repr(self) -> str:
+        beyond = [f" {name}={value}" for name, value in self.beyond.items()]
+        return ",".join([super().extra_repr(), *beyond])
 
 
 class _TokenLogps(torch.autograd.Function):
@@ -321,7 +363,7 @@ class _TokenLogps(torch.autograd.Function):
             current_context(),
             {**call.arguments, "targets": target, **options, "entropy": entropy},
             ctx.stats,
-            {name: g.detach().flatten().contiguous() for name, g in upstream.items()},
+            {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
         )
         grads = shaped_like(grads, (hidden, weight, bias))
         return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None)

@@ -1,6 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """logitless.jax against losses written out in JAX."""
 
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -122,3 +126,10 @@ def test_a_training_loop():
         curves.append(curve)
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
     assert curves[0][-1] < curves[0][0]
+
+
+def test_shards_of_a_batch():
+    program = pathlib.Path(__file__).with_name("jax_devices.py")
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("shards agree\n")

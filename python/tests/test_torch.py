@@ -14,6 +14,7 @@ if not hasattr(F, "linear_cross_entropy"):
 from logitless.torch import (  # noqa: E402
     LinearCrossEntropyLoss,
     linear_cross_entropy,
+    policy_loss,
     set_options,
     token_logps,
 )
@@ -277,6 +278,8 @@ def test_probabilities_take_pytorchs_path():
         dict(target=torch.full((N,), -1)),
         dict(weight=torch.ones(V - 1)),
         dict(reduction="average"),
+        dict(target=torch.zeros(N, V, dtype=torch.int64)),
+        dict(label_smoothing=1.5),
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -308,6 +311,71 @@ def test_mistakes_are_named(change, error, message):
     x, w, _, y = tensors(torch.float32)
     with pytest.raises(error, match=message):
         linear_cross_entropy(*change(x, w, y))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_checkpoint(reduction):
+    x, w, _, y = tensors(torch.float64)
+    results = []
+    for function in (linear_cross_entropy, F.linear_cross_entropy):
+        for use_reentrant in (False, True):
+            leaf = x.clone().requires_grad_()
+
+            def loss(rows, function=function):
+                return function(torch.tanh(rows), w, y, reduction=reduction).sum()
+
+            torch.utils.checkpoint.checkpoint(loss, leaf, use_reentrant=use_reentrant).backward()
+            results.append(leaf.grad)
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0])
+
+
+def test_inference_mode():
+    x, w, _, y = tensors(torch.float32)
+    with torch.inference_mode():
+        got, want = linear_cross_entropy(x, w, y.clone()), F.linear_cross_entropy(x, w, y.clone())
+        torch.testing.assert_close(got, want)
+        policy_loss(x, w, y.clamp(min=0), torch.ones(1), old_logps=torch.zeros(N))
+
+
+def test_compiled_second_derivatives_are_refused():
+    x, w, _, y = tensors(torch.float64)
+    x.requires_grad_()
+    loss = torch.compile(linear_cross_entropy, backend="eager", fullgraph=True)(x, w, y)
+    (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="second derivatives"):
+        grad.square().sum().backward()
+
+
+def test_views_that_negate():
+    x, w, b, y = tensors(torch.float32)
+    got = linear_cross_entropy(torch._neg_view(x), torch._neg_view(w), y, linear_bias=torch._neg_view(b))
+    torch.testing.assert_close(got, F.linear_cross_entropy(x, w, y, linear_bias=-b))
+
+
+def test_is_an_operator_to_those_who_trace():
+    x, w, _, y = tensors(torch.float32)
+    make_fx = torch.fx.experimental.proxy_tensor.make_fx
+    traced = make_fx(lambda *inputs: linear_cross_entropy(*inputs))(x, w, y)
+    torch.testing.assert_close(traced(2 * x, w, y), F.linear_cross_entropy(2 * x, w, y))
+    with torch._subclasses.FakeTensorMode() as mode:
+        fake = linear_cross_entropy(*(mode.from_tensor(t) for t in (x, w, y)))
+    assert fake.shape == () and fake.dtype == torch.float32
+
+
+def test_in_the_place_of_pytorchs(monkeypatch):
+    x, w, _, y = tensors(torch.float64)
+    p = torch.rand(N, V, dtype=torch.float64).softmax(1)
+    want = F.linear_cross_entropy(x, w, p)
+    monkeypatch.setattr(F, "linear_cross_entropy", linear_cross_entropy)
+    with pytest.warns(UserWarning, match="class probabilities"):
+        torch.testing.assert_close(F.linear_cross_entropy(x, w, p), want)
+
+
+def test_bytes_are_targets():
+    x, w, _, y = tensors(torch.float32)
+    y = y.clamp(min=0)
+    assert linear_cross_entropy(x, w, y.byte()) == linear_cross_entropy(x, w, y)
 
 
 def test_what_is_no_mistake():
