@@ -29,8 +29,8 @@ class LOGITLESS_API Communicator {
   virtual int size() const = 0;
   /// Each rank gives `bytes` bytes; every rank gets those of rank r at all + r * bytes.
   virtual void all_gather(const void* mine, void* all, size_t bytes) = 0;
-  /// Each rank gives `bytes` bytes to each rank, those for rank r at mine + r * bytes; it gets what rank r gave
-  /// to it at theirs + r * bytes.
+  /// Each rank gives `bytes` bytes to each rank, those for rank r at mine + r * bytes; it gets what rank r
+  /// gave to it at theirs + r * bytes.
   virtual void all_to_all(const void* mine, void* theirs, size_t bytes) = 0;
 };
 
@@ -41,15 +41,15 @@ class LOGITLESS_API RankError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// This says which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the calls.
-/// Every function that takes a Context of ranks, those that plan included, is called by all ranks, one call at
-/// a time.
+/// This says which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the
+/// calls. Every function that takes a Context of ranks, those that plan included, is called by all ranks,
+/// one call at a time.
 struct Ranks {
   /// These ranks hold the words of the vocabulary, in the order of the ranks: the LmHead of each, and the
-  /// d_weight and d_bias of each, have its own words, of which there may be none. Everything else that is given
-  /// is the same on all of them: hidden states, targets, options and their vectors with an entry a word, which
-  /// mean the whole vocabulary. All of them return the same results. Finished logits and plan dense are not
-  /// split. Null: this rank holds the whole vocabulary.
+  /// d_weight and d_bias of each, have its own words, of which there may be none. Everything else that is
+  /// given is the same on all of them: hidden states, targets, options and their vectors with an entry a
+  /// word, which mean the whole vocabulary. All of them return the same results. Finished logits and plan
+  /// dense are not split. Null: this rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
   /// This rank's words are cut into slices of these sizes; empty: they are one slice. Results have the same
   /// bits however many ranks share the slices of a vocabulary, one of them included; each slice has a budget

@@ -43,8 +43,7 @@ Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& hea
     : scope_(store_of(context)),
       context_(context),
       shared_(share(context)),
-      source_(ranks::together(meeting(),
-                              [&] { return from_hidden(context, hidden, head, outputs, shared_.get()); })) {}
+      source_(ranks::together(meeting(), [&] { return from_hidden(context, hidden, head, outputs, shared_.get()); })) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
 Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
@@ -53,10 +52,7 @@ Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
       shared_(whole.shared_ ? core::make_shared<Shared>(Shared{whole.shared_->meeting, {}}) : nullptr),
       source_(from_hidden(whole.context_, hidden, head, kNoGradients, shared_.get())) {}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
-    : scope_(store_of(context)),
-      context_(context),
-      shared_(share(context)),
-      source_(ranks::together(meeting(), [&] {
+    : scope_(store_of(context)), context_(context), shared_(share(context)), source_(ranks::together(meeting(), [&] {
         if (shared_) core::fail("ranks are set: finished logits are not split");
         return FromLogits{problem::make_problem(logits), outputs};
       })) {}

@@ -39,8 +39,8 @@ struct Task {
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
 /// written. What is given must outlive the Call.
 ///
-/// Where ranks share a call, its constructor and complete() tell them of what is thrown here; all that is done
-/// with a Call stands in complete().
+/// Where ranks share a call, its constructor and complete() tell them of what is thrown here; all that is
+/// done with a Call stands in complete().
 class Call {
  public:
   /// Takes logits that are products.

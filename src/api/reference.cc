@@ -63,8 +63,8 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   }
 }
 
-core::Array<double> reference_sums(const Call& whole, const Reference& reference,
-                                   const loss::SequenceTokens& tokens, const TokenOptions& token) {
+core::Array<double> reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                                   const TokenOptions& token) {
   core::Array<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;

@@ -21,9 +21,9 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 /// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
-/// Returns Σ_t log-probability under the reference, [S]; computes them, as a part of `whole`, where hidden states
-/// were given.
-core::Array<double> reference_sums(const Call& whole, const Reference& reference,
-                                   const loss::SequenceTokens& tokens, const TokenOptions& token);
+/// Returns Σ_t log-probability under the reference, [S]; computes them, as a part of `whole`, where hidden
+/// states were given.
+core::Array<double> reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                                   const TokenOptions& token);
 
 }  // namespace logitless::api

@@ -49,9 +49,9 @@ struct TokenProblem {
   StatsRequest request;  // its prior_weights are not read: those of `prior` are
   Prior prior;
   int64_t tokens = 0;
-  int64_t vocab_size = 0;  // of the whole vocabulary: targets, priors and losses mean this one
-  int64_t first_word = 0;  // of those whose logits are here
-  int64_t words = 0;       // whose logits are here: all, but where ranks share them
+  int64_t vocab_size = 0;                 // of the whole vocabulary: targets, priors and losses mean this one
+  int64_t first_word = 0;                 // of those whose logits are here
+  int64_t words = 0;                      // whose logits are here: all, but where ranks share them
   DType dtype = DType::kFloat32;          // type of hidden, or of the logits
   std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
   RowTargets targets;

@@ -42,8 +42,9 @@ struct Cut {
   }
 };
 
-/// Tells all ranks how the words of each are cut: `words` words into `slices`, or into one where there are none.
-/// Throws InvalidInput where slices are negative or do not fill the words, or where no rank has a word.
+/// Tells all ranks how the words of each are cut: `words` words into `slices`, or into one where there are
+/// none. Throws InvalidInput where slices are negative or do not fill the words, or where no rank has a
+/// word.
 Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words);
 
 }  // namespace logitless::ranks

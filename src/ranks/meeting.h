@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks meet here: every exchange begins with a word of each rank that says whether it goes on, so that a rank
-// that fails ends the call on all of them.
+// Ranks meet here: every exchange begins with a word of each rank that says whether it goes on, so that a
+// rank that fails ends the call on all of them.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace logitless::ranks {
 
-/// This is one group of ranks, for one call. Without a communicator it is a group of one, for which everything
-/// is a copy.
+/// This is one group of ranks, for one call. Without a communicator it is a group of one, for which
+/// everything is a copy.
 class Group {
  public:
   /// `name` is what messages call it.
@@ -25,8 +25,8 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of them
-  /// has failed, or gives another number of entries.
+  /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of
+  /// them has failed, or gives another number of entries.
   template <class T>
   void all_gather(std::span<const T> mine, std::span<T> all) {
     gather(mine.data(), all.data(), mine.size_bytes());
@@ -65,7 +65,7 @@ class Group {
   Communicator* communicator_;
   int rank_ = 0;
   int size_ = 1;
-  bool left_ = false;          // nobody is there to meet
+  bool left_ = false;           // nobody is there to meet
   core::Array<int64_t> words_;  // of all ranks
 };
 

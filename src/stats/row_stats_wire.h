@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is how partial statistics of rows travel between ranks: 16 bytes a row and slice in float32, and what a
-// request asks for beyond log-probabilities.
+// This is how partial statistics of rows travel between ranks: 16 bytes a row and slice in float32, and
+// what a request asks for beyond log-probabilities.
 #pragma once
 
 #include <cstddef>

@@ -150,12 +150,12 @@ void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, 
   });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                            \
-  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*,       \
-                               Types::Logit*);                                                                  \
-  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,               \
-                           const stats::Partials&);                                                             \
-  template void count_above_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,        \
+#define LOGITLESS_INSTANTIATE(Types)                                                                      \
+  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*, \
+                               Types::Logit*);                                                            \
+  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,         \
+                           const stats::Partials&);                                                       \
+  template void count_above_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,  \
                                   const stats::Partials&, std::span<int64_t>);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

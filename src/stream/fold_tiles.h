@@ -17,8 +17,8 @@ template <class Types>
 void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
                     void* gemm_scratch, typename Types::Logit* tile);
 
-/// Folds the tiles of one chunk's blocks into `partials`, which has the segments of the grid. Where the logits
-/// stay, they are in pass.chunk afterwards.
+/// Folds the tiles of one chunk's blocks into `partials`, which has the segments of the grid. Where the
+/// logits stay, they are in pass.chunk afterwards.
 template <class Types>
 void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
                 const stats::Partials& partials);

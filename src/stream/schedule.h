@@ -42,11 +42,11 @@ class Schedule {
 /// made of its two parts.
 class SliceSchedule : public Schedule {
  public:
-  /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called that
-  /// is not count_above().
+  /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called
+  /// that is not count_above().
   virtual stats::Partials fold_slice(int64_t chunk) = 0;
-  /// Adds to ranks[row] the words of the slice whose logits are larger than the target's. `partials` are those
-  /// of fold_slice(), whose whole() is that of the whole vocabulary by now.
+  /// Adds to ranks[row] the words of the slice whose logits are larger than the target's. `partials` are
+  /// those of fold_slice(), whose whole() is that of the whole vocabulary by now.
   virtual void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) = 0;
 };
 

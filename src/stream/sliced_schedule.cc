@@ -238,8 +238,7 @@ class SlicedSchedule final : public Schedule {
       bool first = true;
       for (size_t r = 0; r < cut_.slices.size(); ++r) {
         for (size_t s = 0; s < static_cast<size_t>(cut_.slices[r]); ++s) {
-          const kernels::RowStats part =
-              wire_.get(all.data() + r * mine.size() + s * slice_bytes + i * row_bytes);
+          const kernels::RowStats part = wire_.get(all.data() + r * mine.size() + s * slice_bytes + i * row_bytes);
           whole[i] = std::exchange(first, false) ? part : kernels::merge(whole[i], part, scale);
         }
       }
@@ -300,7 +299,8 @@ class SlicedSchedule final : public Schedule {
     core::Array<Sum> total(static_cast<size_t>(share * h)), totals(static_cast<size_t>(ranks * share * h));
     const auto n = static_cast<int64_t>(rows.size());
     for (int64_t begin = 0; begin < n; begin += ranks * share) {
-      const int64_t left = std::min(share, core::div_up(n - begin, ranks));  // rows of each rank in this message
+      // This many rows of each rank are in this message.
+      const int64_t left = std::min(share, core::div_up(n - begin, ranks));
       const auto row_of = [&](int64_t rank, int64_t i) {
         const int64_t at = begin + rank * left + i;
         return at < n ? rows[static_cast<size_t>(at)] : -1;
@@ -309,7 +309,8 @@ class SlicedSchedule final : public Schedule {
         const int64_t row = row_of(task / left, task % left);
         for (int64_t s = 0; s < most; ++s) {
           Sum* to = mine.data() + ((task / left * most + s) * left + task % left) * h;
-          const bool has = row >= 0 && s < static_cast<int64_t>(slices_.size()) && slices_[static_cast<size_t>(s)].schedule;
+          const bool has =
+              row >= 0 && s < static_cast<int64_t>(slices_.size()) && slices_[static_cast<size_t>(s)].schedule;
           if (has) std::copy_n(static_cast<const Sum*>(sums_of(slices_[static_cast<size_t>(s)], row)), h, to);
         }
       });

@@ -9,8 +9,8 @@
 
 namespace logitless::stream {
 
-/// Plans `work` for a problem with a cut: all slices of all ranks work by the plan of the largest one, so that
-/// rows and chunks are the same for all. Throws RankError where ranks do not do the same work.
+/// Plans `work` for a problem with a cut: all slices of all ranks work by the plan of the largest one, so
+/// that rows and chunks are the same for all. Throws RankError where ranks do not do the same work.
 RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                            const Work& work, const Gradients& outputs);
 /// Returns the least budget of a slice with which choose_sliced_plan() accepts the same call.

@@ -39,8 +39,8 @@ struct RankOfTask {
   }
 };
 
-// What a world of ranks leaves: everything that is returned, and d_hidden, which are the same on all ranks, and
-// d_weight and d_bias of all words.
+// What a world of ranks leaves: everything that is returned, and d_hidden, which are the same on all
+// ranks, and d_weight and d_bias of all words.
 struct WorldRun {
   std::vector<std::vector<std::byte>> returned;
   std::vector<typename FromHidden::Outputs> at_once, apart;
@@ -185,9 +185,16 @@ TEST(VocabRanks, EndTogetherWhereOneIsWrong) {
       {"class weights of its own words", [](GivenToRank& g) { g.class_weights.assign(37, 1.0F); },
        "class_weights has 37 entries but the vocabulary has 101"},
       {"hidden size", [](GivenToRank& g) { g.gradients.d_hidden.cols = 6; }, "d_hidden"},
-      {"slices", [](GivenToRank& g) { g.context.ranks.slices = {30, 8}; },
+      {"slices",
+       [](GivenToRank& g) {
+         g.context.ranks.slices = {30, 8};
+       },
        "ranks.slices has 38 words but lm_head has 37"},
-      {"a negative slice", [](GivenToRank& g) { g.context.ranks.slices = {40, -3}; }, "ranks.slices[1] = -3"},
+      {"a negative slice",
+       [](GivenToRank& g) {
+         g.context.ranks.slices = {40, -3};
+       },
+       "ranks.slices[1] = -3"},
       {"a null head", [](GivenToRank& g) { g.source.words = -1; }, "lm_head.rows = -1"},
       {"the budget", [](GivenToRank& g) { g.context.workspace_bytes = 1; }, "workspace_bytes = 1 is too small"},
       {"plan dense", [](GivenToRank& g) { g.context.plan = PlanKind::kDense; }, "plan = dense cannot run"},
