@@ -1,10 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Direct preference optimisation of SmolLM2-135M on a few pairs, with a fused loss.
+"""Direct preference optimisation of SmolLM2-135M on a few pairs, with a plain head or a fused one.
 
-    python examples/python/dpo.py --steps 6
+    python examples/python/dpo.py --head fused --steps 6
 
-The reference's log-probabilities are taken once, before the first step, by logitless.torch.token_logps; the loss of
-each step is logitless.torch.preference_loss on the hidden states of both answers. No logits are kept.
+The reference's log-probabilities are taken once, before the first step. The fused head takes them by
+logitless.torch.token_logps, and the loss of each step by logitless.torch.preference_loss on the hidden states
+of both answers: no logits are kept, and prompts and padding cost nothing. The plain head makes the logits of
+all positions, as PyTorch code for padded batches does. The two see the same batch, so their losses are the
+same.
 """
 
 import argparse
@@ -12,8 +15,10 @@ import argparse
 import smollm2
 import torch
 
+import logitless
 from logitless.torch import preference_loss, token_logps
 
+BETA = 0.1
 PAIRS = [
     ("Why is the sky blue?", "Air scatters blue light more than red.", "It is painted that colour."),
     ("What is a river?", "Water that flows downhill to a sea or a lake.", "A kind of road for fish cars."),
@@ -22,17 +27,61 @@ PAIRS = [
 ]
 
 
+class PlainHead:
+    """Logits first, as PyTorch's own operations compute them."""
+
+    def __init__(self, head):
+        self.head = head
+
+    def logps(self, states, targets):
+        """Log-probabilities of the answers, one a sequence."""
+        chosen = targets.clamp(min=0).unsqueeze(-1)
+        logps = torch.log_softmax(self.head(states), -1).gather(-1, chosen).squeeze(-1)
+        return (logps * (targets != -100)).sum(1)
+
+    def loss(self, states, targets, reference):
+        """Returns (loss, margin, accuracy)."""
+        chosen, rejected = (BETA * (self.logps(states, targets) - reference)).chunk(2)
+        margins = chosen - rejected
+        loss = -torch.nn.functional.logsigmoid(margins).mean()
+        return loss, margins.mean().item(), (margins > 0).float().mean().item()
+
+
+class FusedHead:
+    """The same from hidden states and the head's weight."""
+
+    def __init__(self, head):
+        self.weight = head.weight
+
+    def logps(self, states, targets):
+        return token_logps(states, self.weight, targets).sum(1)
+
+    def loss(self, states, targets, reference):
+        loss, metrics = preference_loss(
+            states,
+            self.weight,
+            targets,
+            terms="sigmoid",
+            beta=BETA,
+            ref_logps=reference,
+            return_metrics=True,
+        )
+        return loss, metrics["margin"], metrics["accuracy"]
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--head", choices=["plain", "fused"], default="fused")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
     options = parser.parse_args()
-    torch.manual_seed(0)
+    if options.head == "fused":
+        logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6)
-    head = model.lm_head.weight
+    head = {"plain": PlainHead, "fused": FusedHead}[options.head](model.lm_head)
 
     prompts = [
         f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n" for question, _, _ in PAIRS
@@ -52,18 +101,17 @@ def main():
     def states():
         return model.model(batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
 
+    run = smollm2.Run(options.head)
     with torch.no_grad():
-        reference = token_logps(states(), head, targets).sum(1)
-    run = smollm2.Run("fused")
+        reference = head.logps(states(), targets)
+    run.lap("reference_seconds")
     for _ in range(options.steps):
         optimizer.zero_grad()
-        loss, metrics = preference_loss(
-            states(), head, targets, terms="sigmoid", beta=0.1, ref_logps=reference, return_metrics=True
-        )
+        loss, margin, accuracy = head.loss(states(), targets, reference)
         loss.backward()
         optimizer.step()
-        run.step(loss)
-        print(f"margin {metrics['margin']:.4f}, accuracy {metrics['accuracy']:.2f}")
+        run.step(loss, margins=margin)
+        print(f"margin {margin:.4f}, accuracy {accuracy:.2f}")
     run.finish(options.output)
 
 

@@ -1,11 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Group-relative policy optimisation of SmolLM2-135M on a toy reward, with a fused policy loss.
+"""Group-relative policy optimisation of SmolLM2-135M on a toy reward, with a plain head or a fused one.
 
-    python examples/python/grpo.py --rounds 2
+    python examples/python/grpo.py --head fused --rounds 2
 
-Each round samples a group of answers to a few questions, takes their log-probabilities, and makes two updates on
-them. The answers' hidden states go to logitless.torch.policy_loss with the head's weight: no logits of answers are
-kept, neither for the log-probabilities nor for the loss. The reward is the share of letters that are an "e".
+Each round samples a group of answers to a few questions, takes their log-probabilities, and makes two updates
+on them. The fused head gives the answers' hidden states to logitless.torch.token_logps and
+logitless.torch.policy_loss: no logits of answers are kept, neither for the log-probabilities nor for the
+loss. The plain head computes the same numbers from the answers' logits. Both sample with the model's own head
+from the same seed of each round, so their answers and their losses are the same. The reward is the share of
+letters that are an "e". The seconds of a step are those of an update; sampling is recorded apart.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import argparse
 import smollm2
 import torch
 
+import logitless
 from logitless.torch import policy_loss, token_logps
 
 QUESTIONS = ["Why is the sky blue?", "What is a river?", "Name three animals.", "How do bees make honey?"]
@@ -44,21 +48,65 @@ def rewards_of(tokenizer, answers, mask):
     return torch.tensor([text.lower().count("e") / max(len(text), 1) for text in texts])
 
 
+class PlainHead:
+    """Logits first, as PyTorch's own operations compute them."""
+
+    def __init__(self, head):
+        self.head = head
+
+    def logps(self, states, answers):
+        return torch.log_softmax(self.head(states), -1).gather(-1, answers.unsqueeze(-1)).squeeze(-1)
+
+    def loss(self, states, answers, advantages, old, mask):
+        """Returns (loss, mean ratio): the clipped surrogate, averaged over tokens, then over answers."""
+        ratio = torch.exp(self.logps(states, answers) - old)
+        advantages = advantages.unsqueeze(1)
+        surrogate = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.3) * advantages)
+        per_answer = (surrogate * mask).sum(1) / mask.sum(1).clamp(min=1)
+        return -per_answer.mean(), ratio[mask].mean().item()
+
+
+class FusedHead:
+    """The same from hidden states and the head's weight."""
+
+    def __init__(self, head):
+        self.weight = head.weight
+
+    def logps(self, states, answers):
+        return token_logps(states, self.weight, answers)
+
+    def loss(self, states, answers, advantages, old, mask):
+        loss, metrics = policy_loss(
+            states,
+            self.weight,
+            answers,
+            advantages,
+            old_logps=old,
+            mask=mask,
+            variant="grpo",
+            return_metrics=True,
+        )
+        return loss, metrics["mean_ratio"]
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--head", choices=["plain", "fused"], default="fused")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--group", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
+    parser.add_argument("-o", "--output", help="writes losses, rewards, seconds and memory as JSON")
     options = parser.parse_args()
-    torch.manual_seed(0)
+    if options.head == "fused":
+        logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    head = model.lm_head.weight
-    run = smollm2.Run("fused")
-    for _ in range(options.rounds):
+    head = {"plain": PlainHead, "fused": FusedHead}[options.head](model.lm_head)
+    run = smollm2.Run(options.head)
+    for number in range(options.rounds):
+        torch.manual_seed(number)
         ids, attention, length, mask = sample(model, tokenizer, options.group, options.tokens)
         answers = ids[:, length:]
         rewards = rewards_of(tokenizer, answers, mask)
@@ -66,25 +114,17 @@ def main():
         advantages = (
             (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
         ).flatten()
+        run.lap("sampling_seconds")
         with torch.no_grad():
-            old = token_logps(states_of(model, ids, attention, length), head, answers)
+            old = head.logps(states_of(model, ids, attention, length), answers)
+        run.lap("old_logps_seconds")
         for _ in range(2):
             optimizer.zero_grad()
-            states = states_of(model, ids, attention, length)
-            loss, metrics = policy_loss(
-                states,
-                head,
-                answers,
-                advantages,
-                old_logps=old,
-                mask=mask,
-                variant="grpo",
-                return_metrics=True,
-            )
+            loss, ratio = head.loss(states_of(model, ids, attention, length), answers, advantages, old, mask)
             loss.backward()
             optimizer.step()
-            run.step(loss)
-        print(f"reward {rewards.mean():.4f}, ratio {metrics['mean_ratio']:.4f}, {metrics['tokens']} tokens")
+            run.step(loss, rewards=rewards.mean())
+        print(f"reward {rewards.mean():.4f}, mean ratio {ratio:.4f}, {int(mask.sum())} tokens")
     run.finish(options.output)
 
 

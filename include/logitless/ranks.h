@@ -59,8 +59,22 @@ struct Ranks {
   /// who sums later.
   bool sum_d_hidden = true;
 
+  /// These ranks have parts of the batch: other tokens, as many as each likes, and the same head. Means are
+  /// over the tokens, sequences or pairs of all of them; loss and metrics are those of the whole batch,
+  /// values with an entry a token or a sequence are the rank's own, and so are its gradients, unless they
+  /// are summed. A loss that sorts the whole batch (top_entropy_quantile, aot) is refused. Null: this rank
+  /// has the whole batch. With `vocab` too, ranks are a grid: those of one `data` group hold the same words,
+  /// and those of one `vocab` group have the same tokens.
+  Communicator* data = nullptr;
+  /// After a call, what d_weight and d_bias hold is summed over `data`, in the order of its ranks: with mode
+  /// accumulate, what they held before is too. Elements of 16 bits are widened, summed and rounded once. A
+  /// weight_sink gets the rank's own part, and cannot be summed.
+  bool sum_d_weight = false;
+
   /// Tells whether there is anything to split or to cut.
-  bool any() const { return vocab || !slices.empty(); }
+  bool any() const { return vocab || data || !slices.empty(); }
+  /// Tells whether the vocabulary is shared or cut.
+  bool cuts_vocab() const { return vocab || !slices.empty(); }
 };
 
 }  // namespace logitless

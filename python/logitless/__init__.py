@@ -44,6 +44,9 @@ class Context(_core.Context):
     threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
     workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
     plan: "auto", "one_pass", "two_pass" or "dense" (the baseline, with all logits in memory).
+    vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
+        all_to_all(mine, theirs), which get NumPy arrays of bytes. data_ranks: ranks that have parts of the batch. slices,
+        sum_d_hidden and sum_d_weight are those of ranks.h.
     gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
     """
 
@@ -60,10 +63,19 @@ class Context(_core.Context):
         gemm_backend: str = "auto",
         gradient_precision: str = "native",
         simd_target: str = "auto",
+        vocab_ranks: Any = None,
+        slices: list[int] | None = None,
+        sum_d_hidden: bool = True,
+        data_ranks: Any = None,
+        sum_d_weight: bool = False,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        for name in ("vocab_ranks", "data_ranks"):
+            if options[name] is not None:
+                options[name] = _core.Communicator(options[name])
         super().__init__(options)
-        self._workspace = workspace  # calls use it for as long as the context lives
+        # Calls use them for as long as the context lives.
+        self._kept = (workspace, options["vocab_ranks"], options["data_ranks"])
 
 
 _default: Context | None = None

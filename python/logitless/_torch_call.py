@@ -24,6 +24,11 @@ def set_options(**options: Any) -> None:
     _context.cache_clear()
 
 
+def options() -> dict[str, Any]:
+    """What set_options() has set."""
+    return _options
+
+
 @functools.lru_cache(maxsize=64)
 def _context(threads: int) -> Context:
     return Context(**{"threads": threads, **_options})

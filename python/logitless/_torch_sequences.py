@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of, values_of
+from ._torch_ranks import in_group, local_parts
 
 
 def _sequence_loss(
@@ -22,8 +23,10 @@ def _sequence_loss(
     softcap: float,
     return_metrics: bool,
     arguments: dict[str, Any],
+    group: Any,
 ) -> Any:
     """A loss of sequences: input [B, T, H] and ids [B, T], or [N, H] and [N]."""
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(input=input, linear_weight=linear_weight, linear_bias=linear_bias, **{ids_name: ids})
     if input.dim() not in (2, 3):
         raise ValueError(f"input has shape {tuple(input.shape)}: it must be [B, T, H] or [N, H]")
@@ -48,7 +51,9 @@ def _sequence_loss(
             given[name] = value.flatten().contiguous()
     report: dict[str, Any] = {}
     dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
-    loss = Reduced.apply(input, linear_weight, linear_bias, softcap, function, given, dtype, report)
+    loss = Reduced.apply(
+        input, linear_weight, linear_bias, softcap, in_group(function, group), given, dtype, report
+    )
     return (loss, report["metrics"]) if return_metrics else loss
 
 
@@ -65,6 +70,7 @@ def policy_loss(
     mask: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
+    group: Any = None,
     **options: Any,
 ) -> Any:
     """A policy loss of sampled words (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
@@ -82,6 +88,7 @@ def policy_loss(
         softcap,
         return_metrics,
         arguments,
+        group,
     )
 
 
@@ -97,6 +104,7 @@ def preference_loss(
     ref_weight: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
+    group: Any = None,
     **options: Any,
 ) -> Any:
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
@@ -114,6 +122,7 @@ def preference_loss(
         softcap,
         return_metrics,
         arguments,
+        group,
     )
 
 
@@ -131,6 +140,7 @@ def kto_loss(
     kl_ref_logps: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
+    group: Any = None,
     **options: Any,
 ) -> Any:
     """KTO of single sequences, float32: labels is one a sequence, true where it is desirable."""
@@ -149,4 +159,5 @@ def kto_loss(
         softcap,
         return_metrics,
         arguments,
+        group,
     )

@@ -90,7 +90,7 @@ _cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 def _token_logps(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
     column = jax.ShapeDtypeStruct(targets.shape, _loss_type(hidden).dtype)
     return tuple(
-        _call("logitless_token_logps", (column, column), hidden, weight, bias, targets, **dict(options))
+        _call("logitless_token_logps", (column,) * 3, hidden, weight, bias, targets, **dict(options))
     )
 
 
@@ -110,7 +110,39 @@ def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) ->
     hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
     _check(hidden, weight, targets, layout)
     bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
-    return _spread(hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1))
+    return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
+
+
+def _of_all_words(logps: Any, lses: Any, mine: Any, axis: str) -> tuple[Any, Any]:
+    """(log-probabilities, log-sum-exps) over the words of all devices, from those over each one's own. `mine` says
+    whose targets a device holds."""
+    most = jax.lax.pmax(jax.lax.stop_gradient(lses), axis)
+    whole = most + jnp.log(jax.lax.psum(jnp.exp(lses - most), axis))
+    # The target's logit, without a common offset that would take its digits.
+    logits = jax.lax.psum(jnp.where(mine, logps + (lses - most), 0), axis)
+    return logits - (whole - most), whole
+
+
+def _sharded_cross_entropy(
+    hidden: Any, weight: Any, bias: Any, targets: Any, options: dict[str, Any], reduction: str, axis: str
+) -> Any:
+    ignore_index, z_loss = int(options["ignore_index"]), float(options["z_loss"])
+    words = weight.shape[1 if options["hidden_vocab"] else 0]
+    own = targets - jax.lax.axis_index(axis) * words
+    mine = (own >= 0) & (own < words) & (targets != ignore_index)
+    # A target that no device has is wrong on all of them, so that none waits for another.
+    somewhere = jax.lax.psum(mine.astype(jnp.int32), axis) == 1
+    known = jnp.where(somewhere, jnp.clip(own, 0, words - 1), words)
+    known = jnp.where(targets == ignore_index, -1, known)
+    token = tuple((name, options[name]) for name in ("hidden_vocab", "softcap", "temperature"))
+    token = (token[0], ("ignore_index", np.int64(-1)), *token[1:])
+    logps, _, lses = _token_logps(*_spread(hidden, weight, bias, known), token)
+    logps, lses = _of_all_words(logps, lses, mine, axis)
+    active = targets != ignore_index
+    total = jnp.where(active, -logps + z_loss * lses**2, 0).sum()
+    if reduction == "sum":
+        return total
+    return total / jnp.maximum(active.sum(), 1)
 
 
 def linear_cross_entropy(
@@ -126,10 +158,15 @@ def linear_cross_entropy(
     softcap: float = 0.0,
     temperature: float = 1.0,
     z_loss: float = 0.0,
+    vocab_axis: str | None = None,
 ) -> Any:
     """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
     float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call.
-    reduction is "mean" or "sum"; for a loss a token see token_logps()."""
+    reduction is "mean" or "sum"; for a loss a token see token_logps().
+
+    vocab_axis: in a shard_map, the axis over which the words are sharded: weight and bias have this device's, an equal
+        number on each, hidden and targets are the same on all, and so is the loss. Without label_smoothing.
+    """
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction = {reduction!r} is none of mean, sum")
     options = (
@@ -141,7 +178,12 @@ def linear_cross_entropy(
         ("temperature", np.float64(temperature)),
         ("z_loss", np.float64(z_loss)),
     )
-    return _cross_entropy(*_prepared(hidden, weight, targets, bias, layout), options)
+    arrays = _prepared(hidden, weight, targets, bias, layout)
+    if vocab_axis is None:
+        return _cross_entropy(*_spread(*arrays), options)
+    if label_smoothing != 0:
+        raise ValueError(f"label_smoothing = {label_smoothing} is not there for words on several devices")
+    return _sharded_cross_entropy(*arrays, dict(options), reduction, vocab_axis)
 
 
 def token_logps(
@@ -163,6 +205,6 @@ def token_logps(
         ("softcap", np.float64(softcap)),
         ("temperature", np.float64(temperature)),
     )
-    logps, entropies = _token_logps(*_prepared(hidden, weight, targets, bias, layout), options)
+    logps, entropies, _ = _token_logps(*_spread(*_prepared(hidden, weight, targets, bias, layout)), options)
     shape = jnp.asarray(targets).shape
     return logps.reshape(shape), entropies.reshape(shape)

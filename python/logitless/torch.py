@@ -24,7 +24,6 @@ from ._torch_call import (
     cast_for_autocast,
     check_cpu,
     check_versions,
-    current_context,
     handed_over,
     set_options,
     shaped_like,
@@ -32,6 +31,7 @@ from ._torch_call import (
     versions_of,
 )
 from ._torch_compiled import linear_cross_entropy_op
+from ._torch_ranks import context_of, in_group, local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 
 __all__ = [
@@ -57,26 +57,27 @@ class _PerToken(torch.autograd.Function):
         softcap: float,
         arguments: dict[str, Any],
         dtype: torch.dtype,
+        group: Any,
     ) -> Tensor:
         call = Call(hidden, weight, bias, softcap)
-        result, ctx.half = _core.cross_entropy_forward(current_context(), {**call.arguments, **arguments})
+        result, ctx.half = _core.cross_entropy_forward(context_of(group), {**call.arguments, **arguments})
         ctx.save_for_backward(hidden, weight, bias)
-        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]))
+        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
         ctx.versions = versions_of(arguments)
         return torch.from_numpy(result["per_token_loss"]).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        softcap, arguments, needs = ctx.rest
+        softcap, arguments, needs, group = ctx.rest
         check_versions(arguments, ctx.versions)
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         call = Call(*inputs, softcap)
         grads = call.outputs(needs)
         _core.cross_entropy_backward(
-            current_context(), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
+            context_of(group), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
         )
         grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None)
 
 
 def _is_traced(*tensors: Tensor | None) -> bool:
@@ -102,6 +103,7 @@ def linear_cross_entropy(
     z_loss: float = 0.0,
     shift: bool = False,
     loss_dtype: torch.dtype | None = None,
+    group: Any = None,
 ) -> Tensor:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
@@ -114,6 +116,9 @@ def linear_cross_entropy(
     shift: position t of the second last axis of `input` predicts target t + 1.
     loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
         float32 shows more of it than bfloat16 does; gradients do not depend on it.
+    group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
+        words, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
+        DTensor, sharded over its words, needs none.
 
     What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
     probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
@@ -137,7 +142,9 @@ def linear_cross_entropy(
             z_loss=z_loss,
             shift=shift,
             loss_dtype=loss_dtype,
+            group=group,
         )
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
@@ -154,6 +161,8 @@ def linear_cross_entropy(
         )
     # PyTorch, too, tells probabilities by their shape.
     probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
+    if group is not None and (linear_weight.dim() > 2 or probabilities):
+        raise ValueError("group is set: targets must be words, and linear_weight must have 2 axes")
     if linear_weight.dim() > 2 or probabilities:
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
@@ -191,7 +200,7 @@ def linear_cross_entropy(
             + ("" if linear_bias is None else f" and {linear_bias.dtype}")
         )
     if weight is not None:
-        if tuple(weight.shape) != (vocab,):
+        if group is None and tuple(weight.shape) != (vocab,):
             raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
         weight = values_of(weight).float().contiguous()
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
@@ -208,6 +217,8 @@ def linear_cross_entropy(
     shape = target.shape
     rows, ids = batched(input, target)
     if torch.compiler.is_compiling() or _is_traced(rows, linear_weight, linear_bias, ids, weight):
+        if group is not None:
+            raise ValueError("group is set: calls on several ranks are not traced or compiled")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
         loss = linear_cross_entropy_op(
@@ -232,11 +243,10 @@ def linear_cross_entropy(
         arguments["class_weights"] = weight
     try:
         if reduction == "none":
-            loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype)
+            loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype, group)
         else:
-            loss = Reduced.apply(
-                rows, linear_weight, linear_bias, softcap, _core.cross_entropy, arguments, dtype, {}
-            )
+            function = in_group(_core.cross_entropy, group)
+            loss = Reduced.apply(rows, linear_weight, linear_bias, softcap, function, arguments, dtype, {})
     except ValueError as error:
         if str(error).startswith("targets["):
             raise IndexError(f"Target out of bounds: {error}") from None
@@ -336,13 +346,15 @@ class _TokenLogps(torch.autograd.Function):
         softcap: float,
         options: dict[str, Any],
         entropy: bool,
+        group: Any,
     ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         call = Call(hidden, weight, bias, softcap)
         arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
-        ctx.stats = _core.token_stats(current_context(), arguments)
+        ctx.stats = _core.token_stats(context_of(group), arguments)
         columns = ctx.stats.columns()
         ctx.save_for_backward(hidden, weight, bias, target)
-        ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]))
+        ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]), group)
         logp = torch.from_numpy(columns["logp"]).view(target.shape)
         if not entropy:
             nothing = logp.new_empty(0)
@@ -353,20 +365,20 @@ class _TokenLogps(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
-        softcap, options, entropy, needs = ctx.rest
+        softcap, options, entropy, needs, group = ctx.rest
         call = Call(hidden, weight, bias, softcap)
         grads = call.outputs(needs)
         upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
         if entropy and d_entropy is not None:
             upstream["entropy"] = d_entropy
         _core.token_grads(
-            current_context(),
+            context_of(group),
             {**call.arguments, "targets": target, **options, "entropy": entropy},
             ctx.stats,
             {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
         )
         grads = shaped_like(grads, (hidden, weight, bias))
-        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None)
+        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None, None)
 
 
 def token_logps(
@@ -380,12 +392,14 @@ def token_logps(
     softcap: float = 0.0,
     temperature: float = 1.0,
     shift: bool = False,
+    group: Any = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
-    nats. Both have gradients. Tokens that take no part have 0 in both.
+    nats. Both have gradients. Tokens that take no part have 0 in both. group is that of linear_cross_entropy().
 
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
     """
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias)
     if target.shape != input.shape[:-1]:
         raise ValueError(
@@ -394,6 +408,8 @@ def token_logps(
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
     rows, ids = batched(input, target)
-    logp, entropies = _TokenLogps.apply(rows, linear_weight, linear_bias, ids, softcap, options, entropy)
+    logp, entropies = _TokenLogps.apply(
+        rows, linear_weight, linear_bias, ids, softcap, options, entropy, group
+    )
     logp = logp.view(target.shape)
     return (logp, entropies.view(target.shape)) if entropy else logp

@@ -159,7 +159,7 @@ ffi::Error cross_entropy_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weig
 ffi::Error token_logps_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                ffi::AnyBuffer targets, bool hidden_vocab, int64_t ignore_index, double softcap,
                                double temperature, ffi::Result<ffi::AnyBuffer> logp,
-                               ffi::Result<ffi::AnyBuffer> entropy) {
+                               ffi::Result<ffi::AnyBuffer> entropy, ffi::Result<ffi::AnyBuffer> lse) {
   return guarded([&] {
     const Inputs in(hidden, weight, bias, targets, hidden_vocab, softcap);
     TokenOptions options;
@@ -168,14 +168,15 @@ ffi::Error token_logps_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi
     const TokenStats stats = compute_token_stats(Context(), in.hidden, in.head, in.targets, options, {.entropy = true});
     write_column(stats.logp, *logp);
     write_column(stats.entropy, *entropy);
+    write_column(stats.lse, *lse);
   });
 }
 
 ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                     ffi::AnyBuffer targets, ffi::AnyBuffer g_logp, ffi::AnyBuffer g_entropy,
-                                    bool hidden_vocab, int64_t ignore_index, double softcap, double temperature,
-                                    ffi::Result<ffi::AnyBuffer> d_hidden, ffi::Result<ffi::AnyBuffer> d_weight,
-                                    ffi::Result<ffi::AnyBuffer> d_bias) {
+                                    ffi::AnyBuffer g_lse, bool hidden_vocab, int64_t ignore_index, double softcap,
+                                    double temperature, ffi::Result<ffi::AnyBuffer> d_hidden,
+                                    ffi::Result<ffi::AnyBuffer> d_weight, ffi::Result<ffi::AnyBuffer> d_bias) {
   return guarded([&] {
     const Inputs in(hidden, weight, bias, targets, hidden_vocab, softcap);
     TokenOptions options;
@@ -187,6 +188,7 @@ ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight
     TokenGrads grads;
     grads.logp = read_column(g_logp);
     grads.entropy = read_column(g_entropy);
+    grads.lse = read_column(g_lse);
     backpropagate_token_grads(context, in.hidden, in.head, in.targets, options, request, stats, grads,
                               gradients_of(*d_hidden, *d_weight, *d_bias));
   });
@@ -216,10 +218,12 @@ XLA_FFI_DEFINE_HANDLER(kCrossEntropyGrad, cross_entropy_grad_handler,
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>());
-XLA_FFI_DEFINE_HANDLER(kTokenLogps, token_logps_handler,
-                       LOGITLESS_HEAD_ARGS().LOGITLESS_TOKEN_ATTRS().Ret<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
+XLA_FFI_DEFINE_HANDLER(
+    kTokenLogps, token_logps_handler,
+    LOGITLESS_HEAD_ARGS().LOGITLESS_TOKEN_ATTRS().Ret<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
 XLA_FFI_DEFINE_HANDLER(kTokenLogpsGrad, token_logps_grad_handler,
                        LOGITLESS_HEAD_ARGS()
+                           .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .LOGITLESS_TOKEN_ATTRS()

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "communicator.h"
 #include "logitless/blas.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
@@ -352,6 +353,7 @@ void define_context(nb::module_& m) {
       .def(nb::init<>())
       .def_prop_ro("bytes", &Workspace::bytes)
       .def("release", &Workspace::release);
+  nb::class_<PythonCommunicator>(m, "Communicator").def(nb::init<nb::object>());
   nb::class_<Context>(m, "Context")
       .def("__init__",
            [](Context* self, nb::dict given) {

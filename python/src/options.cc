@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "communicator.h"
 #include "logitless/error.h"
 
 namespace logitless::python {
@@ -237,6 +238,14 @@ ContextOptions take_context_options(Keywords& keywords) {
   keywords.take("gemm_backend", out.gemm_backend);
   keywords.take_name("gradient_precision", out.gradient_precision, GradientPrecision::kFloat32);
   keywords.take("simd_target", out.simd_target);
+  PythonCommunicator *vocab = nullptr, *data = nullptr;
+  keywords.take("vocab_ranks", vocab);
+  keywords.take("data_ranks", data);
+  out.ranks.vocab = vocab;
+  out.ranks.data = data;
+  keywords.take("sum_d_weight", out.ranks.sum_d_weight);
+  keywords.take("slices", out.ranks.slices);
+  keywords.take("sum_d_hidden", out.ranks.sum_d_hidden);
   return out;
 }
 

@@ -49,6 +49,58 @@ inside = jax.shard_map(
 )
 check(*jax.jit(inside)(x, w, y))
 
+# Words are sharded, too: over four devices, and over two beside two halves of the batch.
+V4 = 100
+y4 = jnp.minimum(y, V4 - 1)
+
+
+def vocabulary(x, w, y):
+    return linear_cross_entropy(x, w, y, softcap=20.0, temperature=0.7, z_loss=0.01, vocab_axis="vocab")
+
+
+def of_grid(x, w, y):
+    total = linear_cross_entropy(
+        x, w, y, softcap=20.0, temperature=0.7, z_loss=0.01, vocab_axis="vocab", reduction="sum"
+    )
+    return jax.lax.psum(total, "data") / jax.lax.psum((y != -100).sum(), "data")
+
+
+want, want_grads = jax.value_and_grad(
+    lambda x, w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01), argnums=(0, 1)
+)(x, w[:V4])
+auto = jax.sharding.AxisType.Auto
+for function, shape, names, specs in (
+    (vocabulary, (4,), ("vocab",), (P(), P("vocab"), P())),
+    (of_grid, (2, 2), ("data", "vocab"), (P("data"), P("vocab"), P("data"))),
+):
+    of_words = jax.shard_map(
+        function,
+        mesh=jax.make_mesh(shape, names, axis_types=(auto,) * len(names)),
+        in_specs=specs,
+        out_specs=P(),
+    )
+    check(*jax.jit(jax.value_and_grad(lambda x, w: of_words(x, w, y4), argnums=(0, 1)))(x, w[:V4]))
+    try:
+        jax.block_until_ready(of_words(x, w[:V4], y4.at[30].set(V4)))
+    except Exception as error:
+        assert "outside" in str(error), error
+    else:
+        raise AssertionError("a target outside the vocabulary was taken")
+
+# Twenty steps of gradient descent, on four devices and on one.
+curves = []
+for loss in (
+    lambda w: of_words(x, w, y4),
+    lambda w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01),
+):
+    step, head, curve = jax.jit(jax.value_and_grad(loss)), w[:V4], []
+    for _ in range(20):
+        value, gradient = step(head)
+        head, curve = head - 0.5 * gradient, [*curve, float(value)]
+    curves.append(curve)
+np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+assert curves[0][-1] < curves[0][0]
+
 # A sum that was forgotten is refused, as everywhere in JAX.
 forgotten = jax.shard_map(
     lambda x, w, y: linear_cross_entropy(x, w, y),

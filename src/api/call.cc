@@ -30,9 +30,13 @@ std::shared_ptr<Call::Shared> Call::share(const Context& context) {
 
 Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                    const Gradients& outputs, Shared* shared) {
-  problem::HiddenProblem problem = problem::make_problem(hidden, head, shared != nullptr);
+  problem::HiddenProblem problem = problem::make_problem(hidden, head, context.options().ranks.cuts_vocab());
   if (!shared) return {std::move(problem), outputs};
-  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, context.options().ranks, problem.words);
+  const Ranks& ranks = context.options().ranks;
+  problem.totals = ranks::Totals(&shared->meeting->data);
+  if (ranks.data && ranks.sum_d_weight) problem.weight_ranks = &shared->meeting->data;
+  if (!ranks.cuts_vocab()) return {std::move(problem), outputs};
+  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, problem.words);
   problem.cut = &shared->cut;
   problem.vocab_size = shared->cut.vocab_size();
   problem.first_word = shared->cut.first_word();
@@ -53,8 +57,12 @@ Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
       source_(from_hidden(whole.context_, hidden, head, kNoGradients, shared_.get())) {}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
     : scope_(store_of(context)), context_(context), shared_(share(context)), source_(ranks::together(meeting(), [&] {
-        if (shared_) core::fail("ranks are set: finished logits are not split");
-        return FromLogits{problem::make_problem(logits), outputs};
+        if (context.options().ranks.cuts_vocab()) {
+          core::fail("ranks.vocab or ranks.slices is set: words of finished logits are not split");
+        }
+        FromLogits source{problem::make_problem(logits), outputs};
+        if (shared_) source.problem.totals = ranks::Totals(&shared_->meeting->data);
+        return source;
       })) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 

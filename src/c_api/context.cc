@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c_api/inputs.h"
@@ -54,8 +55,14 @@ void write_plan(const Plan& plan, logitless_plan* out) {
 
 namespace {
 
-ContextOptions options_of(const logitless_context_options* given) {
-  const logitless_context_options in = read(given, "options");
+std::unique_ptr<CallbackCommunicator> communicator_of(const logitless_communicator* given, const char* name) {
+  if (!given) return nullptr;
+  const logitless_communicator in = read(given, name);
+  if (!in.all_gather || !in.all_to_all) core::fail(name, " has no all_gather or no all_to_all");
+  return std::make_unique<CallbackCommunicator>(in);
+}
+
+ContextOptions options_of(const logitless_context_options& in) {
   ContextOptions out;
   out.threads = in.threads;
   out.workspace_bytes = in.workspace_bytes;
@@ -68,6 +75,9 @@ ContextOptions options_of(const logitless_context_options* given) {
   out.gradient_precision =
       enumerator<GradientPrecision>(in.gradient_precision, LOGITLESS_PRECISION_FLOAT32 + 1, "gradient_precision");
   if (in.simd_target) out.simd_target = in.simd_target;
+  if (in.slice_count > 0) out.ranks.slices.assign(&there(in.slices, "slices"), in.slices + in.slice_count);
+  out.ranks.sum_d_hidden = in.own_d_hidden == 0;
+  out.ranks.sum_d_weight = in.sum_d_weight != 0;
   return out;
 }
 
@@ -105,10 +115,23 @@ const char* name_at(const std::vector<std::string>& names, size_t index) {
   return index < names.size() ? names[index].c_str() : nullptr;
 }
 
+void check_called(const char* name, int returned) {
+  if (returned != 0) throw CallbackFailed(std::string(name) + " returned " + std::to_string(returned));
+}
+
 }  // namespace
+
+void CallbackCommunicator::all_gather(const void* mine, void* all, size_t bytes) {
+  check_called("all_gather", given_.all_gather(given_.user, mine, all, bytes));
+}
+void CallbackCommunicator::all_to_all(const void* mine, void* theirs, size_t bytes) {
+  check_called("all_to_all", given_.all_to_all(given_.user, mine, theirs, bytes));
+}
+
 }  // namespace logitless::c_api
 
 void logitless_context_options_init(logitless_context_options* options, size_t size) { init(options, size); }
+void logitless_communicator_init(logitless_communicator* communicator, size_t size) { init(communicator, size); }
 void logitless_plan_init(logitless_plan* plan, size_t size) { init(plan, size); }
 
 const char* logitless_version(void) { return version(); }
@@ -132,7 +155,16 @@ const char* logitless_simd_target_name(size_t index) {
 }
 
 logitless_status logitless_context_create(const logitless_context_options* options, logitless_context** context) {
-  return guarded([&] { there(context, "context") = new logitless_context{Context(options_of(options))}; });
+  return guarded([&] {
+    const logitless_context_options in = read(options, "options");
+    ContextOptions made = options_of(in);
+    auto vocab_ranks = communicator_of(in.vocab_ranks, "vocab_ranks");
+    auto data_ranks = communicator_of(in.data_ranks, "data_ranks");
+    made.ranks.vocab = vocab_ranks.get();
+    made.ranks.data = data_ranks.get();
+    there(context, "context") =
+        new logitless_context{std::move(vocab_ranks), std::move(data_ranks), Context(std::move(made))};
+  });
 }
 void logitless_context_free(logitless_context* context) { delete context; }
 

@@ -2,6 +2,7 @@
 // These are the handles that the C API gives out.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 
@@ -12,9 +13,28 @@
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/ranks.h"
 #include "logitless/workspace.h"
 
+namespace logitless::c_api {
+
+/// This is a Communicator made of the caller's functions.
+class CallbackCommunicator final : public Communicator {
+ public:
+  explicit CallbackCommunicator(const logitless_communicator& given) : given_(given) {}
+  int rank() const override { return given_.rank; }
+  int size() const override { return given_.size; }
+  void all_gather(const void* mine, void* all, size_t bytes) override;
+  void all_to_all(const void* mine, void* theirs, size_t bytes) override;
+
+ private:
+  logitless_communicator given_;
+};
+
+}  // namespace logitless::c_api
+
 struct logitless_context {
+  std::unique_ptr<logitless::c_api::CallbackCommunicator> vocab_ranks, data_ranks;
   logitless::Context context;
 };
 

@@ -9,6 +9,7 @@
 #include "core/checks.h"
 #include "logitless/c_api.h"
 #include "logitless/error.h"
+#include "logitless/ranks.h"
 
 namespace logitless::c_api {
 
@@ -31,6 +32,8 @@ logitless_status guarded(const Body& body) noexcept {
     return fail_with(LOGITLESS_INVALID_INPUT, error.what());
   } catch (const CallbackFailed& error) {
     return fail_with(LOGITLESS_CALLBACK_FAILED, error.what());
+  } catch (const RankError& error) {
+    return fail_with(LOGITLESS_RANK_FAILED, error.what());
   } catch (const std::bad_alloc&) {
     return fail_with(LOGITLESS_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& error) {

@@ -6,11 +6,12 @@
 #include <cstdint>
 
 #include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
 
 /// No more rows than these are few. Where a backend is fast with few of them, fewer are: Backend::few_rows().
-inline constexpr int64_t kFewRows = 16;
+inline constexpr int64_t kFewRows = kernels::kMostFewRows;
 
 /// Returns the backend for calls with at most `rows` rows: where these are few for operands of these types,
 /// one whose products of few rows read B once and as it stands, 16-bit types too, and leave every other

@@ -131,11 +131,15 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
+/// This is the most rows of FewRowsArgs.
+inline constexpr int64_t kMostFewRows = 16;
 /// A few rows are multiplied with so many words of a transposed B at a time, and else with so many of its
 /// rows and columns: they stay in the nearest cache while all rows of A use them.
 inline constexpr int64_t kFewRowsWords = 8;
 inline constexpr int64_t kFewRowsDepth = 4;
-inline constexpr int64_t kFewRowsCols = 2048;
+inline constexpr int64_t kFewRowsCols = 1024;
+/// Sums over the rows of B are made of parts of so many, a multiple of kFewRowsDepth.
+inline constexpr int64_t kFewRowsPart = 256;
 
 /// Computes C [rows, cols] (+)= A [rows, depth] · op(B), where B is [depth, cols], or [cols, depth] when
 /// `b_transposed`, row-major, and read once. Each element of C is summed in an order that follows from depth

@@ -213,8 +213,7 @@ HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b,
 // Adds kFewRowsDepth rows of B from depth k on, which `b` begins with, to all rows of C.
 template <class T, class Stored>
 HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Stored* b, int64_t b_stride, int64_t cols,
-                              T* c) {
-  const bool adds = args.accumulate || k > 0;
+                              bool adds, T* c) {
   int64_t row = 0;
   for (; row + 4 <= args.rows; row += 4) {
     add_4x4(args, args.a + row * args.a_stride + k, b, b_stride, cols, adds, c + row * args.c_stride);
@@ -224,31 +223,56 @@ HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Store
   }
 }
 
+// Computes C = the sum over depths [begin, end) of some columns.
+template <class T, class Stored>
+HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t begin, int64_t end, int64_t cols,
+                           T* c) {
+  int64_t k = begin;
+  for (; k + kFewRowsDepth <= end; k += kFewRowsDepth) {
+    const Stored* part = b + k * args.b_stride;
+    if (!is_widened_once(args, b)) {
+      rows_by_depth(args, k, part, args.b_stride, cols, k > begin, c);
+      continue;
+    }
+    for (int64_t r = 0; r < kFewRowsDepth; ++r) {
+      widen_to(part + r * args.b_stride, cols, args.scratch + r * kFewRowsCols);
+    }
+    rows_by_depth(args, k, static_cast<const T*>(args.scratch), kFewRowsCols, cols, k > begin, c);
+  }
+  for (; k < end; ++k) {
+    const Stored* part = b + k * args.b_stride;
+    for (int64_t row = 0; row < args.rows; ++row) {
+      T* to = c + row * args.c_stride;
+      const T factor = args.a[row * args.a_stride + k];
+      for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+        const auto sum = k > begin ? hn::LoadU(d, to + v) : hn::Zero(d);
+        hn::StoreU(hn::MulAdd(hn::Set(d, factor), load_as(d, part + v), sum), d, to + v);
+      });
+    }
+  }
+}
+
+// A sum over a vocabulary would lose digits in one chain: parts of kFewRowsPart depths are summed apart, then
+// added.
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
+  T sums[kMostFewRows * kFewRowsCols];
+  FewRowsArgs<T> part = args;
+  part.c_stride = kFewRowsCols;
   for (int64_t col = 0; col < args.cols; col += kFewRowsCols) {
     const int64_t cols = std::min(kFewRowsCols, args.cols - col);
-    int64_t k = 0;
-    for (; k + kFewRowsDepth <= args.depth; k += kFewRowsDepth) {
-      const Stored* part = b + k * args.b_stride + col;
-      if (!is_widened_once(args, b)) {
-        rows_by_depth(args, k, part, args.b_stride, cols, args.c + col);
+    for (int64_t begin = 0; begin < args.depth; begin += kFewRowsPart) {
+      const int64_t end = std::min(begin + kFewRowsPart, args.depth);
+      if (begin == 0 && !args.accumulate) {
+        sum_depths(args, b + col, begin, end, cols, args.c + col);
         continue;
       }
-      for (int64_t r = 0; r < kFewRowsDepth; ++r) {
-        widen_to(part + r * args.b_stride, cols, args.scratch + r * kFewRowsCols);
-      }
-      rows_by_depth(args, k, static_cast<const T*>(args.scratch), kFewRowsCols, cols, args.c + col);
-    }
-    for (; k < args.depth; ++k) {
-      const Stored* part = b + k * args.b_stride + col;
-      const bool adds = args.accumulate || k > 0;
+      sum_depths(part, b + col, begin, end, cols, sums);
       for (int64_t row = 0; row < args.rows; ++row) {
-        T* c = args.c + row * args.c_stride + col;
-        const T factor = args.a[row * args.a_stride + k];
+        T* to = args.c + row * args.c_stride + col;
+        const T* from = sums + row * kFewRowsCols;
         for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-          const auto sum = adds ? hn::LoadU(d, c + v) : hn::Zero(d);
-          hn::StoreU(hn::MulAdd(hn::Set(d, factor), load_as(d, part + v), sum), d, c + v);
+          hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::LoadU(d, from + v)), d, to + v);
         });
       }
     }

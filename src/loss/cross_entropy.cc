@@ -41,10 +41,11 @@ CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const pro
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
-    double weights = 0;
+    double weights = 0, tokens = static_cast<double>(problem.active().size());
     for (const int64_t row : problem.active()) weights += class_weight(row);
+    problem.totals.sum({&weights, &tokens});
     nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
-    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(static_cast<double>(problem.active().size())));
+    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(tokens));
   }
   nll_scale_ *= options.loss_scale;
   z_scale_ *= options.loss_scale;
@@ -116,9 +117,7 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   out.plan = plan;
   out.per_token_loss.assign(nll_.size(), 0);
   CrossEntropyMetrics& metrics = out.metrics;
-  metrics.tokens = static_cast<int64_t>(problem_.active().size());
-  double nll = 0, entropy = 0;
-  int64_t correct = 0;
+  double tokens = static_cast<double>(problem_.active().size()), nll = 0, entropy = 0, correct = 0;
   for (const int64_t row : problem_.active()) {
     const auto i = static_cast<size_t>(row);
     nll -= stats.logp[i];
@@ -129,12 +128,14 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
     metrics.z_loss += weighted(z_scale_, z);
     out.per_token_loss[i] = weighted(options_.loss_scale, nll_[i] + z);
   }
+  problem_.totals.sum({&tokens, &nll, &entropy, &correct, &out.loss, &metrics.z_loss});
+  metrics.tokens = static_cast<int64_t>(tokens);
   out.loss += metrics.z_loss;
-  const double share = reciprocal_or_zero(static_cast<double>(metrics.tokens));
+  const double share = reciprocal_or_zero(tokens);
   metrics.mean_nll = nll * share;
   metrics.perplexity = std::exp(metrics.mean_nll);
   if (options_.want_entropy) metrics.mean_entropy = entropy * share;
-  if (options_.want_accuracy) metrics.accuracy = static_cast<double>(correct) * share;
+  if (options_.want_accuracy) metrics.accuracy = correct * share;
   out.per_token_logps = stats.logp;
   return out;
 }

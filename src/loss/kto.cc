@@ -18,8 +18,9 @@ void check_kto_options(const KtoOptions& o) {
   }
 }
 
-KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name)
-    : options_(options), tokens_(std::move(tokens)) {
+KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name,
+                 ranks::Totals totals)
+    : options_(options), tokens_(std::move(tokens)), totals_(totals) {
   using core::fail;
   const int64_t sequences = tokens_.sequences();
   if (static_cast<int64_t>(batch.labels.size()) != sequences) {
@@ -33,10 +34,12 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
   for (int64_t j = 0; j < batch.kl_logps.size; ++j) {
     kl_ += finite_entry("kl_logps", batch.kl_logps, j) - finite_entry("kl_ref_logps", batch.kl_ref_logps, j);
   }
-  kl_ = std::max(0.0, kl_ / static_cast<double>(std::max<int64_t>(batch.kl_logps.size, 1)));
+  double kl_count = static_cast<double>(batch.kl_logps.size);
   desirable_.assign(batch.labels.size(), false);
   for (size_t s = 0; s < batch.labels.size(); ++s) desirable_[s] = batch.labels[s] != 0;
   for (const int64_t count : tokens_.counts) active_ += count > 0;
+  totals_.sum({&kl_, &kl_count, &active_});
+  kl_ = std::max(0.0, kl_ / std::max(kl_count, 1.0));
   sums_.assign(tokens_.counts.size(), 0);
   loss_.assign(tokens_.counts.size(), 0);
 }
@@ -70,16 +73,23 @@ KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
   out.per_token_logps = stats.logp;
   KtoMetrics& metrics = out.metrics;
   metrics.kl = kl_;
-  double reward[2] = {0, 0}, logp[2] = {0, 0}, count[2] = {0, 0}, entropy = 0;
+  double reward[2] = {0, 0}, logp[2] = {0, 0}, count[2] = {0, 0}, entropy = 0, tokens = 0;
   for (size_t s = 0; s < sums_.size(); ++s) {
     out.sequence_logps[s] *= scale(s);
     if (tokens_.counts[s] == 0) continue;
-    metrics.tokens += tokens_.counts[s];
+    tokens += static_cast<double>(tokens_.counts[s]);
     out.loss += loss_[s];
     count[desirable_[s]] += 1;
     reward[desirable_[s]] += options_.beta * log_ratio(s);
     logp[desirable_[s]] += out.sequence_logps[s];
   }
+  if (options_.want_entropy) {
+    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
+      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
+    }
+  }
+  totals_.sum({&tokens, &entropy, &reward[0], &reward[1], &logp[0], &logp[1], &count[0], &count[1], &out.loss});
+  metrics.tokens = static_cast<int64_t>(tokens);
   out.loss *= options_.loss_scale / std::max(active_, 1.0);
   metrics.desirable = static_cast<int64_t>(count[1]);
   metrics.undesirable = static_cast<int64_t>(count[0]);
@@ -89,12 +99,7 @@ KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
   metrics.margin = metrics.desirable_reward - metrics.undesirable_reward;
   metrics.desirable_logp = logp[1] / count[1];
   metrics.undesirable_logp = logp[0] / count[0];
-  if (options_.want_entropy && metrics.tokens > 0) {
-    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
-      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
-    }
-    metrics.mean_entropy = entropy / static_cast<double>(metrics.tokens);
-  }
+  if (options_.want_entropy && tokens > 0) metrics.mean_entropy = entropy / tokens;
   return out;
 }
 

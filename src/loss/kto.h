@@ -9,6 +9,7 @@
 #include "core/store.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
+#include "ranks/totals.h"
 
 namespace logitless::loss {
 
@@ -18,7 +19,8 @@ class KtoLoss final : public TokenLoss {
  public:
   /// Keeps a reference to the options; checks and copies labels and baseline. Messages call the tensor that
   /// has the rows `rows_name`.
-  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name);
+  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name,
+          ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [B]. Call it before evaluate().
@@ -38,7 +40,8 @@ class KtoLoss final : public TokenLoss {
   const KtoOptions& options_;
   SequenceTokens tokens_;
   double kl_ = 0;
-  double active_ = 0;  // sequences that take part
+  ranks::Totals totals_;
+  double active_ = 0;  // sequences of the whole batch that take part
   core::Array<bool> desirable_;
   core::Array<double> reference_;
   core::Array<double> sums_;  // [B]

@@ -50,8 +50,8 @@ double PolicyLoss::epsilon_high() const {
 // Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
 double PolicyLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
-  const double batch = count(static_cast<double>(batch_));
-  const double tokens = count(static_cast<double>(tokens_));
+  const double batch = count(batch_);
+  const double tokens = count(tokens_);
   switch (options_.variant) {
     case PolicyVariant::kGrpo:
     case PolicyVariant::kSapo:
@@ -277,7 +277,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   out.per_token_loss.assign(loss_.begin(), loss_.end());
   out.per_token_logps = stats.logp;
   PolicyMetrics& metrics = out.metrics;
-  metrics.tokens = tokens_;
+  metrics.tokens = static_cast<int64_t>(tokens_);
   if (tokens_ == 0) return out;
   // A ratio that a whole sequence shares counts once a sequence.
   const bool once = coupled_ratio() && !advantage_per_token_;
@@ -299,9 +299,10 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
     logp += stats.logp[i];
     out.loss += loss_[i] * normaliser(static_cast<int64_t>(i));
   }
+  totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &out.loss});
   if (options_.entropy_bonus != 0) out.loss -= options_.entropy_bonus * kept_entropy / std::max(kept_tokens_, 1.0);
   out.loss *= options_.loss_scale;
-  const double tokens = static_cast<double>(tokens_);
+  const double tokens = tokens_;
   metrics.mean_ratio = ratio / weights;
   metrics.clip_fraction_low = low / weights;
   metrics.clip_fraction_high = high / weights;

@@ -10,6 +10,7 @@
 #include "core/store.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
+#include "ranks/totals.h"
 
 namespace logitless::loss {
 
@@ -34,7 +35,7 @@ class PolicyLoss final : public TokenLoss {
   /// Checks and copies the batch; reads nothing under a false mask. `offsets`, [B + 1], are the sequences of
   /// the N rows of `rows_name`.
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
-             int64_t vocab_size, std::string_view rows_name = "hidden");
+             int64_t vocab_size, std::string_view rows_name = "hidden", ranks::Totals totals = ranks::Totals());
 
   /// Returns the chosen word of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
@@ -88,8 +89,9 @@ class PolicyLoss final : public TokenLoss {
   void note_clips(size_t i, double ratio);
 
   const PolicyOptions& options_;
-  int64_t tokens_ = 0;  // tokens that take part
-  int64_t batch_ = 0;   // sequences, empty ones included
+  ranks::Totals totals_;
+  double tokens_ = 0;  // tokens that take part, of the whole batch
+  double batch_ = 0;   // sequences of the whole batch, empty ones included
   bool advantage_per_token_ = false;
   core::Array<int64_t> targets_;
   core::Array<int64_t> sequence_;  // [N]

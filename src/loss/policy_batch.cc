@@ -108,8 +108,8 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
 }
 
 PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
-                       int64_t vocab_size, std::string_view rows_name)
-    : options_(options), batch_(static_cast<int64_t>(offsets.size()) - 1) {
+                       int64_t vocab_size, std::string_view rows_name, ranks::Totals totals)
+    : options_(options), totals_(totals), batch_(static_cast<double>(offsets.size() - 1)) {
   using core::fail;
   check_policy_options(options, batch);
   const int64_t n = offsets.back();
@@ -121,7 +121,8 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   const ConstVector& advantages = batch.advantages;
   core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
   sequence_ = sequence_of_rows(offsets);
-  advantage_per_token_ = is_per_token("advantages", batch.advantages_per, advantages.size, sequence_, batch_);
+  advantage_per_token_ = is_per_token("advantages", batch.advantages_per, advantages.size, sequence_,
+                                      static_cast<int64_t>(offsets.size()) - 1);
   const auto size = static_cast<size_t>(n);
   const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to) {
     if (values.size == 0) return;
@@ -134,7 +135,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
 
   targets_.assign(size, kNoTarget);
   advantage_.assign(size, 0);
-  sequences_.resize(static_cast<size_t>(batch_));
+  sequences_.resize(offsets.size() - 1);
   for (int64_t row = 0; row < n; ++row) {
     const auto i = static_cast<size_t>(row);
     if (!batch.mask.empty() && !batch.mask[i]) continue;
@@ -156,7 +157,11 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
              is_sequence_level(options.sampler_correction)) {
     groups_ = sequence_;
   }
-  kept_tokens_ = static_cast<double>(tokens_);
+  if (options.top_entropy_quantile < 1 && totals.are_shared()) {
+    fail("top_entropy_quantile = ", options.top_entropy_quantile, " is of a whole batch, and ranks.data splits it");
+  }
+  totals_.sum({&tokens_, &batch_});
+  kept_tokens_ = tokens_;
   loss_.assign(size, 0);
   ratio_.assign(size, 0);
   clips_.assign(size, 0);

@@ -76,8 +76,8 @@ void check_preference_options(const PreferenceOptions& o) {
   }
 }
 
-PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens)
-    : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2) {
+PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, ranks::Totals totals)
+    : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
   for (int64_t p = 0; p < batch_; ++p) {
     if (tokens_.count(p) > 0 && tokens_.count(batch_ + p) > 0) {
       ++pairs_;
@@ -87,6 +87,10 @@ PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens)
       if (tokens_.count(batch_ + p) > 0) tokens_.drop(batch_ + p);
     }
   }
+  if (has_term(options, is_sorted_loss) && totals.are_shared()) {
+    core::fail("a loss of the aot kind sorts the whole batch, and ranks.data splits it");
+  }
+  totals_.sum({&pairs_, &chosen_tokens_});
   if (has_term(options, is_sorted_loss)) {
     groups_.assign(tokens_.targets.size(), 0);
   } else if (!std::all_of(options.terms.begin(), options.terms.end(),
@@ -272,7 +276,7 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
     return order;
   };
   const core::Array<size_t> left_order = sorted(left), right_order = sorted(right);
-  const double scale = options_.loss_scale * term.weight / static_cast<double>(pairs_);
+  const double scale = options_.loss_scale * term.weight / pairs_;
   for (size_t k = 0; k < count; ++k) {
     const size_t i = left_order[k], j = right_order[k];
     const Logistic logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
@@ -302,7 +306,7 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
       add_sorted(term, pairs);
       continue;
     }
-    const double scale = options_.loss_scale * term.weight / static_cast<double>(pairs_);
+    const double scale = options_.loss_scale * term.weight / pairs_;
     for (const int64_t index : pairs) add(index, scale, value(term.loss, pair(index)));
   }
   const double likelihood = options_.loss_scale * likelihood_weight() / std::max(chosen_tokens_, 1.0);
@@ -325,9 +329,9 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
     }
   }
   PreferenceMetrics& metrics = out.metrics;
-  metrics.pairs = pairs_;
-  for (const int64_t count : tokens_.counts) metrics.tokens += count;
-  if (pairs_ == 0) return out;
+  metrics.pairs = static_cast<int64_t>(pairs_);
+  double tokens = 0;
+  for (const int64_t count : tokens_.counts) tokens += static_cast<double>(count);
   double chosen_reward = 0, rejected_reward = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0, entropy = 0;
   for (int64_t index = 0; index < batch_; ++index) {
     if (tokens_.count(index) == 0) continue;
@@ -343,22 +347,25 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
     likelihood -= p.chosen;
     out.loss += loss_[static_cast<size_t>(index)];
   }
-  const double pairs = static_cast<double>(pairs_);
-  metrics.nll = likelihood / chosen_tokens_;
-  const double weight = likelihood_weight();
-  if (weight != 0) out.loss += options_.loss_scale * weight * metrics.nll;
-  metrics.chosen_reward = chosen_reward / pairs;
-  metrics.rejected_reward = rejected_reward / pairs;
-  metrics.margin = metrics.chosen_reward - metrics.rejected_reward;
-  metrics.accuracy = correct / pairs;
-  metrics.chosen_logp = chosen / pairs;
-  metrics.rejected_logp = rejected / pairs;
   if (options_.want_entropy) {
     for (size_t i = 0; i < tokens_.targets.size(); ++i) {
       if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
     }
-    metrics.mean_entropy = entropy / static_cast<double>(metrics.tokens);
   }
+  totals_.sum(
+      {&tokens, &chosen_reward, &rejected_reward, &correct, &chosen, &rejected, &likelihood, &entropy, &out.loss});
+  metrics.tokens = static_cast<int64_t>(tokens);
+  if (pairs_ == 0) return out;
+  metrics.nll = likelihood / chosen_tokens_;
+  const double weight = likelihood_weight();
+  if (weight != 0) out.loss += options_.loss_scale * weight * metrics.nll;
+  metrics.chosen_reward = chosen_reward / pairs_;
+  metrics.rejected_reward = rejected_reward / pairs_;
+  metrics.margin = metrics.chosen_reward - metrics.rejected_reward;
+  metrics.accuracy = correct / pairs_;
+  metrics.chosen_logp = chosen / pairs_;
+  metrics.rejected_logp = rejected / pairs_;
+  if (options_.want_entropy) metrics.mean_entropy = entropy / tokens;
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "core/store.h"
 #include "logitless/preference.h"
 #include "loss/sequences.h"
+#include "ranks/totals.h"
 
 namespace logitless::loss {
 
@@ -18,7 +19,7 @@ class PairLoss final : public TokenLoss {
  public:
   /// Keeps a reference to the options. `tokens` holds 2B sequences; pairs with an empty side are dropped from
   /// it here.
-  PairLoss(const PreferenceOptions& options, SequenceTokens tokens);
+  PairLoss(const PreferenceOptions& options, SequenceTokens tokens, ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a term needs it.
@@ -53,9 +54,10 @@ class PairLoss final : public TokenLoss {
 
   const PreferenceOptions& options_;
   SequenceTokens tokens_;
-  int64_t batch_ = 0;         // pairs, with those that take no part
-  int64_t pairs_ = 0;         // pairs that take part
-  double chosen_tokens_ = 0;  // chosen tokens of the pairs that take part
+  int64_t batch_ = 0;  // pairs, with those that take no part
+  ranks::Totals totals_;
+  double pairs_ = 0;          // pairs of the whole batch that take part
+  double chosen_tokens_ = 0;  // their chosen tokens
   core::Array<int64_t> groups_;
   core::Array<double> reference_;  // [2B] or empty
   core::Array<double> sums_;       // [2B]: Σ logp

@@ -230,6 +230,9 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 }
 
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
+  if (problem.weight_ranks && outputs.weight_sink) {
+    fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
+  }
   check_d_hidden(problem, outputs);
   if (outputs.d_weight.data && problem.words > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");

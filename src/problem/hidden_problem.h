@@ -24,7 +24,8 @@ struct HiddenProblem : TokenProblem {
   core::BatchedRows second_places;
   LmHead head;  // the words that are here
   int64_t hidden_size = 0;
-  const ranks::Cut* cut = nullptr;  // of the whole vocabulary; null: it is not cut
+  const ranks::Cut* cut = nullptr;       // of the whole vocabulary; null: it is not cut
+  ranks::Group* weight_ranks = nullptr;  // d_weight and d_bias are summed over them
 };
 
 /// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the

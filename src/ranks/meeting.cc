@@ -125,9 +125,15 @@ void Group::leave(std::string_view message) noexcept {
   left_ = true;
 }
 
-void Meeting::leave(const std::exception_ptr& error) noexcept { vocab.leave(what_of(error)); }
+void Meeting::leave(const std::exception_ptr& error) noexcept {
+  vocab.leave(what_of(error));
+  data.leave(what_of(error));
+}
 
-void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept { fail_to(ranks.vocab, what_of(error)); }
+void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept {
+  fail_to(ranks.vocab, what_of(error));
+  fail_to(ranks.data, what_of(error));
+}
 
 }  // namespace ranks
 }  // namespace logitless

@@ -72,12 +72,15 @@ class Group {
 /// This is all that the ranks of one call say to each other.
 class Meeting {
  public:
-  explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab) {}
+  explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab), data("data", ranks.data) {}
 
-  Group vocab;
+  Group vocab, data;
 
   /// Waits until all ranks are here. Throws RankError where one has failed.
-  void agree() { vocab.agree(); }
+  void agree() {
+    vocab.agree();
+    data.agree();
+  }
   /// Tells the others that this rank has failed with `error`.
   void leave(const std::exception_ptr& error) noexcept;
 };

@@ -8,19 +8,6 @@
 namespace logitless::stats {
 namespace {
 
-class LocalCombine final : public Combine {
- public:
-  void combine(const problem::TokenProblem& problem, const Partials& partials) const override {
-    if (partials.segments < 2) return;
-    for (size_t r = 0; r < partials.rows.size(); ++r) {
-      const auto i = static_cast<int64_t>(r);
-      const double scale = problem.inverse_temperature(partials.rows[r]);
-      kernels::RowStats& whole = partials.whole(i);
-      for (int64_t s = 1; s < partials.segments; ++s) whole = kernels::merge(whole, partials.of(s, i), scale);
-    }
-  }
-};
-
 void finish_row(const problem::TokenProblem& problem, int64_t row, const kernels::RowStats& folded, TokenStats& stats) {
   const auto i = static_cast<size_t>(row);
   const bool has_target = problem.target(row).has_value();
@@ -42,9 +29,14 @@ void finish_row(const problem::TokenProblem& problem, int64_t row, const kernels
 
 }  // namespace
 
-const Combine& combine_locally() {
-  static const LocalCombine combine;
-  return combine;
+void combine(const problem::TokenProblem& problem, const Partials& partials) {
+  if (partials.segments < 2) return;
+  for (size_t r = 0; r < partials.rows.size(); ++r) {
+    const auto i = static_cast<int64_t>(r);
+    const double scale = problem.inverse_temperature(partials.rows[r]);
+    kernels::RowStats& whole = partials.whole(i);
+    for (int64_t s = 1; s < partials.segments; ++s) whole = kernels::merge(whole, partials.of(s, i), scale);
+  }
 }
 
 void make_stats(const problem::TokenProblem& problem, Columns& columns) {
@@ -68,7 +60,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
 }
 
 void Finisher::operator()(const Partials& partials) const {
-  combine_.combine(problem_, partials);
+  combine(problem_, partials);
   for (size_t i = 0; i < partials.rows.size(); ++i) {
     finish_row(problem_, partials.rows[i], partials.whole(static_cast<int64_t>(i)), stats_);
   }

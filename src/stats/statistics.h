@@ -26,18 +26,10 @@ struct Partials {
   kernels::RowStats& whole(int64_t i) const { return of(0, i); }
 };
 
-/// This is the step between fold and finish. It merges the partials of each row, in one fixed order whatever
-/// the number of threads, and leaves the result in Partials::whole(). This is where processes that hold parts
-/// of the vocabulary can meet.
-class Combine {
- public:
-  virtual ~Combine() = default;
-  /// Several threads may call this at once, for different rows.
-  virtual void combine(const problem::TokenProblem& problem, const Partials& partials) const = 0;
-};
-
-/// Returns the Combine that merges the segments of this process, in vocabulary order.
-const Combine& combine_locally();
+/// This is the step between fold and finish. It merges the partials of each row, in the order of the segments
+/// whatever the number of threads, and leaves the result in Partials::whole(). Several threads may call it at
+/// once, for different rows.
+void combine(const problem::TokenProblem& problem, const Partials& partials);
 
 /// Makes the statistics that the request asks for, [N] each, with the values of rows that take no part.
 void make_stats(const problem::TokenProblem& problem, Columns& columns);
@@ -51,8 +43,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
 class Finisher {
  public:
   /// Everything that is given must outlive this. `stats` is made by make_stats().
-  Finisher(const problem::TokenProblem& problem, const Combine& combine, TokenStats& stats)
-      : problem_(problem), combine_(combine), stats_(stats) {}
+  Finisher(const problem::TokenProblem& problem, TokenStats& stats) : problem_(problem), stats_(stats) {}
 
   void operator()(const Partials& partials) const;
   /// Returns the ranks of all rows, [N], to which words above their targets are added.
@@ -60,7 +51,6 @@ class Finisher {
 
  private:
   const problem::TokenProblem& problem_;
-  const Combine& combine_;
   TokenStats& stats_;
 };
 

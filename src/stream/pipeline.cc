@@ -7,10 +7,13 @@
 #include "core/in_order.h"
 #include "core/parallel.h"
 #include "core/store.h"
+#include "core/views.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
+#include "stream/rank_sums.h"
 #include "stream/schedule.h"
 #include "stream/sliced_schedule.h"
+#include "stream/store_sums.h"
 
 namespace logitless {
 
@@ -29,7 +32,7 @@ class Pipeline {
         loss_(loss),
         wants_gradients_(wants_gradients),
         columns_(columns),
-        finisher_(problem, stats::combine_locally(), columns.stats) {}
+        finisher_(problem, columns.stats) {}
 
   void run() {
     if (schedule_.chunk_team() > 0) {
@@ -78,6 +81,36 @@ class Pipeline {
   stats::Columns& columns_;
   stats::Finisher finisher_;
 };
+
+// Sums the rows of what d_weight or d_bias holds over the ranks of a batch.
+void sum_over_batch(const Context& context, ranks::Group& group, bool in_double, const Matrix& out) {
+  if (!out.data) return;
+  const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
+  const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
+  const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
+  const auto sum = [&]<class Sum>(const kernels::TypedKernels<Sum>& table) {
+    const auto load = [&](int64_t row, int64_t, Sum* to) {
+      if (!core::is_narrow<Sum>(out.dtype)) {
+        std::copy_n(static_cast<const Sum*>(row_of(row)), out.cols, to);
+      } else if constexpr (sizeof(Sum) == sizeof(float)) {
+        kernels.widen(row_of(row), out.dtype, out.cols, to);
+      }
+    };
+    const auto store = [&](const Sum* sums, int64_t row) {
+      store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, row_of(row), out.dtype);
+    };
+    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, context.threads(), table.add, load, store);
+  };
+  in_double ? sum(kernels.f64) : sum(kernels.f32);
+}
+
+void sum_over_batch(const Context& context, const HiddenProblem& problem, const Gradients& outputs) {
+  if (!problem.weight_ranks) return;
+  const Vector& bias = outputs.d_bias;
+  sum_over_batch(context, *problem.weight_ranks, problem.in_double(), outputs.d_weight);
+  sum_over_batch(context, *problem.weight_ranks, problem.in_double(), Matrix(bias.data, bias.dtype, 1, bias.size));
+}
+void sum_over_batch(const Context&, const LogitsProblem&, const LogitsGradient&) {}
 
 // Returns what run() has to do.
 Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
@@ -170,6 +203,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   stats::make_stats(problem, ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, problem, loss, wants_gradients, ran).run();
+  if (wants_gradients) sum_over_batch(context, problem, outputs);
   return ran;
 }
 
@@ -208,6 +242,7 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
   const auto schedule = make_schedule(context, problem, outputs, work_of(problem, grads), plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
+  sum_over_batch(context, problem, outputs);
   return plan;
 }
 

@@ -6,20 +6,16 @@
 #include <string>
 #include <utility>
 
-#include "core/integers.h"
-#include "core/parallel.h"
 #include "core/views.h"
 #include "ranks/cut.h"
 #include "stats/row_stats_wire.h"
 #include "stats/tile_kernels.h"
 #include "stream/hidden_blocks.h"
+#include "stream/rank_sums.h"
 #include "stream/store_sums.h"
 
 namespace logitless::stream {
 namespace {
-
-// Sums of d_hidden are exchanged in messages of about this size.
-constexpr int64_t kMessageBytes = 1 << 20;
 
 // Returns words [first, first + count) of a matrix in the head's layout.
 template <class AnyMatrix>
@@ -170,7 +166,7 @@ class SlicedSchedule final : public Schedule {
     for (Slice& slice : slices_) {
       if (!slice.schedule) continue;
       slice.partials = slice.schedule->fold_slice(chunk);
-      stats::combine_locally().combine(*slice.problem, slice.partials);
+      stats::combine(*slice.problem, slice.partials);
     }
     core::Array<kernels::RowStats> whole = meet(rows);
     finish({whole.data(), 1, rows});
@@ -266,72 +262,36 @@ class SlicedSchedule final : public Schedule {
     return d_hidden_row(*slice.problem, *slice.outputs, row).data;
   }
 
-  // Sums d_hidden over the slices, in their order: each rank sums an equal share of the rows of a message.
+  // Sums d_hidden over the slices, in their order.
   template <class Types>
   void sum_d_hidden() {
     using Sum = typename Types::Sum;
     const auto& table = context_.kernels->of_tiles<Types>();
     const int64_t h = problem_.hidden_size;
     const std::span<const int64_t> rows = problem_.active();
-    const auto store = [&](const Sum* sums, int64_t row) {
-      void* to = d_hidden_row(problem_, outputs_, row).data;
+    const auto store = [&](const Sum* sums, int64_t i) {
+      void* to = d_hidden_row(problem_, outputs_, rows[static_cast<size_t>(i)]).data;
       store_sums(*context_.kernels, table, sums, h, outputs_.d_hidden_mode, to, d_hidden_dtype(outputs_));
     };
+    const auto load = [&](int64_t i, int64_t s, Sum* to) {
+      const Slice& slice = slices_[static_cast<size_t>(s)];
+      if (!slice.schedule) return static_cast<void>(std::fill_n(to, h, Sum{0}));
+      std::copy_n(static_cast<const Sum*>(sums_of(slice, rows[static_cast<size_t>(i)])), h, to);
+    };
     if (!in_place_) zero_other_rows();
-
-    const bool shared = cut_.sum_d_hidden && group_.size() > 1;
-    if (!shared) {
-      if (in_place_) return;
-      core::Array<Sum> total(static_cast<size_t>(h));
-      for (const int64_t row : rows) {
-        std::fill(total.begin(), total.end(), Sum{0});
-        for (const Slice& slice : slices_) {
-          if (slice.schedule) table.add(static_cast<const Sum*>(sums_of(slice, row)), h, total.data());
-        }
-        store(total.data(), row);
-      }
-      return;
+    const auto count = static_cast<int64_t>(rows.size());
+    if (cut_.sum_d_hidden && group_.size() > 1) {
+      return sum_over_ranks<Sum>(group_, cut_.slices, count, h, plan_.plan.threads, table.add, load, store);
     }
-
-    const int64_t ranks = group_.size(), most = cut_.most_slices();
-    const int64_t share = std::max<int64_t>(1, kMessageBytes / (most * h * static_cast<int64_t>(sizeof(Sum))));
-    core::Array<Sum> mine(static_cast<size_t>(ranks * most * share * h)), theirs(mine.size());
-    core::Array<Sum> total(static_cast<size_t>(share * h)), totals(static_cast<size_t>(ranks * share * h));
-    const auto n = static_cast<int64_t>(rows.size());
-    for (int64_t begin = 0; begin < n; begin += ranks * share) {
-      // This many rows of each rank are in this message.
-      const int64_t left = std::min(share, core::div_up(n - begin, ranks));
-      const auto row_of = [&](int64_t rank, int64_t i) {
-        const int64_t at = begin + rank * left + i;
-        return at < n ? rows[static_cast<size_t>(at)] : -1;
-      };
-      core::parallel_for(plan_.plan.threads, ranks * left, [&](int64_t task) {
-        const int64_t row = row_of(task / left, task % left);
-        for (int64_t s = 0; s < most; ++s) {
-          Sum* to = mine.data() + ((task / left * most + s) * left + task % left) * h;
-          const bool has =
-              row >= 0 && s < static_cast<int64_t>(slices_.size()) && slices_[static_cast<size_t>(s)].schedule;
-          if (has) std::copy_n(static_cast<const Sum*>(sums_of(slices_[static_cast<size_t>(s)], row)), h, to);
-        }
-      });
-      const auto message = static_cast<size_t>(ranks * most * left * h);
-      group_.all_to_all(std::span<const Sum>(mine).first(message), std::span(theirs).first(message));
-      core::parallel_for(plan_.plan.threads, left, [&](int64_t i) {
-        Sum* to = total.data() + i * h;
-        std::fill_n(to, h, Sum{0});
-        size_t slice = 0;
-        for (int64_t r = 0; r < ranks; ++r) {
-          for (int64_t s = 0; s < cut_.slices[static_cast<size_t>(r)]; ++s, ++slice) {
-            if (cut_.words[slice] > 0) table.add(theirs.data() + ((r * most + s) * left + i) * h, h, to);
-          }
-        }
-      });
-      group_.all_gather(std::span<const Sum>(total).first(static_cast<size_t>(left * h)),
-                        std::span(totals).first(static_cast<size_t>(ranks * left * h)));
-      core::parallel_for(plan_.plan.threads, ranks * left, [&](int64_t task) {
-        const int64_t row = row_of(task / left, task % left);
-        if (row >= 0) store(totals.data() + task * h, row);
-      });
+    if (in_place_) return;
+    core::Array<Sum> part(static_cast<size_t>(h)), total(static_cast<size_t>(h));
+    for (int64_t i = 0; i < count; ++i) {
+      std::fill(total.begin(), total.end(), Sum{0});
+      for (size_t s = 0; s < slices_.size(); ++s) {
+        load(i, static_cast<int64_t>(s), part.data());
+        table.add(part.data(), h, total.data());
+      }
+      store(total.data(), i);
     }
   }
 

@@ -432,6 +432,58 @@ static void ktos(void) {
                 "result.sequences = 5");
 }
 
+/* A group of one rank: what is sent comes back. */
+static int exchanges = 0;
+static int send_back(void* user, const void* mine, void* theirs, size_t bytes) {
+  ++*(int*)user;
+  memcpy(theirs, mine, bytes);
+  return 0;
+}
+static int lose(void* user, const void* mine, void* theirs, size_t bytes) {
+  (void)user, (void)mine, (void)theirs, (void)bytes;
+  return 7;
+}
+
+static void ranks(void) {
+  const int64_t slices[] = {20, 0, 30};
+  logitless_communicator communicator;
+  logitless_context_options options;
+  logitless_context* of_ranks = NULL;
+  logitless_cross_entropy_result result;
+  double loss;
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  CHECK_OK(logitless_cross_entropy(context, &source, &targets, NULL, &gradients, &result, NULL));
+  loss = result.loss;
+  LOGITLESS_INIT(communicator, &communicator);
+  communicator.size = 1;
+  communicator.user = &exchanges;
+  LOGITLESS_INIT(context_options, &options);
+  options.vocab_ranks = &communicator;
+  CHECK_REFUSED(logitless_context_create(&options, &of_ranks), LOGITLESS_INVALID_INPUT, "no all_gather");
+  communicator.all_gather = send_back;
+  communicator.all_to_all = send_back;
+  options.slices = slices;
+  options.slice_count = 3;
+  CHECK_OK(logitless_context_create(&options, &of_ranks));
+  CHECK_OK(logitless_cross_entropy(of_ranks, &source, &targets, NULL, &gradients, &result, NULL));
+  CHECK_NEAR(result.loss, loss, 1e-6);
+  CHECK(exchanges > 5);
+  logitless_context_free(of_ranks);
+
+  options.slice_count = 2;
+  CHECK_OK(logitless_context_create(&options, &of_ranks));
+  CHECK_REFUSED(logitless_cross_entropy(of_ranks, &source, &targets, NULL, &gradients, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "ranks.slices has 20 words but lm_head has 50");
+  logitless_context_free(of_ranks);
+
+  options.slice_count = 0;
+  communicator.all_gather = lose;
+  CHECK_OK(logitless_context_create(&options, &of_ranks));
+  CHECK_REFUSED(logitless_cross_entropy(of_ranks, &source, &targets, NULL, &gradients, &result, NULL),
+                LOGITLESS_CALLBACK_FAILED, "all_gather returned 7");
+  logitless_context_free(of_ranks);
+}
+
 static void refusals(void) {
   logitless_cross_entropy_options options;
   logitless_source both = source;
@@ -484,6 +536,7 @@ int main(void) {
   policies();
   preferences();
   ktos();
+  ranks();
   refusals();
   logitless_context_free(context);
   printf("%d failures\n", failures);

@@ -10,34 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "support/every_task.h"
+#include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
 
 namespace logitless::testing {
 namespace {
-
-// Slices are ragged, one has no words, and none ends where a tile does.
-const std::vector<int64_t> kCut = {40, 0, 37, 24};
-// For each number of ranks: how many slices each of them holds.
-const std::vector<std::vector<size_t>> kWorlds = {{4}, {2, 2}, {1, 2, 1}, {1, 1, 1, 1}, {0, 3, 1}};
-
-// What one rank is given.
-struct RankOfTask {
-  FromHidden source;
-  Batch batch;
-  std::vector<int64_t> slices;
-
-  RankOfTask(const std::vector<size_t>& world, size_t rank) {
-    const size_t first = std::accumulate(world.begin(), world.begin() + static_cast<ptrdiff_t>(rank), size_t{0});
-    const auto begin = kCut.begin() + static_cast<ptrdiff_t>(first);
-    slices.assign(begin, begin + static_cast<ptrdiff_t>(world[rank]));
-    source.first_word = std::accumulate(kCut.begin(), begin, int64_t{0});
-    source.words = std::accumulate(slices.begin(), slices.end(), int64_t{0});
-    if (slices.empty()) slices = {0};
-    batch.model.first_word = source.first_word;
-    batch.model.words = source.words;
-  }
-};
 
 // What a world of ranks leaves: everything that is returned, and d_hidden, which are the same on all
 // ranks, and d_weight and d_bias of all words.
@@ -45,19 +22,6 @@ struct WorldRun {
   std::vector<std::vector<std::byte>> returned;
   std::vector<typename FromHidden::Outputs> at_once, apart;
 };
-
-template <class Task>
-void run_rank(const Task& task, const Context& context, const RankOfTask& given, PlanKind plan,
-              std::vector<std::byte>& returned, FromHidden::Outputs& at_once, FromHidden::Outputs& apart) {
-  const auto views = [&](FromHidden::Outputs& outputs) {
-    return outputs.views(given.source.first_word, given.source.words);
-  };
-  returned = bytes_of(task.run(context, views(at_once)));
-  const auto forward = task.forward(context);
-  const std::vector<std::byte> more = bytes_of(forward);
-  returned.insert(returned.end(), more.begin(), more.end());
-  if (plan != PlanKind::kOnePass) task.backward(context, forward, 0.5, views(apart));
-}
 
 // Runs task number `number` of the list on all ranks.
 WorldRun run_world(const std::vector<size_t>& world, size_t number, ContextOptions options) {
@@ -72,10 +36,7 @@ WorldRun run_world(const std::vector<size_t>& world, size_t number, ContextOptio
     if (size > 1) mine.ranks.vocab = &group.of(rank);
     mine.ranks.slices = given.slices;
     const Context context(mine);
-    size_t k = 0;
-    visit_every_task(given.source, given.batch, [&](const auto& task) {
-      if (k++ == number) run_rank(task, context, given, mine.plan, run.returned[r], run.at_once[r], run.apart[r]);
-    });
+    run.returned[r] = run_rank(number, context, given, run.at_once[r], run.apart[r]);
   });
   for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
   for (size_t r = 1; r < size; ++r) {
@@ -88,14 +49,6 @@ WorldRun run_world(const std::vector<size_t>& world, size_t number, ContextOptio
     }
   }
   return run;
-}
-
-std::vector<std::string> task_names() {
-  std::vector<std::string> names;
-  const FromHidden source;
-  const Batch batch;
-  visit_every_task(source, batch, [&](const auto& task) { names.emplace_back(task.name); });
-  return names;
 }
 
 TEST(VocabRanks, HaveTheBitsOfOneProcess) {

@@ -200,6 +200,47 @@ TEST(Products, OfFewRowsByEveryInstructionSet) {
   multiplies_few_rows<double>(DType::kFloat64, DType::kFloat64);
 }
 
+// One large term comes first, as the target's does in a softmax's gradient, and each that follows would be
+// rounded beside it.
+TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
+  constexpr int64_t kRows = 5, kCols = 40, kDepth = 40000;
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> draw;
+  std::vector<float> a(kRows * kDepth), b(kDepth * kCols), c(kRows * kCols);
+  for (float& value : a) value = draw(random) / kDepth;
+  for (float& value : b) value = draw(random);
+  for (int64_t row = 0; row < kRows; ++row) a[static_cast<size_t>(row * kDepth)] = 1;
+  const gemm::Backend& backend =
+      gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows, DType::kFloat32, DType::kFloat32);
+  std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, kDepth, DType::kFloat32, DType::kFloat32));
+  for (const kernels::RowKernels* kernels : kernels::simd_kernels()) {
+    gemm::Product<float> product;
+    product.m = kRows;
+    product.n = kCols;
+    product.k = kDepth;
+    product.a = {a.data(), DType::kFloat32, kDepth, false};
+    product.b = {b.data(), DType::kFloat32, kCols, false};
+    product.c = c.data();
+    product.ldc = kCols;
+    backend.multiply(product, *kernels, scratch.data());
+    double squares = 0, errors = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t col = 0; col < kCols; ++col) {
+        double want = 0;
+        for (int64_t k = 0; k < kDepth; ++k) {
+          want +=
+              static_cast<double>(a[static_cast<size_t>(row * kDepth + k)]) * b[static_cast<size_t>(k * kCols + col)];
+        }
+        const double error = c[static_cast<size_t>(row * kCols + col)] - want;
+        squares += want * want;
+        errors += error * error;
+      }
+    }
+    // A rounding of each part, of which there are 157, beside the large term.
+    EXPECT_LE(std::sqrt(errors / squares), std::sqrt(157.0) * 0x1p-24) << kernels->name;
+  }
+}
+
 TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
   for (const gemm::Backend* backend : named_backends()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {

@@ -1,0 +1,84 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Heads whose words are split over the ranks of a torch.distributed group."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from . import Context
+from ._torch_call import current_context, options
+
+
+class GroupCommunicator:
+    """A communicator of logitless.Context on a process group, such as gloo's."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
+
+    def all_gather(self, mine: Any, all: Any) -> None:
+        dist.all_gather_into_tensor(torch.from_numpy(all), torch.from_numpy(mine), group=self.group)
+
+    def all_to_all(self, mine: Any, theirs: Any) -> None:
+        dist.all_to_all_single(torch.from_numpy(theirs), torch.from_numpy(mine), group=self.group)
+
+
+_contexts: weakref.WeakKeyDictionary[Any, dict[Any, Context]] = weakref.WeakKeyDictionary()
+
+
+def context_of(group: Any) -> Context:
+    """The context in which calls run: that of a process alone where there is no group."""
+    if group is None:
+        return current_context()
+    contexts = _contexts.setdefault(group, {})
+    key = (torch.get_num_threads(), repr(sorted(options().items())))
+    if key not in contexts:
+        communicator = GroupCommunicator(group)
+        contexts[key] = Context(
+            **{"threads": torch.get_num_threads(), **options(), "vocab_ranks": communicator}
+        )
+    return contexts[key]
+
+
+def in_group(function: Any, group: Any) -> Any:
+    """A function of the module, which runs in the context of the group."""
+    if group is None:
+        return function
+    return lambda _, arguments: function(context_of(group), arguments)
+
+
+def local_parts(
+    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, group: Any
+) -> tuple[Tensor, Tensor, Tensor | None, Any]:
+    """The tensors of this rank and their group: DTensors, whose words are sharded over a mesh of one axis, know theirs."""
+    if not any(hasattr(t, "placements") for t in (input, linear_weight, linear_bias)):
+        return input, linear_weight, linear_bias, group
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    def local(name: str, tensor: Any, placement: Any) -> Any:
+        if not isinstance(tensor, DTensor):
+            return tensor
+        if tensor.device_mesh.ndim != 1 or tuple(tensor.placements) != (placement,):
+            raise ValueError(
+                f"{name} is a DTensor with placements {tuple(tensor.placements)} on a mesh of "
+                f"{tensor.device_mesh.ndim} axes: it must be {placement} on a mesh of one"
+            )
+        return tensor.to_local(grad_placements=(placement,))
+
+    if not isinstance(linear_weight, DTensor):
+        raise ValueError("input or linear_bias is a DTensor but linear_weight is not")
+    of_mesh = linear_weight.device_mesh.get_group()
+    if group is not None and group != of_mesh:
+        raise ValueError("group is not the one that linear_weight, a DTensor, is sharded over")
+    return (
+        local("input", input, Replicate()),
+        local("linear_weight", linear_weight, Shard(0)),
+        local("linear_bias", linear_bias, Shard(0)),
+        of_mesh,
+    )

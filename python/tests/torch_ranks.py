@@ -1,0 +1,185 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Four gloo processes that share a vocabulary, beside one that holds all of it: test_torch_ranks.py runs this program."""
+
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from logitless.torch import (
+    kto_loss,
+    linear_cross_entropy,
+    policy_loss,
+    preference_loss,
+    set_options,
+    token_logps,
+)
+
+RANKS, B, T, H, V = 4, 4, 6, 16, 403
+CUT = [110, 0, 93, 200]  # words of each rank
+
+
+def tensors(dtype=torch.float32):
+    torch.manual_seed(0)
+    x, w, b = torch.randn(B, T, H), torch.randn(V, H) / 4, torch.randn(V)
+    y = torch.randint(0, V, (B, T))
+    y[:, 0] = -100
+    return x.to(dtype), w.to(dtype), b.to(dtype), y
+
+
+def own(tensor, rank):
+    return tensor[sum(CUT[:rank]) : sum(CUT[: rank + 1])] if rank is not None else tensor
+
+
+def losses(y):
+    """Functions of (input, weight, bias, group)."""
+    classes = torch.linspace(0.5, 1.5, V)
+    flat, chosen = y.flatten(), y.clamp(min=0)
+    return {
+        "mean": lambda x, w, b, g: linear_cross_entropy(
+            x.view(-1, H),
+            w,
+            flat,
+            linear_bias=b,
+            weight=classes,
+            label_smoothing=0.1,
+            z_loss=0.01,
+            softcap=20.0,
+            group=g,
+        ),
+        "none": lambda x, w, b, g: (
+            linear_cross_entropy(x.view(-1, H), w, flat, linear_bias=b, reduction="none", group=g)
+            * torch.arange(B * T)
+        ).sum(),
+        "logps": lambda x, w, b, g: sum(
+            (column * torch.arange(1, B * T + 1).view(B, T)).sum()
+            for column in token_logps(x, w, y, linear_bias=b, entropy=True, group=g)
+        ),
+        "policy": lambda x, w, b, g: policy_loss(
+            x,
+            w,
+            chosen,
+            torch.tensor([1.0, -1, 2, 0.5]),
+            linear_bias=b,
+            variant="grpo",
+            entropy_bonus=0.1,
+            group=g,
+        ),
+        "preference": lambda x, w, b, g: preference_loss(
+            x, w, y, linear_bias=b, ref_logps=torch.tensor([-18.0, -20, -19, -17]), group=g
+        ),
+        "kto": lambda x, w, b, g: kto_loss(
+            x,
+            w,
+            y,
+            torch.tensor([1, 0, 0, 1]),
+            linear_bias=b,
+            ref_logps=torch.tensor([-18.0, -20, -19, -17]),
+            group=g,
+        ),
+    }
+
+
+def results(rank, group):
+    out = {}
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        x, w, b, y = tensors(dtype)
+        for name, function in losses(y).items():
+            inputs = [t.clone().requires_grad_() for t in (x, own(w, rank), own(b, rank))]
+            loss = function(*inputs, group)
+            loss.backward()
+            out[f"{name} {dtype}"] = [loss.detach(), *(t.grad for t in inputs)]
+    return out
+
+
+def training(rank, group):
+    """Losses of 20 steps of a model whose head is split."""
+    x, w, _, y = tensors()
+    weight = own(w, rank).clone().requires_grad_()
+    body = torch.nn.Linear(H, H)
+    with torch.no_grad():
+        body.weight.copy_(torch.eye(H))
+    optimizer = torch.optim.AdamW([*body.parameters(), weight], lr=0.05)
+    curve = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = linear_cross_entropy(torch.tanh(body(x)).view(-1, H), weight, y.flatten(), group=group)
+        loss.backward()
+        optimizer.step()
+        curve.append(loss.item())
+    assert curve[-1] < curve[0] / 2, curve
+    return curve
+
+
+def dtensor_head(rank):
+    """A head that is sharded by PyTorch, evenly, needs no group."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (RANKS,))
+    x, w, _, y = tensors()
+    weight = distribute_tensor(w[:400], mesh, [Shard(0)]).requires_grad_()
+    y = y.clamp(max=399).flatten()
+    loss = linear_cross_entropy(x.view(-1, H), weight, y)
+    loss.backward()
+    plain = w[:400].clone().requires_grad_()
+    want = torch.nn.functional.linear_cross_entropy(x.view(-1, H), plain, y)
+    want.backward()
+    torch.testing.assert_close(loss, want)
+    torch.testing.assert_close(weight.grad.full_tensor(), plain.grad)
+    try:
+        linear_cross_entropy(x.view(-1, H), distribute_tensor(w[:400], mesh, [Replicate()]), y)
+    except ValueError as error:
+        assert "linear_weight is a DTensor with placements" in str(error), error
+    else:
+        raise AssertionError("a replicated head was taken")
+
+
+def mistake(rank, group):
+    """A target that one rank alone has wrong ends the call on all of them."""
+    x, w, _, y = tensors()
+    y = y.flatten()
+    if rank == 2:
+        y[3] = V
+    try:
+        linear_cross_entropy(x.view(-1, H), own(w, rank), y, group=group)
+    except IndexError as error:
+        assert rank == 2 and "targets[3] = 403" in str(error)
+    except RuntimeError as error:
+        assert rank != 2 and str(error).startswith("rank 2 of ranks.vocab: targets[3] = 403"), error
+    else:
+        raise AssertionError("nothing was raised")
+
+
+def run_rank(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
+    group = dist.group.WORLD
+    out = results(rank, group)
+    curve = training(rank, group)
+    mistake(rank, group)
+    dtensor_head(rank)
+    torch.save((out, curve), os.path.join(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(run_rank, (folder,), nprocs=RANKS)
+        ranks = [torch.load(os.path.join(folder, f"{rank}.pt")) for rank in range(RANKS)]
+    set_options(slices=CUT)
+    one, curve = results(None, None), training(None, None)
+    for name, (loss, d_input, d_weight, d_bias) in one.items():
+        for out, _ in ranks:
+            assert torch.equal(out[name][0], loss) and torch.equal(out[name][1], d_input), name
+        for k, whole in ((2, d_weight), (3, d_bias)):
+            assert torch.equal(torch.cat([out[name][k] for out, _ in ranks]), whole), name
+    assert all(other == curve for _, other in ranks)
+    print("ranks have the bits of one process")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

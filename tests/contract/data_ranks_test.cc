@@ -1,0 +1,238 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Ranks that have parts of a batch, and a grid of ranks that share the vocabulary too: losses, metrics and
+// gradients are those of one process.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/every_task.h"
+#include "support/thread_ranks.h"
+
+namespace logitless::testing {
+namespace {
+
+// A call on some sequences of a batch, and some words of its head.
+struct Part {
+  FromHidden source;
+  Batch batch;
+  std::vector<int64_t> sequences;
+
+  HiddenStates states() const { return {source.hidden.data(), static_cast<int64_t>(sequences.size()), kTime, kHidden}; }
+  Targets targets() const { return {batch.ids.data(), static_cast<int64_t>(sequences.size()), kTime}; }
+};
+
+template <class T>
+std::vector<T> rows_of(const std::vector<T>& all, const std::vector<int64_t>& sequences, int64_t per_sequence) {
+  std::vector<T> out;
+  for (const int64_t s : sequences) {
+    const auto begin = all.begin() + s * per_sequence;
+    out.insert(out.end(), begin, begin + per_sequence);
+  }
+  return out;
+}
+
+Part part_of(const std::vector<int64_t>& sequences, int64_t first_word = 0, int64_t words = kVocab) {
+  Part part;
+  part.sequences = sequences;
+  part.source.hidden = rows_of(part.source.hidden, sequences, kTime * kHidden);
+  part.source.first_word = first_word;
+  part.source.words = words;
+  Batch& b = part.batch;
+  b.ids = rows_of(b.ids, sequences, kTime);
+  b.mask = rows_of(b.mask, sequences, kTime);
+  b.old_logps = rows_of(b.old_logps, sequences, kTime);
+  b.labels = rows_of(b.labels, sequences, 1);
+  b.advantages = rows_of(b.advantages, sequences, 1);
+  b.sums = rows_of(b.sums, sequences, 1);
+  return part;
+}
+
+// What a call leaves: numbers of the whole batch, and its gradients.
+struct Left {
+  std::vector<double> numbers;
+  std::vector<float> d_hidden, d_weight, d_bias;
+};
+
+using Call = std::function<std::vector<double>(const Context&, const Part&, const Gradients&)>;
+
+struct Task {
+  const char* name;
+  bool pairs;  // the first half of the sequences stands beside the second
+  Call call;
+};
+
+std::vector<Task> tasks() {
+  std::vector<Task> out;
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
+    out.push_back({"cross_entropy", false, [reduction](const Context& context, const Part& p, const Gradients& g) {
+                     CrossEntropyOptions options;
+                     options.reduction = reduction;
+                     options.label_smoothing = 0.1;
+                     options.z_loss = 0.01;
+                     options.want_entropy = options.want_accuracy = true;
+                     return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
+                   }});
+  }
+  for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kBnpo, PolicyVariant::kDapo,
+                                      PolicyVariant::kLuspo, PolicyVariant::kRloo}) {
+    out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
+                     PolicyOptions options;
+                     options.variant = variant;
+                     options.entropy_bonus = 0.02;
+                     PolicyBatch batch;
+                     batch.chosen_ids = p.targets();
+                     batch.advantages = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
+                     batch.old_logps = {p.batch.old_logps.data(), static_cast<int64_t>(p.batch.old_logps.size())};
+                     batch.mask = p.batch.mask;
+                     return numbers(policy_loss(context, p.states(), p.source.head(), batch, options, g));
+                   }});
+  }
+  out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
+                   PreferenceOptions options;
+                   options.terms = {{PreferenceLoss::kSigmoid, 1.0}, {PreferenceLoss::kSft, 0.5}};
+                   options.want_entropy = true;
+                   Reference reference;
+                   reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
+                   return numbers(
+                       preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
+                 }});
+  out.push_back({"kto_loss", false, [](const Context& context, const Part& p, const Gradients& g) {
+                   KtoBatch batch;
+                   batch.targets = p.targets();
+                   batch.labels = p.batch.labels;
+                   batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
+                   batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
+                   KtoOptions options;
+                   options.want_entropy = true;
+                   return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
+                 }});
+  return out;
+}
+
+Left run(const Task& task, const ContextOptions& options, const Part& part) {
+  const int64_t rows = static_cast<int64_t>(part.sequences.size()) * kTime, words = part.source.words;
+  Left left;
+  left.d_hidden.assign(static_cast<size_t>(rows * kHidden), 99.0F);
+  left.d_weight.assign(static_cast<size_t>(words * kHidden), 99.0F);
+  left.d_bias.assign(static_cast<size_t>(words), 99.0F);
+  Gradients gradients;
+  gradients.d_hidden = {left.d_hidden.data(), rows, kHidden};
+  gradients.d_weight = {left.d_weight.data(), words, kHidden};
+  gradients.d_bias = {left.d_bias.data(), words};
+  left.numbers = task.call(Context(options), part, gradients);
+  return left;
+}
+
+template <class T>
+void expect_near(const std::vector<T>& got, const std::vector<T>& want, double bound, const char* what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+    EXPECT_NEAR(got[i], want[i], bound * (1 + std::abs(want[i]))) << what << " " << i;
+  }
+}
+
+TEST(DataRanks, HaveTheLossesOfOneProcess) {
+  // Three ranks have one, two and one of four sequences.
+  const std::vector<std::vector<int64_t>> cuts = {{0}, {1, 2}, {3}}, pair_cuts = {{0, 2}, {1, 3}};
+  for (const Task& task : tasks()) {
+    SCOPED_TRACE(task.name);
+    const auto& parts = task.pairs ? pair_cuts : cuts;
+    const int size = static_cast<int>(parts.size());
+    const Part whole = part_of({0, 1, 2, 3});
+    const Left one = run(task, {}, whole);
+    ThreadGroup group(size);
+    std::vector<Left> left(parts.size());
+    const auto errors = run_ranks(size, [&](int rank) {
+      ContextOptions options;
+      options.threads = 1;
+      options.ranks.data = &group.of(rank);
+      options.ranks.sum_d_weight = true;
+      left[static_cast<size_t>(rank)] = run(task, options, part_of(parts[static_cast<size_t>(rank)]));
+    });
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      ASSERT_EQ(message_of(errors[rank]), "");
+      expect_near(left[rank].numbers, one.numbers, 1e-7, "numbers");
+      expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank], kTime * kHidden), 1e-6, "d_hidden");
+      expect_near(left[rank].d_weight, one.d_weight, 1e-6, "d_weight");
+      expect_near(left[rank].d_bias, one.d_bias, 1e-6, "d_bias");
+      EXPECT_EQ(left[rank].d_weight, left[0].d_weight);
+    }
+  }
+}
+
+// Two by two ranks: each has half of the batch and a part of the vocabulary.
+TEST(DataRanks, OfAGridShareTheVocabularyToo) {
+  constexpr int64_t kFirst = 61;
+  for (const Task& task : tasks()) {
+    SCOPED_TRACE(task.name);
+    const std::vector<std::vector<int64_t>> parts = {{0, 2}, {1, 3}};
+    const Left one = run(task, {}, part_of({0, 1, 2, 3}));
+    std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
+    std::vector<Left> left(4);
+    const auto errors = run_ranks(4, [&](int rank) {
+      const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);
+      ContextOptions options;
+      options.threads = 1;
+      options.ranks.data = &of_batch[v].of(static_cast<int>(d));
+      options.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
+      options.ranks.sum_d_weight = true;
+      left[static_cast<size_t>(rank)] =
+          run(task, options, v == 0 ? part_of(parts[d], 0, kFirst) : part_of(parts[d], kFirst, kVocab - kFirst));
+    });
+    for (size_t rank = 0; rank < 4; ++rank) {
+      ASSERT_EQ(message_of(errors[rank]), "");
+      const int64_t first = rank % 2 == 0 ? 0 : kFirst, end = rank % 2 == 0 ? kFirst : kVocab;
+      expect_near(left[rank].numbers, one.numbers, 1e-6, "numbers");
+      expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank / 2], kTime * kHidden), 1e-6, "d_hidden");
+      expect_near(left[rank].d_weight, {one.d_weight.begin() + first * kHidden, one.d_weight.begin() + end * kHidden},
+                  1e-6, "d_weight");
+    }
+  }
+}
+
+// A mistake on one rank of a grid reaches all four.
+TEST(DataRanks, OfAGridEndTogether) {
+  std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
+  for (const int wrong : {0, 1, 2, 3}) {
+    const auto errors = run_ranks(4, [&](int rank) {
+      const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);
+      ContextOptions options;
+      options.ranks.data = &of_batch[v].of(static_cast<int>(d));
+      options.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
+      Part part = v == 0 ? part_of({0, 1}, 0, 61) : part_of({0, 1}, 61, kVocab - 61);
+      if (rank == wrong) part.batch.ids[2] = kVocab;
+      run(tasks()[0], options, part);
+    });
+    for (size_t rank = 0; rank < 4; ++rank) {
+      const std::string message = message_of(errors[rank]), own = "targets[2] = 101 is outside [0, 101)";
+      EXPECT_NE(message.find(own), std::string::npos) << rank << ": " << message;
+      EXPECT_EQ(message.find(own) == 0, static_cast<int>(rank) == wrong) << message;
+    }
+  }
+}
+
+TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
+  ThreadGroup group(2);
+  const auto errors = run_ranks(2, [&](int rank) {
+    ContextOptions options;
+    options.ranks.data = &group.of(rank);
+    const Part part = part_of({0, 1});
+    PolicyOptions policy;
+    policy.top_entropy_quantile = 0.5;
+    PolicyBatch batch;
+    batch.chosen_ids = part.targets();
+    batch.advantages = {part.batch.advantages.data(), 2};
+    batch.mask = part.batch.mask;
+    policy_loss(Context(options), part.states(), part.source.head(), batch, policy);
+  });
+  for (const auto& error : errors) {
+    EXPECT_NE(message_of(error).find("top_entropy_quantile = 0.5 is of a whole batch"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
