@@ -18,15 +18,15 @@ class GroupCommunicator:
     """A communicator of logitless.Context on a process group, such as gloo's."""
 
     def __init__(self, group: Any) -> None:
-        self.group = group
+        self._group = weakref.ref(group)  # a context lives as long as its group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
     def all_gather(self, mine: Any, all: Any) -> None:
-        dist.all_gather_into_tensor(torch.from_numpy(all), torch.from_numpy(mine), group=self.group)
+        dist.all_gather_into_tensor(torch.from_numpy(all), torch.from_numpy(mine), group=self._group())
 
     def all_to_all(self, mine: Any, theirs: Any) -> None:
-        dist.all_to_all_single(torch.from_numpy(theirs), torch.from_numpy(mine), group=self.group)
+        dist.all_to_all_single(torch.from_numpy(theirs), torch.from_numpy(mine), group=self._group())
 
 
 _contexts: weakref.WeakKeyDictionary[Any, dict[Any, Context]] = weakref.WeakKeyDictionary()
@@ -69,7 +69,8 @@ def local_parts(
                 f"{name} is a DTensor with placements {tuple(tensor.placements)} on a mesh of "
                 f"{tensor.device_mesh.ndim} axes: it must be {placement} on a mesh of one"
             )
-        return tensor.to_local(grad_placements=(placement,))
+        part = tensor.to_local(grad_placements=(placement,))
+        return part.wait() if hasattr(part, "wait") else part
 
     if not isinstance(linear_weight, DTensor):
         raise ValueError("input or linear_bias is a DTensor but linear_weight is not")

@@ -36,7 +36,7 @@ Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& h
   problem.totals = ranks::Totals(&shared->meeting->data);
   if (ranks.data && ranks.sum_d_weight) problem.weight_ranks = &shared->meeting->data;
   if (!ranks.cuts_vocab()) return {std::move(problem), outputs};
-  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, problem.words);
+  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, problem::head_types(problem, outputs));
   problem.cut = &shared->cut;
   problem.vocab_size = shared->cut.vocab_size();
   problem.first_word = shared->cut.first_word();
@@ -80,7 +80,7 @@ core::Array<int64_t> Call::words(const Targets& targets, const TokenOptions& opt
 }
 
 bool Call::wants_gradients() const {
-  return std::visit([](const auto& source) { return problem::is_wanted(source.outputs); }, source_);
+  return std::visit([](const auto& source) { return problem::is_wanted(source.problem, source.outputs); }, source_);
 }
 
 void Call::set_task(Task task) {

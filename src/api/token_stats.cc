@@ -142,22 +142,24 @@ Plan plan_token_loss(const Context& context, const Logits& logits, const Targets
 
 std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const TokenOptions& options,
                                         std::span<const double> upstream, const LogitsGradient& dlogits) {
-  check_entropy_options(options);
-  Call call(context, logits, dlogits);
-  call.set_task({.options = options,
-                 .request = {.entropy = true},
-                 .targets = problem::all_rows(logits.tokens()),
-                 .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
-  if (!call.wants_gradients()) {
-    if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
-    const stream::Ran ran = call.run(nullptr);
+  Call whole(context, logits, dlogits);
+  return whole.complete([&](Call& call) {
+    check_entropy_options(options);
+    call.set_task({.options = options,
+                   .request = {.entropy = true},
+                   .targets = problem::all_rows(logits.tokens()),
+                   .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
+    if (!call.wants_gradients()) {
+      if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
+      const stream::Ran ran = call.run(nullptr);
+      return ran.stats.entropy;
+    }
+    problem::check_entries("upstream", upstream.size(), call.problem());
+    problem::check_finite_entries("upstream", upstream, call.problem());
+    GivenEntropyGradient loss(upstream);
+    const stream::Ran ran = call.run(&loss);
     return ran.stats.entropy;
-  }
-  problem::check_entries("upstream", upstream.size(), call.problem());
-  problem::check_finite_entries("upstream", upstream, call.problem());
-  GivenEntropyGradient loss(upstream);
-  const stream::Ran ran = call.run(&loss);
-  return ran.stats.entropy;
+  });
 }
 
 }  // namespace logitless

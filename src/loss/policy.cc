@@ -281,7 +281,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   if (tokens_ == 0) return out;
   // A ratio that a whole sequence shares counts once a sequence.
   const bool once = coupled_ratio() && !advantage_per_token_;
-  const bool entropies = !stats.entropy.empty();
+  const bool entropies = needs().entropy;
   double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
     if (targets_[i] == kNoTarget) continue;
@@ -307,7 +307,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   metrics.clip_fraction_low = low / weights;
   metrics.clip_fraction_high = high / weights;
   metrics.clip_fraction = (low + high) / weights;
-  if (!kl_.empty()) metrics.mean_kl = kl / tokens;
+  if (options_.beta != 0) metrics.mean_kl = kl / tokens;
   if (entropies) metrics.mean_entropy = entropy / tokens;
   metrics.mean_logp = logp / tokens;
   return out;

@@ -229,6 +229,20 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
   return reads;
 }
 
+ranks::HeadTypes head_types(const HiddenProblem& problem, const Gradients& outputs) {
+  const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
+  ranks::HeadTypes types;
+  types.words = problem.words;
+  types.weight = static_cast<int64_t>(problem.head.weight.dtype);
+  types.layout = static_cast<int64_t>(problem.head.layout);
+  types.bias = type_of(problem.head.bias);
+  types.d_weight = type_of(outputs.d_weight);
+  types.weight_sink = outputs.weight_sink ? 1 : -1;
+  types.d_bias = type_of(outputs.d_bias);
+  types.wants_gradients = outputs.any() ? 1 : 0;
+  return types;
+}
+
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
   if (problem.weight_ranks && outputs.weight_sink) {
     fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
@@ -238,7 +252,7 @@ void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
   }
-  if (outputs.d_bias.data) {
+  if (outputs.d_bias.data && problem.words > 0) {
     core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
     if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
     if (outputs.d_bias.size != problem.words) {

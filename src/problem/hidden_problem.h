@@ -36,8 +36,13 @@ HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool 
 /// Returns what is read of hidden states that messages call `name` and `second_name`.
 core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
 
-/// Tells whether some gradient is wanted.
-inline bool is_wanted(const Gradients& outputs) { return outputs.any(); }
+/// Returns what other ranks need to know of the head and its gradients.
+ranks::HeadTypes head_types(const HiddenProblem& problem, const Gradients& outputs);
+
+/// Tells whether some gradient is wanted, here or on a rank that shares the vocabulary.
+inline bool is_wanted(const HiddenProblem& problem, const Gradients& outputs) {
+  return outputs.any() || (problem.cut && problem.cut->wants_gradients);
+}
 /// Returns everything that the call reads except the targets.
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
 /// Returns what may be written.

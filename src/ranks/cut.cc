@@ -5,15 +5,15 @@
 
 namespace logitless::ranks {
 
-Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words) {
+Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
   core::Array<int64_t> mine(ranks.slices.begin(), ranks.slices.end());
-  if (mine.empty()) mine = {words};
+  if (mine.empty()) mine = {types.words};
   int64_t sum = 0;
   for (size_t s = 0; s < mine.size(); ++s) {
     if (mine[s] < 0) core::fail("ranks.slices[", s, "] = ", mine[s], " must not be negative");
     sum += mine[s];
   }
-  if (sum != words) core::fail("ranks.slices has ", sum, " words but lm_head has ", words);
+  if (sum != types.words) core::fail("ranks.slices has ", sum, " words but lm_head has ", types.words);
 
   Cut cut;
   cut.group = &group;
@@ -28,6 +28,10 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words) {
     cut.words.insert(cut.words.end(), from, from + static_cast<ptrdiff_t>(cut.slices[r]));
   }
   if (cut.most_words() == 0) core::fail("lm_head has no words on any rank");
+  for (const HeadTypes& rank : group.all_gather(types)) {
+    if (cut.types.words == 0) cut.types = rank;
+    cut.wants_gradients |= rank.wants_gradients != 0;
+  }
   return cut;
 }
 

@@ -10,12 +10,23 @@
 
 namespace logitless::ranks {
 
+/// This is what planning needs to know of a rank's head and its gradients: types, as numbers, or -1 for
+/// what is not there.
+struct HeadTypes {
+  int64_t words = 0;  // of this rank
+  int64_t weight = -1, layout = -1, bias = -1;
+  int64_t d_weight = -1, weight_sink = -1, d_bias = -1;
+  int64_t wants_gradients = 0;  // some gradient, that of hidden states included
+};
+
 /// This is how a vocabulary is cut into slices, and which rank holds which of them.
 struct Cut {
   Group* group = nullptr;
-  core::Array<int64_t> words;   // of each slice, in the order of the vocabulary
-  core::Array<int64_t> slices;  // of each rank, in the order of the ranks: how many it holds
-  bool sum_d_hidden = true;     // over all ranks
+  core::Array<int64_t> words;    // of each slice, in the order of the vocabulary
+  core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
+  bool sum_d_hidden = true;      // over all ranks
+  HeadTypes types;               // of the first rank that has words; ranks without words plan as it does
+  bool wants_gradients = false;  // on some rank
 
   int64_t most_words() const { return *std::max_element(words.begin(), words.end()); }
   int64_t most_slices() const { return *std::max_element(slices.begin(), slices.end()); }
@@ -42,9 +53,9 @@ struct Cut {
   }
 };
 
-/// Tells all ranks how the words of each are cut: `words` words into `slices`, or into one where there are
-/// none. Throws InvalidInput where slices are negative or do not fill the words, or where no rank has a
-/// word.
-Cut agree_on_cut(Group& group, const Ranks& ranks, int64_t words);
+/// Tells all ranks how the words of each are cut: `types.words` words into `slices`, or into one where
+/// there are none. Throws InvalidInput where slices are negative or do not fill the words, or where no
+/// rank has a word.
+Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types);
 
 }  // namespace logitless::ranks

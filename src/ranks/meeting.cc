@@ -64,7 +64,8 @@ const char* what_of(const std::exception_ptr& error) noexcept {
 
 }  // namespace
 
-Group::Group(std::string_view name, Communicator* communicator) : name_(name), communicator_(communicator) {
+Group::Group(std::string_view name, Communicator* communicator, Group* before)
+    : name_(name), communicator_(communicator), before_(before) {
   if (!communicator) return;
   size_ = communicator->size();
   rank_ = communicator->rank();
@@ -75,6 +76,7 @@ Group::Group(std::string_view name, Communicator* communicator) : name_(name), c
 
 void Group::say(int64_t step, size_t bytes) {
   if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks have been left");
+  if (before_) before_->agree();
   const std::array<int64_t, kWords> mine = {step, static_cast<int64_t>(bytes)};
   carry([&](Communicator& c) { c.all_gather(mine.data(), words_.data(), sizeof mine); });
   const auto word = [&](int r, size_t i) { return words_[kWords * static_cast<size_t>(r) + i]; };
@@ -91,7 +93,8 @@ void Group::say(int64_t step, size_t bytes) {
     left_ = true;
     constexpr const char* kSteps[] = {"fails", "waits", "gathers", "scatters"};
     const auto text = [&](int i) {
-      return "rank " + std::to_string(i) + " " + kSteps[word(i, 0)] + " " + std::to_string(word(i, 1)) + " bytes";
+      return "rank " + std::to_string(i) + " " + kSteps[std::clamp<int64_t>(word(i, 0), kFailed, kScatter)] + " " +
+             std::to_string(word(i, 1)) + " bytes";
     };
     throw RankError("the ranks of ranks." + std::string(name_) + " do not make the same call: " + text(0) + " where " +
                     text(r));

@@ -19,8 +19,9 @@ namespace logitless::ranks {
 /// everything is a copy.
 class Group {
  public:
-  /// `name` is what messages call it.
-  Group(std::string_view name, Communicator* communicator);
+  /// `name` is what messages call it. Ranks of a grid meet those of `before`, if that is not null, before
+  /// they meet here: a group some of whose ranks have failed goes into no other exchange.
+  Group(std::string_view name, Communicator* communicator, Group* before = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -63,6 +64,7 @@ class Group {
 
   std::string_view name_;
   Communicator* communicator_;
+  Group* before_;
   int rank_ = 0;
   int size_ = 1;
   bool left_ = false;           // nobody is there to meet
@@ -72,7 +74,9 @@ class Group {
 /// This is all that the ranks of one call say to each other.
 class Meeting {
  public:
-  explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab), data("data", ranks.data) {}
+  explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab), data("data", ranks.data, &vocab) {}
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
 
   Group vocab, data;
 

@@ -2,6 +2,8 @@
 #include "stream/pipeline.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
 #include "core/in_order.h"
@@ -84,7 +86,7 @@ class Pipeline {
 
 // Sums the rows of what d_weight or d_bias holds over the ranks of a batch.
 void sum_over_batch(const Context& context, ranks::Group& group, bool in_double, const Matrix& out) {
-  if (!out.data) return;
+  if (out.rows == 0 || out.cols == 0) return;
   const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
   const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
   const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
@@ -106,9 +108,25 @@ void sum_over_batch(const Context& context, ranks::Group& group, bool in_double,
 
 void sum_over_batch(const Context& context, const HiddenProblem& problem, const Gradients& outputs) {
   if (!problem.weight_ranks) return;
-  const Vector& bias = outputs.d_bias;
-  sum_over_batch(context, *problem.weight_ranks, problem.in_double(), outputs.d_weight);
-  sum_over_batch(context, *problem.weight_ranks, problem.in_double(), Matrix(bias.data, bias.dtype, 1, bias.size));
+  ranks::Group& group = *problem.weight_ranks;
+  const Matrix weight = outputs.d_weight.data ? outputs.d_weight : Matrix();
+  const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
+  const std::array<int64_t, 4> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size};
+  for (const auto& others : group.all_gather(sizes)) {
+    if (others == sizes) continue;
+    throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + std::to_string(sizes[0]) + ", " +
+                    std::to_string(sizes[1]) + "] here and [" + std::to_string(others[0]) + ", " +
+                    std::to_string(others[1]) + "] on another rank, d_bias " + std::to_string(sizes[3]) + " and " +
+                    std::to_string(others[3]));
+  }
+  sum_over_batch(context, group, problem.in_double(), weight);
+  // A vector is rows, of which each rank sums some.
+  constexpr int64_t kRow = 1024;
+  const int64_t whole = bias.size / kRow * kRow;
+  sum_over_batch(context, group, problem.in_double(), Matrix(bias.data, bias.dtype, whole / kRow, kRow));
+  if (whole == bias.size) return;
+  sum_over_batch(context, group, problem.in_double(),
+                 Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole));
 }
 void sum_over_batch(const Context&, const LogitsProblem&, const LogitsGradient&) {}
 
@@ -137,14 +155,16 @@ Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
 bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
 
 void check_is_tiled(const Context& context) {
-  if (is_dense(context)) core::fail("plan = dense cannot run: ranks are set");
+  if (is_dense(context)) core::fail("plan = dense cannot run: ranks.vocab or ranks.slices is set");
 }
 
 // Returns what a rank runs of a plan that was made for the largest slice.
 Plan plan_of(const HiddenProblem& problem, const RunPlan& run) {
   Plan plan = run.plan;
   plan.vocab_size = problem.words;
-  plan.workspace_bytes *= static_cast<size_t>(problem.cut->own().size());
+  const std::span<const int64_t> own = problem.cut->own();
+  plan.workspace_bytes *=
+      static_cast<size_t>(std::count_if(own.begin(), own.end(), [](int64_t words) { return words > 0; }));
   return plan;
 }
 
@@ -197,7 +217,7 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
 template <class Problem, class Outputs>
 Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
             stats::Returned returned) {
-  const bool wants_gradients = loss && problem::is_wanted(outputs);
+  const bool wants_gradients = loss && problem::is_wanted(problem, outputs);
   Ran ran(returned);
   const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), ran.plan);
   stats::make_stats(problem, ran);
@@ -222,16 +242,12 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   }
 }
 
-// Tells whether other ranks may have something to do where this one has not.
-bool is_shared(const TokenProblem&) { return false; }
-bool is_shared(const HiddenProblem& problem) { return problem.cut != nullptr; }
-
 template <class Problem, class Outputs>
 Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
                        const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
   Plan plan;
-  if (!problem::is_wanted(outputs) && !is_shared(problem)) {
+  if (!problem::is_wanted(problem, outputs)) {
     // There is nothing to write, and the statistics are known: nothing runs.
     plan.tokens = problem.tokens;
     plan.active_rows = static_cast<int64_t>(problem.active().size());
@@ -248,7 +264,7 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
 
 template <class Problem, class Outputs>
 Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const TokenLoss* loss) {
-  return plan_work(context, problem, outputs, work_of(problem, loss, loss && problem::is_wanted(outputs)));
+  return plan_work(context, problem, outputs, work_of(problem, loss, loss && problem::is_wanted(problem, outputs)));
 }
 
 }  // namespace

@@ -15,14 +15,14 @@ namespace logitless::stream {
 
 /// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
 /// order. load(row, part, to) writes one of this rank's, and add(from, count, to) adds; store(sums, row) gets
-/// what all ranks get. Each rank sums an equal share of the rows of a message, which has about 1 MiB a rank.
+/// what all ranks get. Each rank sums an equal share of the rows of a message, which has about 8 MiB for all.
 template <class Sum, class Add, class Load, class Store>
 void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols, int threads,
                     const Add& add, const Load& load, const Store& store) {
-  constexpr int64_t kMessageBytes = 1 << 20;
+  constexpr int64_t kMessageBytes = 8 << 20;
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
   const int64_t own = parts[static_cast<size_t>(group.rank())];
-  const int64_t share = std::clamp<int64_t>(kMessageBytes / (most * cols * static_cast<int64_t>(sizeof(Sum))), 1,
+  const int64_t share = std::clamp<int64_t>(kMessageBytes / (size * most * cols * static_cast<int64_t>(sizeof(Sum))), 1,
                                             std::max<int64_t>(1, core::div_up(rows, size)));
   core::Array<Sum> mine(static_cast<size_t>(size * most * share * cols)), theirs(mine.size());
   core::Array<Sum> sums(static_cast<size_t>(share * cols)), all(static_cast<size_t>(size * share * cols));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -74,27 +75,53 @@ void set_sums(const HiddenProblem& problem, void* sums, Gradients& outputs) {
       Matrix(core::element(sums, dtype, problem.hidden.rows * h), dtype, problem.hidden_second.rows, h);
 }
 
-// Returns what is planned for all slices: the largest one, with sums of d_hidden of its own. Nothing of it is
-// read or written.
+// Returns what is planned for all slices: the largest one, with sums of d_hidden of its own, and with the
+// types that all ranks have. Nothing of it is read or written.
 struct Planned {
   HiddenProblem problem;
   Gradients outputs;
 
-  Planned(const HiddenProblem& whole, const Gradients& wanted)
-      : problem(problem_of(whole, 0, whole.cut->most_words())), outputs(outputs_of(wanted, whole, 0, problem.words)) {
-    problem.cut = whole.cut;
-    if (wanted.wants_d_hidden()) set_sums(problem, &problem, outputs);
+  Planned(const HiddenProblem& whole, const Gradients& wanted) : problem(whole) {
+    const ranks::HeadTypes& types = whole.cut->types;
+    const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
+    const int64_t words = problem.words = whole.cut->most_words(), h = problem.hidden_size;
+    problem.head.layout = static_cast<HeadLayout>(types.layout);
+    const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
+    const int64_t rows = hidden_vocab ? h : words, cols = hidden_vocab ? words : h;
+    problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
+    problem.head.bias = {};
+    if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), words);
+    if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
+    if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), words);
+    if (types.weight_sink >= 0) outputs.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
+    outputs.d_weight_mode = wanted.d_weight_mode;
+    outputs.d_bias_mode = wanted.d_bias_mode;
+    if (wanted.wants_d_hidden()) set_sums(problem, this, outputs);
   }
 };
 
+// Hashes what decides about statistics beside the tensors.
+uint64_t digest_of(const HiddenProblem& problem) {
+  uint64_t digest = 14695981039346656037u;  // FNV-1a
+  const auto add = [&](uint64_t value) { digest = (digest ^ value) * 1099511628211u; };
+  const TokenOptions& options = problem.options;
+  add(static_cast<uint64_t>(options.temperature_meaning));
+  add(options.round_logits_to ? static_cast<uint64_t>(*options.round_logits_to) + 1 : 0);
+  add(std::bit_cast<uint64_t>(problem.head.softcap));
+  for (const int64_t row : problem.active()) {
+    add(static_cast<uint64_t>(row));
+    add(static_cast<uint64_t>(problem.target(row).value_or(-1)));
+    add(std::bit_cast<uint64_t>(problem.temperature(row)));
+  }
+  for (const float weight : problem.prior.weights) add(std::bit_cast<uint32_t>(weight));
+  return digest;
+}
+
 // Throws RankError where ranks plan different work.
 void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work, const Gradients& outputs) {
-  uint64_t targets = 14695981039346656037u;  // FNV-1a
-  const auto add = [&](int64_t value) { targets = (targets ^ static_cast<uint64_t>(value)) * 1099511628211u; };
-  for (const int64_t row : problem.active()) {
-    add(row);
-    add(problem.target(row).value_or(-1));
-  }
+  const uint64_t digest = digest_of(problem);
+  const ranks::HeadTypes& shared = problem.cut->types;
+  const ranks::HeadTypes types = problem.words > 0 ? problem::head_types(problem, outputs) : shared;
   const struct {
     const char* name;
     int64_t value;
@@ -102,7 +129,13 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
                {"hidden_size", problem.hidden_size},
                {"type of hidden", static_cast<int64_t>(problem.dtype)},
                {"rows that take part", static_cast<int64_t>(problem.active().size())},
-               {"a digest of targets", static_cast<int64_t>(targets >> 1)},
+               {"a digest of targets, temperatures, softcap and prior", static_cast<int64_t>(digest >> 1)},
+               {"type of lm_head", types.weight},
+               {"layout of lm_head", types.layout},
+               {"type of bias", types.bias},
+               {"type of d_weight", types.d_weight},
+               {"weight_sink", types.weight_sink},
+               {"type of d_bias", types.d_bias},
                {"statistics", problem.request.entropy + 2 * problem.request.prior + 4 * problem.request.argmax +
                                   8 * problem.request.rank},
                {"forward", work.forward},
@@ -139,7 +172,7 @@ class SlicedSchedule final : public Schedule {
     // The sums of a rank's only slice may stand in d_hidden.
     const bool wants_hidden = outputs.wants_d_hidden();
     in_place_ = wants_hidden && own.size() == 1 && own[0] > 0 && d_hidden_dtype(outputs) == sum_type(problem) &&
-                outputs.d_hidden_mode == WriteMode::kOverwrite;
+                outputs.d_hidden_mode == WriteMode::kOverwrite && d_hidden_is_matrix(problem, outputs);
     slices_.reserve(own.size());
     int64_t first = 0;
     for (const int64_t words : own) {
@@ -175,13 +208,13 @@ class SlicedSchedule final : public Schedule {
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     for (Slice& slice : slices_) {
-      if (slice.schedule) slice.schedule->gradients(chunk, stats, grads);
+      if (slice.has_gradients()) slice.schedule->gradients(chunk, stats, grads);
     }
   }
 
   void finish_gradients() override {
     for (Slice& slice : slices_) {
-      if (slice.schedule) slice.schedule->finish_gradients();
+      if (slice.has_gradients()) slice.schedule->finish_gradients();
     }
     if (!outputs_.wants_d_hidden()) return;
     stats::with_tile_types(problem_, [&](auto types) { this->template sum_d_hidden<decltype(types)>(); });
@@ -194,6 +227,8 @@ class SlicedSchedule final : public Schedule {
     core::Array<std::byte> sums;              // [N, H] of d_hidden, where they do not stand in the output
     std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no words
     stats::Partials partials;
+
+    bool has_gradients() const { return schedule && outputs->any(); }
   };
 
   void make_slice(int64_t first, int64_t words, Slice& slice) {

@@ -6,10 +6,13 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "support/inputs.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
 
@@ -154,12 +157,6 @@ TEST(VocabRanks, EndTogetherWhereOneIsWrong) {
       {"temperature", [](GivenToRank& g) { g.options.token.temperature = -1; }, "temperature = -1"},
       {"d_weight of all words", [](GivenToRank& g) { g.gradients.d_weight.rows = kVocab; },
        "d_weight is [101, 7] but lm_head is [37, 7]"},
-      {"a sink that throws",
-       [](GivenToRank& g) {
-         g.gradients.d_weight = {};
-         g.gradients.weight_sink = [](int64_t, int64_t, const ConstMatrix&) { throw std::bad_alloc(); };
-       },
-       "bad_alloc"},
   };
   for (const Mistake& mistake : mistakes) {
     expect_one_ends_all(mistake, [](GivenToRank& given, int) {
@@ -168,6 +165,14 @@ TEST(VocabRanks, EndTogetherWhereOneIsWrong) {
                     given.options, given.gradients);
     });
   }
+  expect_one_ends_all({"a sink that throws", [](GivenToRank&) {}, "bad_alloc"}, [](GivenToRank& given, int rank) {
+    given.gradients.d_weight = {};
+    given.gradients.weight_sink = [rank](int64_t, int64_t, const ConstMatrix&) {
+      if (rank == 1) throw std::bad_alloc();
+    };
+    cross_entropy(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(), {},
+                  given.gradients);
+  });
   expect_one_ends_all({"a loss that throws", [](GivenToRank&) {}, "the loss does not like this row"},
                       [](GivenToRank& given, int rank) {
                         ThrowingLoss loss(rank == 1);
@@ -193,7 +198,7 @@ TEST(VocabRanks, NoticeThatTheyDoNotMakeTheSameCall) {
       {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan = "},
       {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile = 16 where rank 1 has 32"},
       {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "a wish for d_hidden = 1 where rank 1 has 0"},
-      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "gradients = 1 where rank 1 has 0"},
+      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "type of d_weight = 0 where rank 1 has -1"},
   };
   for (const Mistake& difference : differences) {
     SCOPED_TRACE(difference.what);
@@ -243,6 +248,164 @@ TEST(VocabRanks, EndWhereOneDies) {
     }
   }
   EXPECT_GT(dies_at, 10);
+}
+
+// A call in every form that its tensors can have.
+struct Form {
+  const char* name;
+  DType dtype = DType::kFloat32;
+  HeadLayout layout = HeadLayout::kVocabHidden;
+  std::optional<DType> gradients = std::nullopt;
+  bool accumulate = false, sink = false, second = false;
+  Rows d_hidden_rows = Rows::kFollowing;
+};
+
+template <class AnyMatrix>
+AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
+  AnyMatrix out = matrix;
+  const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
+  (hidden_vocab ? out.cols : out.rows) = count;
+  const int64_t offset = hidden_vocab ? first : first * out.stride;
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(out.data)>>, const std::byte, std::byte>;
+  // A rank without words may have no tensors.
+  out.data = count == 0 ? nullptr : static_cast<Byte*>(out.data) + offset * static_cast<int64_t>(size_of(out.dtype));
+  return out;
+}
+
+// What a rank leaves: per-token values, d_hidden, and the elements of d_weight and d_bias of its words.
+struct FormRun {
+  std::vector<double> values, d_weight, d_bias;
+  std::vector<std::byte> d_hidden;
+};
+
+FormRun run_form(const Form& form, const std::vector<size_t>& world, size_t rank, Communicator* communicator) {
+  InputSpec spec;
+  spec.tokens = 20;
+  spec.sequences = 2;
+  spec.vocab = kVocab;
+  spec.hidden = 9;
+  spec.dtype = form.dtype;
+  spec.layout = form.layout;
+  spec.softcap = 12;
+  spec.ignored = 0.3;
+  if (form.second) spec.second_tokens = 8;
+  RunSpec run;
+  run.gradient_dtype = form.gradients;
+  run.accumulate = form.accumulate;
+  run.d_hidden_rows = form.d_hidden_rows;
+  Inputs inputs(spec);
+  GradientOutputs outputs(inputs, run);
+  const RankOfTask of_rank(world, rank);
+  const int64_t first = of_rank.source.first_word, words = of_rank.source.words;
+  LmHead head = inputs.head_view();
+  head.weight = words_of(head.weight, form.layout, first, words);
+  const auto bias_bytes = static_cast<int64_t>(size_of(head.bias.dtype));
+  head.bias = words == 0 ? ConstVector()
+                         : ConstVector(static_cast<const std::byte*>(head.bias.data) + first * bias_bytes,
+                                       head.bias.dtype, words);
+  Gradients gradients = outputs.gradients();
+  gradients.d_weight = words_of(gradients.d_weight, form.layout, first, words);
+  const auto d_bias_bytes = static_cast<int64_t>(size_of(gradients.d_bias.dtype));
+  gradients.d_bias = words == 0 ? Vector()
+                                : Vector(static_cast<std::byte*>(gradients.d_bias.data) + first * d_bias_bytes,
+                                         gradients.d_bias.dtype, words);
+  FormRun left;
+  if (form.sink) {
+    if (words > 0) {
+      gradients.d_weight = {};
+      left.d_weight.assign(static_cast<size_t>(words * spec.hidden), 0);
+      gradients.weight_sink = [&](int64_t word, int64_t count, const ConstMatrix& tile) {
+        for (int64_t v = 0; v < count; ++v) {
+          for (int64_t h = 0; h < spec.hidden; ++h) {
+            left.d_weight[static_cast<size_t>((word + v) * spec.hidden + h)] =
+                static_cast<const float*>(tile.data)[v * tile.stride + h];
+          }
+        }
+      };
+    }
+  }
+  ContextOptions options;
+  options.threads = 2;
+  options.row_tile = 4;
+  options.vocab_tile = 16;
+  options.ranks.vocab = communicator;
+  options.ranks.slices = of_rank.slices;
+  CrossEntropyOptions task;
+  task.label_smoothing = 0.1;
+  task.want_entropy = task.want_accuracy = true;
+  const CrossEntropyResult result =
+      cross_entropy(Context(options), inputs.hidden_view(), head, inputs.targets_view(), task, gradients);
+  left.values = result.per_token_loss;
+  left.values.push_back(result.loss);
+  left.values.push_back(result.metrics.accuracy);
+  const HostTensor d_hidden = outputs.all_d_hidden();
+  left.d_hidden.assign(d_hidden.bytes().begin(), d_hidden.bytes().end());
+  EXPECT_TRUE(outputs.d_hidden().padding_is_intact());
+  for (int64_t v = first; v < first + words; ++v) {
+    left.d_bias.push_back(outputs.d_bias().get(0, v));
+    for (int64_t h = 0; !form.sink && h < spec.hidden; ++h) {
+      const bool hidden_vocab = form.layout == HeadLayout::kHiddenVocab;
+      left.d_weight.push_back(hidden_vocab ? outputs.d_weight().get(h, v) : outputs.d_weight().get(v, h));
+    }
+  }
+  return left;
+}
+
+TEST(VocabRanks, HaveTheBitsOfOneProcessInEveryForm) {
+  const Form forms[] = {
+      {.name = "hidden_vocab", .layout = HeadLayout::kHiddenVocab},
+      {.name = "bfloat16", .dtype = DType::kBFloat16},
+      {.name = "bfloat16 gradients", .dtype = DType::kBFloat16, .gradients = DType::kBFloat16},
+      {.name = "float16", .dtype = DType::kFloat16, .layout = HeadLayout::kHiddenVocab},
+      {.name = "float64", .dtype = DType::kFloat64},
+      {.name = "accumulate", .accumulate = true},
+      {.name = "sink", .sink = true},
+      {.name = "two matrices", .second = true},
+      {.name = "d_hidden a slice", .d_hidden_rows = Rows::kSlice},
+      {.name = "d_hidden a transpose", .d_hidden_rows = Rows::kTransposed},
+      {.name = "two matrices, accumulate", .accumulate = true, .second = true},
+  };
+  for (const Form& form : forms) {
+    const FormRun one = run_form(form, kWorlds[0], 0, nullptr);
+    for (const std::vector<size_t>& world : kWorlds) {
+      SCOPED_TRACE(std::string(form.name) + " on " + std::to_string(world.size()) + " ranks");
+      ThreadGroup group(static_cast<int>(world.size()));
+      std::vector<FormRun> left(world.size());
+      const auto errors = run_ranks(static_cast<int>(world.size()), [&](int rank) {
+        const auto r = static_cast<size_t>(rank);
+        left[r] = run_form(form, world, r, &group.of(rank));
+      });
+      std::vector<double> d_weight, d_bias;
+      for (size_t r = 0; r < world.size(); ++r) {
+        ASSERT_EQ(message_of(errors[r]), "");
+        EXPECT_EQ(left[r].values, one.values);
+        EXPECT_TRUE(left[r].d_hidden == one.d_hidden);
+        d_weight.insert(d_weight.end(), left[r].d_weight.begin(), left[r].d_weight.end());
+        d_bias.insert(d_bias.end(), left[r].d_bias.begin(), left[r].d_bias.end());
+      }
+      EXPECT_EQ(d_weight, one.d_weight);
+      EXPECT_EQ(d_bias, one.d_bias);
+    }
+  }
+}
+
+// The values are those of a call without ranks and cuts, to rounding.
+TEST(VocabRanks, ComputeWhatOneProcessDoes) {
+  FromHidden source;
+  const Batch batch;
+  FromHidden::Outputs plain, cut;
+  CrossEntropyOptions options;
+  options.label_smoothing = 0.1;
+  options.z_loss = 0.01;
+  ContextOptions of_cut;
+  of_cut.ranks.slices = kCut;
+  const double want =
+      cross_entropy(Context(), source.states(), source.head(), batch.targets(), options, plain.views()).loss;
+  const double got =
+      cross_entropy(Context(of_cut), source.states(), source.head(), batch.targets(), options, cut.views()).loss;
+  EXPECT_NEAR(got, want, 1e-6);
+  for (size_t i = 0; i < plain.values().size(); ++i) EXPECT_NEAR(cut.values()[i], plain.values()[i], 1e-6);
 }
 
 }  // namespace
