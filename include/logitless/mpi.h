@@ -7,14 +7,14 @@
 ///     target_link_libraries(trainer PRIVATE logitless::logitless logitless::mpi)
 #pragma once
 
+#include "logitless/ranks.h"
+// What stands above says which C++ is needed, before another header is missed.
 #include <mpi.h>
 
 #include <climits>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
-
-#include "logitless/ranks.h"
 
 namespace logitless {
 
