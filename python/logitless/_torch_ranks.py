@@ -13,6 +13,9 @@ from torch import Tensor
 from . import Context
 from ._torch_call import current_context, options
 
+# PyTorch 2.13 calls the one the other.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
 
 class GroupCommunicator:
     """A communicator of logitless.Context on a process group, such as gloo's."""
@@ -23,7 +26,7 @@ class GroupCommunicator:
         self.size = dist.get_world_size(group)
 
     def all_gather(self, mine: Any, all: Any) -> None:
-        dist.all_gather_into_tensor(torch.from_numpy(all), torch.from_numpy(mine), group=self._group())
+        _all_gather(torch.from_numpy(all), torch.from_numpy(mine), group=self._group())
 
     def all_to_all(self, mine: Any, theirs: Any) -> None:
         dist.all_to_all_single(torch.from_numpy(theirs), torch.from_numpy(mine), group=self._group())
