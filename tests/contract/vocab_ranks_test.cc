@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -406,6 +407,121 @@ TEST(VocabRanks, ComputeWhatOneProcessDoes) {
       cross_entropy(Context(of_cut), source.states(), source.head(), batch.targets(), options, cut.views()).loss;
   EXPECT_NEAR(got, want, 1e-6);
   for (size_t i = 0; i < plain.values().size(); ++i) EXPECT_NEAR(cut.values()[i], plain.values()[i], 1e-6);
+}
+
+// What heads of others that are split over ranks got wrong.
+CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int64_t>& ids,
+                                  const CrossEntropyOptions& options, FromHidden::Outputs& outputs) {
+  const std::vector<size_t>& world = kWorlds[2];
+  ThreadGroup group(3);
+  std::vector<CrossEntropyResult> results(3);
+  std::vector<FromHidden::Outputs> left(3);
+  const auto errors = run_ranks(3, [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    const RankOfTask given(world, r);
+    FromHidden source = whole;
+    source.first_word = given.source.first_word;
+    source.words = given.source.words;
+    ContextOptions of_rank;
+    of_rank.ranks.vocab = &group.of(rank);
+    results[r] = cross_entropy(Context(of_rank), source.states(), source.head(), {ids.data(), kBatch, kTime}, options,
+                               left[r].views(source.first_word, source.words));
+  });
+  for (size_t r = 0; r < 3; ++r) {
+    const RankOfTask given(world, r);
+    EXPECT_EQ(message_of(errors[r]), "");
+    EXPECT_EQ(results[r].loss, results[0].loss);
+    EXPECT_TRUE(
+        std::equal(left[r].values().begin(), left[r].values().begin() + kTokens * kHidden, left[0].values().begin()))
+        << "rank " << r << " has another d_hidden";
+    left[0].take_words(left[r], given.source.first_word, given.source.words);
+  }
+  outputs = left[0];
+  return results[0];
+}
+
+// Smoothing and class weights mean the whole vocabulary, and not the words of a rank.
+TEST(VocabRanks, SmoothOverTheWholeVocabulary) {
+  const FromHidden source;
+  const Batch batch;
+  std::vector<float> classes(kVocab);
+  for (size_t v = 0; v < classes.size(); ++v) classes[v] = 0.5F + static_cast<float>(v % 7) / 7;
+  CrossEntropyOptions options;
+  options.label_smoothing = 0.3;
+  for (const bool weighted : {false, true}) {
+    if (weighted) options.class_weights = classes;
+    FromHidden::Outputs plain, split;
+    const CrossEntropyResult want =
+        cross_entropy(Context(), source.states(), source.head(), batch.targets(), options, plain.views());
+    EXPECT_NEAR(of_three_ranks(source, batch.ids, options, split).loss, want.loss, 1e-6);
+    for (size_t i = 0; i < plain.values().size(); ++i) EXPECT_NEAR(split.values()[i], plain.values()[i], 1e-6);
+  }
+}
+
+// Words that pad the last rank are masked by their bias. A target that is ignored may be the number of one of
+// them, or of a word that another rank holds, and counts nowhere.
+TEST(VocabRanks, KnowPaddingAndIgnoredTargets) {
+  constexpr int64_t kPadded = 6, kReal = kVocab - kPadded;
+  FromHidden source;
+  std::fill(source.bias.begin() + kReal, source.bias.end(), -std::numeric_limits<float>::infinity());
+  FromHidden unpadded = source;
+  unpadded.words = kReal;
+  for (const int64_t ignored : {int64_t{-100}, int64_t{kVocab - 1}, int64_t{45}, int64_t{0}}) {
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < kTokens; ++i) ids.push_back(i % 3 == 2 ? ignored : (i * 37 + 1) % kReal);
+    CrossEntropyOptions options;
+    options.token.ignore_index = ignored;
+    FromHidden::Outputs plain, split;
+    const CrossEntropyResult want = cross_entropy(Context(), unpadded.states(), unpadded.head(),
+                                                  {ids.data(), kBatch, kTime}, options, plain.views(0, kReal));
+    const CrossEntropyResult got = of_three_ranks(source, ids, options, split);
+    EXPECT_NEAR(got.loss, want.loss, 1e-6) << ignored;
+    EXPECT_EQ(got.metrics.tokens, want.metrics.tokens);
+    for (int64_t i = 0; i < kTokens * kHidden; ++i) {
+      EXPECT_NEAR(split.values()[static_cast<size_t>(i)], plain.values()[static_cast<size_t>(i)], 1e-6);
+    }
+    for (int64_t v = kReal; v < kVocab; ++v) {
+      EXPECT_EQ(split.values()[static_cast<size_t>((kTokens + kVocab) * kHidden + v)], 0);  // d_bias
+    }
+  }
+}
+
+// Logits that a rank has gathered already would be counted once a rank, which adds log P.
+TEST(VocabRanks, RefuseFinishedLogits) {
+  ThreadGroup group(2);
+  const auto errors = run_ranks(2, [&](int rank) {
+    const FromLogits source;
+    const Batch batch;
+    ContextOptions options;
+    options.ranks.vocab = &group.of(rank);
+    cross_entropy(Context(options), Logits(source.data.data(), kBatch, kTime, kVocab), batch.targets());
+  });
+  EXPECT_EQ(message_of(errors[0]), "ranks.vocab or ranks.slices is set: words of finished logits are not split");
+}
+
+// 16 bytes of statistics a token and rank, 8 H of d_hidden times (P - 1) / P, and little beside.
+TEST(VocabRanks, SendWhatTheyMust) {
+  constexpr int64_t kRows = 4000, kColumns = 48, kWords = 90;
+  const std::vector<float> hidden = normal(kRows * kColumns, 1), weight = normal(kWords * kColumns, 2);
+  const std::vector<int64_t> ids(kRows, 3);
+  for (const bool gradients : {false, true}) {
+    ThreadGroup group(3);
+    const auto errors = run_ranks(3, [&](int rank) {
+      ContextOptions options;
+      options.threads = 1;
+      options.ranks.vocab = &group.of(rank);
+      std::vector<float> d_hidden(hidden.size());
+      Gradients outputs;
+      if (gradients) outputs.d_hidden = {d_hidden.data(), kRows, kColumns};
+      cross_entropy(Context(options), ConstMatrix(hidden.data(), kRows, kColumns),
+                    LmHead({weight.data() + rank * 30 * kColumns, 30, kColumns}), {ids.data(), kRows}, {}, outputs);
+    });
+    for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
+    const double bytes = static_cast<double>(group.sent_bytes()) / 3 / kRows;
+    const double needed = 16 * 2 + (gradients ? 8.0 * kColumns * 2 / 3 : 0);
+    EXPECT_GE(bytes, needed);
+    EXPECT_LE(bytes, 1.02 * needed + 1);
+  }
 }
 
 }  // namespace
