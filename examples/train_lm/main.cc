@@ -16,6 +16,9 @@
 #include "compare.h"
 #include "metrics.h"
 #include "train.h"
+#ifdef TRAIN_LM_WITH_MPI
+#include "logitless/mpi.h"
+#endif
 
 namespace {
 
@@ -30,6 +33,7 @@ struct CommandLine {
   std::string json;
   std::string metrics;
   int record_fd = -1;  // only in a child of a comparison
+  std::string split = "none";
 };
 
 void declare(CLI::App& app, CommandLine& line) {
@@ -76,6 +80,10 @@ void declare(CLI::App& app, CommandLine& line) {
              "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
   add_choice("--head-optimizer", line.head_optimizer, {"separate", "fused", "both"},
              "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
+#ifdef TRAIN_LM_WITH_MPI
+  add_choice("--split", line.split, {"none", "vocab", "data"},
+             "Under mpirun: ranks share the head's words, or the tokens of each batch");
+#endif
   app.add_flag("--quiet", line.quiet, "No line a step");
   app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");
   app.add_option("--metrics", line.metrics, "Write what each step reports, one JSON object a line")->type_name("FILE");
@@ -194,6 +202,20 @@ void resolve(CommandLine& line) {
 
 }  // namespace
 
+#ifdef TRAIN_LM_WITH_MPI
+/// Trains on all ranks of MPI, of which the first one prints.
+int run_on_ranks(CommandLine& line) {
+  logitless::MpiCommunicator ranks(MPI_COMM_WORLD);
+  if (line.head != "fused" || line.head_optimizer == "both") {
+    throw std::invalid_argument("--split " + line.split + ": trains one fused head: give --head fused");
+  }
+  (line.split == "vocab" ? line.train.ranks.vocab : line.train.ranks.data) = &ranks;
+  check(line.train);
+  if (ranks.rank() > 0) line.json = line.metrics = "";
+  return run_one(line, ranks.rank() == 0 && line.json != "-");
+}
+#endif
+
 int main(int argc, char** argv) {
   CLI::App app("Trains a small causal language model with the dense or the fused LM head of logitless.", "train_lm");
   CommandLine line;
@@ -206,6 +228,14 @@ int main(int argc, char** argv) {
       train_and_record(line.train, line.record_fd);
       return 0;
     }
+#ifdef TRAIN_LM_WITH_MPI
+    if (line.split != "none") {
+      MPI_Init(&argc, &argv);
+      const int result = run_on_ranks(line);
+      MPI_Finalize();
+      return result;
+    }
+#endif
     const bool print = line.json != "-";  // else the JSON object is all that stdout gets
     if (line.head == "both" || line.head_optimizer == "both")
       return run_both(line, std::vector<std::string>(argv, argv + argc), print);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "memory.h"
 
@@ -38,6 +39,8 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   result.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
   result.plan = options.head == HeadKind::kFused ? options.plan : logitless::PlanKind::kDense;
   result.gradient_precision = options.gradient_precision;
+  result.ranks = options.ranks;
+  result.ranks.sum_d_weight = true;
   return result;
 }
 
@@ -54,6 +57,31 @@ logitless::ConstMatrix rounded(const RowMatrix& matrix, std::vector<logitless::b
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < matrix.size(); ++i) copy[static_cast<size_t>(i)] = rounded(from[i]);
   return {copy.data(), matrix.rows(), matrix.cols()};
+}
+
+/// Returns [begin, end): this rank's share of `count` things.
+std::pair<int64_t, int64_t> share_of(const logitless::Communicator& ranks, int64_t count) {
+  const int64_t rank = ranks.rank(), size = ranks.size();
+  return {count * rank / size, count * (rank + 1) / size};
+}
+
+/// Returns this rank's tokens of a batch.
+Batch share_of(const logitless::Communicator& ranks, const Batch& batch) {
+  const auto [begin, end] = share_of(ranks, batch.tokens());
+  const int64_t words = batch.context_length;
+  return {words,
+          {batch.context.begin() + begin * words, batch.context.begin() + end * words},
+          {batch.targets.begin() + begin, batch.targets.begin() + end}};
+}
+
+/// Sums a tensor over the ranks, in their order.
+void sum_over(logitless::Communicator& ranks, std::span<float> tensor) {
+  std::vector<float> all(tensor.size() * static_cast<size_t>(ranks.size()));
+  ranks.all_gather(tensor.data(), all.data(), tensor.size_bytes());
+  for (size_t i = 0; i < tensor.size(); ++i) {
+    tensor[i] = 0;
+    for (size_t at = i; at < all.size(); at += tensor.size()) tensor[i] += all[at];
+  }
 }
 
 std::string cut_of(const logitless::Plan& plan) {
@@ -79,6 +107,13 @@ void check(const TrainOptions& options) {
     throw std::invalid_argument(
         "--head-optimizer fused: needs --head fused, not dense, whose gradient is not finished tile by tile");
   }
+  const logitless::Ranks& ranks = options.ranks;
+  if (ranks.vocab && options.head == HeadKind::kDense) {
+    throw std::invalid_argument("--split vocab: needs --head fused, not dense");
+  }
+  if (ranks.data && options.head_optimizer == HeadOptimizer::kFused) {
+    throw std::invalid_argument("--split data: needs --head-optimizer separate: a rank's tiles are not summed");
+  }
 }
 
 double learning_rate_at(int step, const TrainOptions& options) {
@@ -97,7 +132,18 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
       trunk_(shape),
       context_(context_options(options)) {
   check(options);
+  if (options.ranks.vocab) keep_own_words();
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
+}
+
+/// Of a head that ranks share, only the rank's own words stay.
+void Trainer::keep_own_words() {
+  const auto [begin, end] = share_of(*options_.ranks.vocab, parameters_.head_weight.rows());
+  for (Parameters* tensors : {&parameters_, &gradients_}) {
+    tensors->head_weight = RowMatrix(tensors->head_weight.middleRows(begin, end - begin));
+    tensors->head_bias = RowVector(tensors->head_bias.segment(begin, end - begin));
+  }
+  adamw_ = AdamW(parameters_.tensors(), {.weight_decay = options_.weight_decay});
 }
 
 /// The part to copy: the LM head, its loss and all their gradients in one call.
@@ -133,8 +179,10 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   return result.loss;
 }
 
-StepReport Trainer::step(const Batch& batch) {
+StepReport Trainer::step(const Batch& whole) {
   const auto start = std::chrono::steady_clock::now();
+  logitless::Communicator* const ranks = options_.ranks.data;
+  const Batch batch = ranks ? share_of(*ranks, whole) : whole;
   StepReport report;
   report.step = ++step_;
   adamw_.begin_step(learning_rate_at(step_, options_));
@@ -159,6 +207,10 @@ StepReport Trainer::step(const Batch& batch) {
 
   trunk_.backward(parameters_, batch, d_hidden_, gradients_);
   const auto gradients = gradients_.tensors();
+  // The head's have been summed within its call.
+  for (const auto tensor : {Parameters::kEmbedding, Parameters::kTrunkWeight, Parameters::kTrunkBias}) {
+    if (ranks) sum_over(*ranks, gradients[tensor]);
+  }
   for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
     // The sink has done this one.
     if (tensor == Parameters::kHeadWeight && options_.head_optimizer == HeadOptimizer::kFused) continue;

@@ -39,6 +39,8 @@ struct TrainOptions {
   /// parameters do.
   logitless::DType head_type = logitless::DType::kFloat32;
   logitless::GradientPrecision gradient_precision = logitless::GradientPrecision::kNative;
+  /// Ranks that share the head's words, or the tokens of each batch: one of the two communicators, or none.
+  logitless::Ranks ranks = {};
 };
 
 struct StepReport {
@@ -94,6 +96,7 @@ class Trainer {
 
  private:
   double run_head(const RowMatrix& hidden, const Batch& batch);
+  void keep_own_words();
 
   TrainOptions options_;
   Parameters parameters_;
