@@ -42,7 +42,11 @@ class RowStatsWire {
   // Visits what is sent of a row. The largest logit and the target's are numbers of the type of the logits.
   template <class Visit>
   void each(kernels::RowStats& stats, const Visit& visit) const {
-    const auto logit = [&](double& value) { problem_.in_double() ? visit(value, double()) : visit(value, float()); };
+    const bool wide = problem_.in_double();
+    const auto logit = [&](double& value) {
+      if (!wide) return visit(value, float());
+      visit(value, double());
+    };
     logit(stats.max);
     logit(stats.chosen);
     visit(stats.rest, double());
