@@ -16,6 +16,8 @@
 #include "support/every_task.h"
 #include "support/fail_each_allocation.h"
 #include "support/inputs.h"
+#include "support/rank_of_task.h"
+#include "support/thread_ranks.h"
 
 namespace logitless::testing {
 namespace {
@@ -232,6 +234,71 @@ void fail_a_loss_that_allocates(bool declared) {
 TEST(AllocationFailure, ALossThatAllocates) {
   fail_a_loss_that_allocates<FromHidden>(true);
   fail_a_loss_that_allocates<FromLogits>(false);
+}
+
+// Whichever allocation fails on whichever of two ranks: both end, and the next call is as if nothing had
+// happened.
+TEST(AllocationFailure, OfRanks) {
+  struct Rank {
+    RankOfTask given;
+    std::optional<Context> context;
+    FromHidden::Outputs outputs;
+    Gradients views;
+    double loss = 0;
+    bool thrown = false;
+  };
+  ThreadGroup group(2);
+  std::vector<Rank> ranks;
+  ranks.reserve(2);
+  for (int r = 0; r < 2; ++r) {
+    Rank& rank = ranks.emplace_back(Rank{RankOfTask(kWorlds[1], static_cast<size_t>(r)), {}, {}, {}});
+    ContextOptions options = smallest_tiles(PlanKind::kTwoPass);
+    options.threads = 1;
+    options.ranks.vocab = &group.of(r);
+    options.ranks.slices = rank.given.slices;
+    rank.context.emplace(options);
+    rank.views = rank.outputs.views(rank.given.source.first_word, rank.given.source.words);
+  }
+  CrossEntropyOptions task;
+  task.label_smoothing = 0.1;
+  const auto call = [&](Rank& rank) {
+    rank.thrown = true;
+    try {
+      rank.loss = cross_entropy(*rank.context, rank.given.source.states(), rank.given.source.head(),
+                                rank.given.batch.targets(), task, rank.views)
+                      .loss;
+      rank.thrown = false;
+    } catch (const std::bad_alloc&) {
+    } catch (const RankError&) {
+    }
+  };
+  const auto wait = [&](int r) {
+    char mine = 0, all[2];
+    group.of(r).all_gather(&mine, all, 1);
+  };
+  double expected = 0;
+  int64_t index = -1;  // -1: nothing fails
+  int64_t failures = 0;
+  for (AllocationsSeen seen = {0, 1}; seen.failed > 0; ++index) {
+    const auto errors = run_ranks(2, [&](int r) {
+      wait(r);
+      if (r == 0 && index >= 0) fail_allocation(index, Failing::kOne);
+      wait(r);
+      call(ranks[static_cast<size_t>(r)]);
+      wait(r);
+      if (r == 0 && index >= 0) seen = stop_failing();
+      wait(r);
+    });
+    for (const auto& error : errors) ASSERT_EQ(message_of(error), "");
+    ASSERT_EQ(ranks[0].thrown, ranks[1].thrown) << "allocation " << index;
+    failures += ranks[0].thrown;
+    if (index < 0) expected = ranks[0].loss;
+    if (!ranks[0].thrown) {
+      ASSERT_EQ(ranks[0].loss, expected);
+      ASSERT_EQ(ranks[1].loss, expected);
+    }
+  }
+  EXPECT_GT(failures, 30);
 }
 
 TEST(AllocationFailure, TheHookFails) {

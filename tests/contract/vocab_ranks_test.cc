@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "support/inputs.h"
+#include "support/policy_tester.h"
+#include "support/preference_tester.h"
 #include "support/rank_of_task.h"
+#include "support/testers.h"
 #include "support/thread_ranks.h"
 
 namespace logitless::testing {
@@ -521,6 +524,33 @@ TEST(VocabRanks, SendWhatTheyMust) {
     const double needed = 16 * 2 + (gradients ? 8.0 * kColumns * 2 / 3 : 0);
     EXPECT_GE(bytes, needed);
     EXPECT_LE(bytes, 1.02 * needed + 1);
+  }
+}
+
+// What ranks compute follows from the slices, and not from who holds them: here one process has all of
+// them, and the float64 oracle none.
+TEST(VocabRanks, AreRightWithEverythingOn) {
+  const std::vector<int64_t> cut = {50, 1, 0, 66, 33};
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+        CrossEntropyTester tester;
+        tester.dtype(dtype).layout(layout).tiles(16, 32).plan(plan).slices(cut).ignored(0.2).softcap(15);
+        tester.label_smoothing(0.1).z_loss(0.01).class_weights().metrics();
+        tester.matches_oracle();
+        tester.accumulate().matches_oracle();
+      }
+      TokenStatsTester statistics;
+      statistics.dtype(dtype).tiles(16, 32).plan(plan).slices(cut).prior().token_loss_matches_oracle();
+      for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kDapo}) {
+        PolicyTester policy;
+        policy.dtype(dtype).vocab(150).tiles(16, 32).plan(plan).slices(cut);
+        policy.variant(variant).twist("beta with k3").twist("entropy bonus").matches_oracle();
+      }
+      PreferenceTester pairs;
+      pairs.dtype(dtype).tokens(8 * 9).batch(8).hidden(33).vocab(150).tiles(16, 32).plan(plan).slices(cut);
+      pairs.loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel).matches_oracle();
+    }
   }
 }
 

@@ -101,6 +101,10 @@ class Tester {
     run_.context.row_block = rows;
     return run("tiles", std::to_string(rows) + "x" + std::to_string(words), run_.context.row_tile, rows);
   }
+  /// Cuts the vocabulary, as ranks that share it would.
+  Self& slices(const std::vector<int64_t>& words) {
+    return run("slices", words.size(), run_.context.ranks.slices, words);
+  }
   Self& threads(int count) { return run("threads", count, run_.context.threads, count); }
   Self& gemm_backend(const std::string& name) { return input("gemm_backend", name, run_.context.gemm_backend, name); }
   Self& gradient_precision(GradientPrecision precision) {
