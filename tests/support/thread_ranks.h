@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -97,20 +98,57 @@ class ThreadGroup {
   bool broken_ = false;
 };
 
+/// These threads live as long as the process, because LLVM 14's OpenMP trips over the memory of threads that
+/// have ended.
+class RankThreads {
+ public:
+  /// Returns the only one, which is never destroyed.
+  static RankThreads& instance() {
+    static auto* threads = new RankThreads;
+    return *threads;
+  }
+
+  /// Calls work(0) ... work(count - 1), each on a thread of its own, and waits for all of them.
+  void run(int count, const std::function<void(int)>& work) {
+    std::unique_lock lock(mutex_);
+    while (threads_ < count) std::thread([this, id = threads_++] { serve(id); }).detach();
+    work_ = &work;
+    count_ = running_ = count;
+    ++turn_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return running_ == 0; });
+  }
+
+ private:
+  void serve(int id) {
+    int seen = 0;
+    for (std::unique_lock lock(mutex_);;) {
+      changed_.wait(lock, [&] { return turn_ != seen; });
+      seen = turn_;
+      if (id >= count_) continue;
+      lock.unlock();
+      (*work_)(id);
+      lock.lock();
+      if (--running_ == 0) changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void(int)>* work_ = nullptr;
+  int threads_ = 0, count_ = 0, running_ = 0, turn_ = 0;
+};
+
 /// Runs work(rank) on a thread for each of `size` ranks. Returns what each has thrown, or null.
 inline std::vector<std::exception_ptr> run_ranks(int size, const std::function<void(int)>& work) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        work(rank);
-      } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RankThreads::instance().run(size, [&](int rank) {
+    try {
+      work(rank);
+    } catch (...) {
+      errors[static_cast<size_t>(rank)] = std::current_exception();
+    }
+  });
   return errors;
 }
 
