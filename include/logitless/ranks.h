@@ -52,8 +52,10 @@ struct Ranks {
   /// dense are not split. Null: this rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
   /// This rank's words are cut into slices of these sizes; empty: they are one slice. Results have the same
-  /// bits however many ranks share the slices of a vocabulary, one of them included; each slice has a budget
-  /// of ContextOptions::workspace_bytes, and sums of d_hidden [N, H] of its own where a rank has several.
+  /// bits however many ranks share the slices of a vocabulary, one of them included. Each slice has a budget
+  /// of ContextOptions::workspace_bytes. On top come float32 or float64 sums of d_hidden [N, H] for each
+  /// slice (none for a rank's only slice whose d_hidden is one matrix of that type, which is overwritten),
+  /// some 24 MiB of messages, and what is sent of statistics (docs/parallel.md) for each slice there is.
   std::vector<int64_t> slices;
   /// This says what a rank's d_hidden is: the sum over all words, or (false) over its own words, for a caller
   /// who sums later.

@@ -133,3 +133,30 @@ def test_shards_of_a_batch():
     ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("shards agree\n")
+
+
+def test_beside_pytorch_in_one_process():
+    """Three libraries with threads of their own take turns."""
+    torch = pytest.importorskip("torch")
+    loss_of = pytest.importorskip("logitless.torch").linear_cross_entropy
+    torch.manual_seed(0)
+    hidden, targets = torch.randn(64, 16), torch.randint(0, 300, (64,))
+    head = torch.randn(300, 16).requires_grad_()
+    optimizer = torch.optim.SGD([head], lr=1.0)
+    product = jax.jit(lambda a: jnp.tanh(a @ a.T).sum())
+    step = jax.jit(jax.value_and_grad(linear_cross_entropy, argnums=1))
+    curves = [], []
+    weight = jnp.asarray(head.detach().numpy())
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = loss_of(torch.relu(hidden @ torch.eye(16)), head, targets)
+        loss.backward()
+        optimizer.step()
+        states = jnp.maximum(jnp.asarray(hidden.numpy()), 0)
+        value, gradient = step(states, weight, jnp.asarray(targets.numpy()))
+        weight = weight - gradient
+        jax.block_until_ready(product(states))
+        curves[0].append(loss.item())
+        curves[1].append(float(value))
+    np.testing.assert_allclose(*curves, rtol=1e-4)
+    assert curves[0][-1] < curves[0][0]

@@ -59,6 +59,19 @@ struct RunPlan {
   /// chunks.
   core::Array<size_t> chunks;
   int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
+
+  int64_t chunk_count() const { return static_cast<int64_t>(chunks.size()) - 1; }
+  std::span<const RowBlock> blocks_of(int64_t chunk) const {
+    const auto c = static_cast<size_t>(chunk);
+    return std::span(blocks.blocks).subspan(chunks[c], chunks[c + 1] - chunks[c]);
+  }
+  /// Returns the rows of a chunk, in the order of its blocks.
+  std::span<const int64_t> rows_of(int64_t chunk) const {
+    const std::span<const RowBlock> of_chunk = blocks_of(chunk);
+    if (of_chunk.empty()) return {};
+    const int64_t begin = of_chunk.front().begin, end = of_chunk.back().begin + of_chunk.back().count;
+    return std::span(blocks.order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  }
   /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
   bool logits_stay = false;
   /// Rows are copied together where they do not follow one another; room for that is planned.

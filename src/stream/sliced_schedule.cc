@@ -142,7 +142,7 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
                {"gradients", work.backward},
                {"a wish for d_hidden", work.backward && outputs.wants_d_hidden()},
                {"plan", static_cast<int64_t>(run.plan.kind)},
-               {"chunks", static_cast<int64_t>(run.chunks.size()) - 1},
+               {"chunks", run.chunk_count()},
                {"row_tile", run.grid.row_tile},
                {"vocab_tile", run.grid.vocab_tile}};
   core::Array<int64_t> mine, all(std::size(items) * static_cast<size_t>(problem.cut->group->size()));
@@ -169,10 +169,10 @@ class SlicedSchedule final : public Schedule {
         plan_(run),
         wire_(problem) {
     const std::span<const int64_t> own = cut_.own();
-    // The sums of a rank's only slice may stand in d_hidden.
-    const bool wants_hidden = outputs.wants_d_hidden();
-    in_place_ = wants_hidden && own.size() == 1 && own[0] > 0 && d_hidden_dtype(outputs) == sum_type(problem) &&
-                outputs.d_hidden_mode == WriteMode::kOverwrite && d_hidden_is_matrix(problem, outputs);
+    // The sums of a rank's only slice may stand in d_hidden, where this is one matrix of their type.
+    in_place_ = outputs.d_hidden.data && own.size() == 1 && own[0] > 0 &&
+                d_hidden_dtype(outputs) == sum_type(problem) && outputs.d_hidden_mode == WriteMode::kOverwrite &&
+                d_hidden_is_matrix(problem, outputs);
     slices_.reserve(own.size());
     int64_t first = 0;
     for (const int64_t words : own) {
@@ -182,16 +182,8 @@ class SlicedSchedule final : public Schedule {
     }
   }
 
-  int64_t chunks() const override { return static_cast<int64_t>(plan_.chunks.size()) - 1; }
-
-  std::span<const int64_t> rows(int64_t chunk) const override {
-    const size_t begin = plan_.chunks[static_cast<size_t>(chunk)], end = plan_.chunks[static_cast<size_t>(chunk) + 1];
-    if (begin == end) return {};
-    const RowBlock& first = plan_.blocks.blocks[begin];
-    const RowBlock& last = plan_.blocks.blocks[end - 1];
-    return std::span(plan_.blocks.order)
-        .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin));
-  }
+  int64_t chunks() const override { return plan_.chunk_count(); }
+  std::span<const int64_t> rows(int64_t chunk) const override { return plan_.rows_of(chunk); }
 
   void fold(int64_t chunk, const stats::Finisher& finish) override {
     const std::span<const int64_t> rows = this->rows(chunk);
@@ -236,9 +228,6 @@ class SlicedSchedule final : public Schedule {
     Gradients outputs = outputs_of(outputs_, problem_, first, words);
     if (in_place_) {
       outputs.d_hidden = outputs_.d_hidden;
-      outputs.d_hidden_second = outputs_.d_hidden_second;
-      outputs.d_hidden_batch_stride = outputs_.d_hidden_batch_stride;
-      outputs.d_hidden_second_batch_stride = outputs_.d_hidden_second_batch_stride;
     } else if (outputs_.wants_d_hidden()) {
       slice.sums.resize(static_cast<size_t>(problem_.tokens * problem_.hidden_size) * size_of(sum_type(problem_)));
       set_sums(problem_, slice.sums.data(), outputs);

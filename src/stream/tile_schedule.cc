@@ -35,16 +35,8 @@ class TileSchedule final : public SliceSchedule {
     mark_ = arena_.mark();
   }
 
-  int64_t chunks() const override { return static_cast<int64_t>(run_.chunks.size()) - 1; }
-
-  std::span<const int64_t> rows(int64_t chunk) const override {
-    const auto [begin, end] = blocks(chunk);
-    if (begin == end) return {};
-    const RowBlock& first = run_.blocks.blocks[begin];
-    const RowBlock& last = run_.blocks.blocks[end - 1];
-    return std::span(run_.blocks.order)
-        .subspan(static_cast<size_t>(first.begin), static_cast<size_t>(last.begin + last.count - first.begin));
-  }
+  int64_t chunks() const override { return run_.chunk_count(); }
+  std::span<const int64_t> rows(int64_t chunk) const override { return run_.rows_of(chunk); }
 
   void fold(int64_t chunk, const stats::Finisher& finish) override {
     const stats::Partials partials = fold_slice(chunk);
@@ -58,20 +50,20 @@ class TileSchedule final : public SliceSchedule {
     arena_.rewind(mark_);
     forward_.emplace(arena_, pass_.problem, run_);
     const stats::Partials partials = {forward_->partials, run_.grid.segments, rows(chunk)};
-    if (!partials.rows.empty()) fold_tiles(pass_, *forward_, row_blocks(chunk), partials);
+    if (!partials.rows.empty()) fold_tiles(pass_, *forward_, run_.blocks_of(chunk), partials);
     return partials;
   }
 
   void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) override {
-    count_above_tiles(pass_, *forward_, row_blocks(chunk), partials, ranks);
+    count_above_tiles(pass_, *forward_, run_.blocks_of(chunk), partials, ranks);
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
     arena_.rewind(mark_);
     backward_.emplace(arena_, pass_.problem, run_, outputs_);
-    const auto [begin, end] = blocks(chunk);
-    const ActiveBlocks active = active_blocks(run_, begin, end, grads);
+    const auto c = static_cast<size_t>(chunk);
+    const ActiveBlocks active = active_blocks(run_, run_.chunks[c], run_.chunks[c + 1], grads);
     gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
     wrote_any_ |= !active.empty();
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
@@ -80,15 +72,6 @@ class TileSchedule final : public SliceSchedule {
   void finish_gradients() override { stream::finish_gradients(pass_, *backward_, wrote_rows_, wrote_any_, outputs_); }
 
  private:
-  std::pair<size_t, size_t> blocks(int64_t chunk) const {
-    const auto c = static_cast<size_t>(chunk);
-    return {run_.chunks[c], run_.chunks[c + 1]};
-  }
-  std::span<const RowBlock> row_blocks(int64_t chunk) const {
-    const auto [begin, end] = blocks(chunk);
-    return std::span(run_.blocks.blocks).subspan(begin, end - begin);
-  }
-
   const RunPlan run_;
   const Gradients& outputs_;
   core::Arena arena_;

@@ -1,0 +1,93 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Log-probabilities and entropies of tokens, with gradients for both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._torch_call import Call, batched, cast_for_autocast, check_cpu, handed_over, shaped_like, values_of
+from ._torch_ranks import context_of, local_parts
+
+
+class _TokenLogps(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        softcap: float,
+        options: dict[str, Any],
+        entropy: bool,
+        group: Any,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        call = Call(hidden, weight, bias, softcap)
+        arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
+        ctx.stats = _core.token_stats(context_of(group), arguments)
+        columns = ctx.stats.columns()
+        ctx.save_for_backward(hidden, weight, bias, target)
+        ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]), group)
+        logp = torch.from_numpy(columns["logp"]).view(target.shape)
+        if not entropy:
+            nothing = logp.new_empty(0)
+            ctx.mark_non_differentiable(nothing)
+            return logp, nothing
+        return logp, torch.from_numpy(columns["entropy"]).view(target.shape)
+
+    @staticmethod
+    def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, target = ctx.saved_tensors
+        softcap, options, entropy, needs, group = ctx.rest
+        call = Call(hidden, weight, bias, softcap)
+        grads = call.outputs(needs)
+        upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
+        if entropy and d_entropy is not None:
+            upstream["entropy"] = d_entropy
+        _core.token_grads(
+            context_of(group),
+            {**call.arguments, "targets": target, **options, "entropy": entropy},
+            ctx.stats,
+            {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
+        )
+        grads = shaped_like(grads, (hidden, weight, bias))
+        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None, None)
+
+
+def token_logps(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    entropy: bool = False,
+    ignore_index: int = -100,
+    softcap: float = 0.0,
+    temperature: float = 1.0,
+    shift: bool = False,
+    group: Any = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
+    nats. Both have gradients. Tokens that take no part have 0 in both. group is that of linear_cross_entropy().
+
+    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
+    """
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias)
+    if target.shape != input.shape[:-1]:
+        raise ValueError(
+            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+        )
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
+    rows, ids = batched(input, target)
+    logp, entropies = _TokenLogps.apply(
+        rows, linear_weight, linear_bias, ids, softcap, options, entropy, group
+    )
+    logp = logp.view(target.shape)
+    return (logp, entropies.view(target.shape)) if entropy else logp

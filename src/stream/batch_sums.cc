@@ -1,0 +1,64 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/batch_sums.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "core/store.h"
+#include "core/views.h"
+#include "stream/context_state.h"
+#include "stream/rank_sums.h"
+#include "stream/store_sums.h"
+
+namespace logitless::stream {
+namespace {
+
+// Sums the rows of what d_weight or d_bias holds over the ranks of a batch.
+void sum_rows(const Context& context, ranks::Group& group, bool in_double, const Matrix& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
+  const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
+  const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
+  const auto sum = [&]<class Sum>(const kernels::TypedKernels<Sum>& table) {
+    const auto load = [&](int64_t row, int64_t, Sum* to) {
+      if (!core::is_narrow<Sum>(out.dtype)) {
+        std::copy_n(static_cast<const Sum*>(row_of(row)), out.cols, to);
+      } else if constexpr (sizeof(Sum) == sizeof(float)) {
+        kernels.widen(row_of(row), out.dtype, out.cols, to);
+      }
+    };
+    const auto store = [&](const Sum* sums, int64_t row) {
+      store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, row_of(row), out.dtype);
+    };
+    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, context.threads(), table.add, load, store);
+  };
+  in_double ? sum(kernels.f64) : sum(kernels.f32);
+}
+
+}  // namespace
+
+void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs) {
+  if (!problem.weight_ranks) return;
+  ranks::Group& group = *problem.weight_ranks;
+  const Matrix weight = outputs.d_weight.data ? outputs.d_weight : Matrix();
+  const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
+  const std::array<int64_t, 4> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size};
+  for (const auto& others : group.all_gather(sizes)) {
+    if (others == sizes) continue;
+    throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + std::to_string(sizes[0]) + ", " +
+                    std::to_string(sizes[1]) + "] here and [" + std::to_string(others[0]) + ", " +
+                    std::to_string(others[1]) + "] on another rank, d_bias " + std::to_string(sizes[3]) + " and " +
+                    std::to_string(others[3]));
+  }
+  sum_rows(context, group, problem.in_double(), weight);
+  // A vector is rows, of which each rank sums some.
+  constexpr int64_t kRow = 1024;
+  const int64_t whole = bias.size / kRow * kRow;
+  sum_rows(context, group, problem.in_double(), Matrix(bias.data, bias.dtype, whole / kRow, kRow));
+  if (whole == bias.size) return;
+  sum_rows(context, group, problem.in_double(),
+           Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole));
+}
+
+}  // namespace logitless::stream
