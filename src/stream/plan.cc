@@ -24,8 +24,8 @@ using core::round_up;
 constexpr int64_t kMinChunkRows = 128;
 // Logits that take no more than this stay in a cache until they are used again.
 constexpr double kCachedBytes = 16 << 20;
-// A thread makes one tile while another one is used; a thread that is alone uses each as it has made it, so that
-// a second one would only take its place in L2.
+// A thread makes one tile while another one is used; a thread that is alone uses each as it has made it, so
+// that a second one would only take its place in L2.
 int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
 // A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
 constexpr int64_t kPlannedTeam = 8;

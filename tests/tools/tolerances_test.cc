@@ -31,6 +31,15 @@ TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
 }
 
+TEST(Tolerances, OfSumsOfPartsThatWereStoredHoldTheirRounding) {
+  const auto limits = [](DType stored, bool of_parts) { return resolve({}, DType::kBFloat16, stored, 0, of_parts); };
+  // Half a spacing of the parts, and what storing makes of that.
+  EXPECT_NEAR(limits(DType::kBFloat16, true).d_weight_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
+  EXPECT_EQ(limits(DType::kBFloat16, true).d_bias_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
+  EXPECT_EQ(limits(DType::kBFloat16, true).d_hidden_rel_l2, limits(DType::kBFloat16, false).d_hidden_rel_l2);
+  EXPECT_EQ(limits(DType::kFloat32, true).d_weight_rel_l2, limits(DType::kFloat32, false).d_weight_rel_l2);
+}
+
 TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
   Plan plan;
   EXPECT_EQ(gradient_spacing(plan), 0);

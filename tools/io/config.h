@@ -87,6 +87,13 @@ struct KtoConfig {
   bool kl_baseline = true;  ///< the seeded batch has kl_logps
 };
 
+/// How a call is split over the ranks that mpirun starts.
+struct ParallelConfig {
+  int vocab = 1;  ///< ranks that share the words
+  int data = 1;   ///< groups of those, that share the tokens
+  int ranks() const { return vocab * data; }
+};
+
 struct Config {
   Task task = Task::kCrossEntropy;
   Level level = Level::kFused;
@@ -117,6 +124,7 @@ struct Config {
   KtoConfig kto;
 
   KernelConfig kernel;
+  ParallelConfig parallel;
   GradientConfig gradients;
   ToleranceConfig tolerances;
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
 constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxRanks = 4096;             // Of a product of two that an int holds.
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any tensor; products of sizes stay countable.
 
 const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
@@ -125,6 +126,7 @@ std::vector<KeyRule> build_schema() {
   const auto preference = section("preference.", &C::preference);
   const auto kto = section("kto.", &C::kto, &KtoConfig::options);
   const auto kernel = section("kernel.", &C::kernel);
+  const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
   const auto tolerances = section("tolerances.", &C::tolerances);
   const auto read_loss = named<PreferenceLoss>(all_preference_losses());
@@ -213,6 +215,8 @@ std::vector<KeyRule> build_schema() {
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
       kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(kPrecisions)),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
+      parallel("vocab", &ParallelConfig::vocab, integer(1, kMaxRanks)),
+      parallel("data", &ParallelConfig::data, integer(1, kMaxRanks)),
       gradients("d_hidden", &G::d_hidden, read_bool),
       gradients("d_weight", &G::d_weight, read_bool),
       gradients("d_bias", &G::d_bias, read_bool),

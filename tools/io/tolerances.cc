@@ -55,16 +55,21 @@ double gradient_spacing(const Plan& plan) {
   return plan.gradient_terms == 2 ? 0x1p-16 : spacing(DType::kBFloat16);
 }
 
-// Sums of rounded terms lie apart as their terms do, as long as they do not cancel.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing) {
+// Sums of rounded terms lie apart as their terms do, as long as they do not cancel. The same holds for parts,
+// which storing them moves by half of the spacing at most.
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double gradient_spacing,
+                   bool of_parts) {
   const bool wide = dtype == DType::kFloat64;
-  const double stored = stored_rel_l2(rounded_rel_l2(summed_rel_l2(dtype), spacing), dtype, gradient_dtype);
+  const double summed = rounded_rel_l2(summed_rel_l2(dtype), gradient_spacing);
+  const double stored = stored_rel_l2(summed, dtype, gradient_dtype);
+  const double moved = of_parts && is_narrower(gradient_dtype, dtype) ? spacing(gradient_dtype) / 2 : 0;
+  const double of_words = stored_rel_l2(summed + moved, dtype, gradient_dtype);
   Tolerances out{};
   out.loss_atol = config.loss_atol.value_or(wide ? 1e-12 : 1e-5);
   out.losses_rel_l2 = config.losses_rel_l2.value_or(summed_rel_l2(dtype));
   out.d_hidden_rel_l2 = config.d_hidden_rel_l2.value_or(stored);
-  out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(stored);
-  out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(stored);
+  out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(of_words);
+  out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(of_words);
   return out;
 }
 

@@ -41,8 +41,10 @@ struct Tolerances {
 double gradient_spacing(const Plan& plan);
 
 /// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
-/// `spacing` is the larger gradient_spacing() of the two.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing = 0);
+/// `spacing` is the larger gradient_spacing() of the two; `of_parts`: one of them has summed d_weight and
+/// d_bias of parts that were stored before.
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing = 0,
+                   bool of_parts = false);
 
 /// The size of a tensor of exact numbers.
 struct TensorSize {

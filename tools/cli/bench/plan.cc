@@ -100,6 +100,7 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
     point.name += (point.name.empty() ? "" : " ") + assignment;
   }
   if (swept.empty()) point.name = "the config's point";
+  reject_ranks(point.config);
   check_seeded(point.config);
   check_outputs(point.config, point.config.model.bias);
   reject_by_hand(point.config, is_tolerance, "has no effect on bench, which compares no results");

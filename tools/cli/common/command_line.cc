@@ -112,6 +112,12 @@ std::optional<std::string> ConfigFlags::path() const {
   return std::nullopt;
 }
 
+io::Config ConfigFlags::load() const {
+  io::Config config = load_with_ranks();
+  reject_ranks(config);
+  return config;
+}
+
 CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>(
           "logitless: a language model's LM head fused with its loss, without ever holding the logits", "logitless")) {

@@ -73,7 +73,9 @@ struct ConfigFlags {
 
   void add_to(Command& command);
   std::optional<std::string> path() const;
-  io::Config load() const { return io::load_config(path(), assignments); }
+  io::Config load() const;
+  /// The same, of a call that may be split over ranks.
+  io::Config load_with_ranks() const { return io::load_config(path(), assignments); }
 };
 
 class CommandLine {

@@ -66,6 +66,14 @@ void check_outputs(const io::Config& config, bool has_bias) {
   if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
 }
 
+void reject_ranks(const io::Config& config) {
+  for (const char* key : {"parallel.vocab", "parallel.data"}) {
+    if (config.is_set(key) && config.parallel.ranks() > 1) {
+      throw Error(config.place_of(key) + " splits a call over ranks, which compare alone does");
+    }
+  }
+}
+
 std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) {
   check_outputs(config, job.has(TensorId::kBias));
   struct Output {

@@ -107,6 +107,8 @@ void reject_by_hand(const io::Config& config, const HasNoUse& has_no_use, const 
     if (place.starts_with("--") && has_no_use(key)) throw io::Error(config.place_of(key) + " " + reason);
   }
 }
+/// Throws io::Error where the config splits the call over ranks, for a command that knows none.
+void reject_ranks(const io::Config& config);
 inline bool is_tolerance(const std::string& key) { return key.starts_with("tolerances."); }
 
 /// rows · cols · element_bytes; throws io::Error that names `what` where that is more than any machine holds.

@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare`: dense and fused take turns on the same input.
+// `logitless compare`: dense and fused take turns on the same input. Under mpirun it is one process and ranks
+// (over_ranks.cc).
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/common/command_line.h"
-#include "cli/common/gates.h"
-#include "cli/common/output.h"
 #include "cli/common/task_call.h"
+#include "cli/compare/agreement.h"
+#include "cli/compare/compare.h"
 #include "cli/measure/turns.h"
 #include "logitless/context.h"
 #include "report/bench_run.h"
@@ -25,17 +25,8 @@ input, 3 a path ran out of memory or died. `man logitless-compare` says what is 
 
 Examples:
   logitless compare configs/tiny.yaml --set model.dtype=bfloat16 --json report.json
-  logitless compare --hidden states.safetensors --lm-head head.safetensors --targets states.safetensors)";
-
-struct CompareOptions {
-  ConfigFlags config;
-  TensorPaths tensors;
-  std::string json_path;    ///< empty: none; "-": standard output
-  std::string output_path;  ///< empty: none
-  int repeat = 1;
-  std::string profile_path;  ///< of --profile
-  bool quiet = false;
-};
+  logitless compare --hidden states.safetensors --lm-head head.safetensors --targets states.safetensors
+  mpirun -n 4 logitless compare configs/tiny.yaml --set parallel.vocab=2 --set parallel.data=2)";
 
 // What one contender did, over all its runs.
 struct ContenderReport : report::Measurement {
@@ -56,52 +47,11 @@ struct ComparisonReport {
   Environment environment;
   ContenderReport dense;
   ContenderReport fused;
-  double loss_abs = 0;
-  Json differences;  // by "d_hidden" and so on, those that there are: {max_abs, rel_l2}
-  std::vector<io::Gate> gates = {};
-
-  bool agrees() const { return all_pass(gates); }
-  bool has_difference(const std::string& name) const { return differences.contains(name); }
-  double difference(const std::string& name, const char* figure) const {
-    return number_of(differences.at(name).at(figure));
-  }
+  Agreement agreement = {};
 };
-
-void add_gates(ComparisonReport& report) {
-  const io::Config& config = report.config;
-  const double spacing = std::max(report.dense.number("gradient_spacing"), report.fused.number("gradient_spacing"));
-  const io::Tolerances limits = io::resolve(config.tolerances, report.job.dtype, report.job.gradient_dtype, spacing);
-  report.loss_abs = std::abs(report.dense.loss - report.fused.loss);
-  const double loss_atol = loss_limit(config, report.job, report.dense.metric("tokens"), limits.loss_atol);
-  report.gates.push_back(io::make_gate("loss_atol", report.loss_abs, loss_atol));
-  const auto gate = [&](const std::string& name, double limit) {
-    if (!report.has_difference(name)) return;
-    report.gates.push_back(io::make_gate(name + "_rel_l2", report.difference(name, "rel_l2"), limit));
-  };
-  gate("losses", limits.losses_rel_l2);
-  gate("d_hidden", limits.d_hidden_rel_l2);
-  gate("d_weight", limits.d_weight_rel_l2);
-  gate("d_bias", limits.d_bias_rel_l2);
-}
-
-double ratio(double a, double b) { return b > 0 ? a / b : std::nan(""); }
 
 double peak_ratio(const ComparisonReport& report) {
   return ratio(static_cast<double>(report.dense.extra_peak_bytes), static_cast<double>(report.fused.extra_peak_bytes));
-}
-
-Json difference_json(const ComparisonReport& report) {
-  Json json = {{"loss_abs", report.loss_abs}};
-  const auto add = [&](const std::string& name, bool with_max) {
-    const Json difference = report.differences.value(name, Json{{"max_abs", nullptr}, {"rel_l2", nullptr}});
-    if (with_max) json[name + "_max_abs"] = difference["max_abs"];
-    json[name + "_rel_l2"] = difference["rel_l2"];
-  };
-  if (report.has_difference("losses")) add("losses", true);
-  add("d_hidden", true);
-  add("d_weight", false);
-  if (report.has_bias) add("d_bias", false);
-  return json;
 }
 
 std::string header_of(const ComparisonReport& report) {
@@ -131,11 +81,11 @@ Json json_of(const ComparisonReport& report) {
             {"workspace_bytes", fused.workspace_bytes},
             {"loss", fused.loss},
             {"plan", fused.plan}}},
-          {"diff", difference_json(report)},
+          {"diff", difference_json(report.agreement, report.has_bias)},
           {"ratio", {{"time", ratio(dense.median_s, fused.median_s)}, {"extra_peak", peak_ratio(report)}}},
-          {"gates", gates_json(report.gates)},
-          {"gates_not_applied", gates_not_applied(report.config, report.gates)},
-          {"pass", report.agrees()},
+          {"gates", gates_json(report.agreement.gates)},
+          {"gates_not_applied", gates_not_applied(report.config, report.agreement.gates)},
+          {"pass", report.agreement.holds()},
           {"details", details},
           {"environment", environment_json(report.environment)}};
 }
@@ -156,27 +106,20 @@ std::string table_of(const ComparisonReport& report) {
     text += format("%-18s dense %.9g, fused %.9g\n", name.c_str(), number_of(value), report.fused.metric(name.c_str()));
   }
   text += "\n";
-  text += gates_text("difference", report.gates);
-  for (const std::string name : {"d_hidden", "losses"}) {
-    if (!report.has_difference(name)) continue;
-    text += format("%-18s %14.3e\n", (name + "_max_abs").c_str(), report.difference(name, "max_abs"));
-  }
-  for (const std::string& name : gates_not_applied(report.config, report.gates)) {
-    text += format("%-18s %14s %14s   not compared here: it belongs to gradcheck or to an output not asked for\n",
-                   name.c_str(), "-", "-");
-  }
+  text += agreement_text(report.config, report.agreement);
   text += format("\ndense / fused: time %.3f, extra peak memory %.1f\n",
                  ratio(report.dense.median_s, report.fused.median_s), peak_ratio(report));
-  return text + (report.agrees() ? "dense and fused agree\n" : "dense and fused DISAGREE\n");
+  return text + (report.agreement.holds() ? "dense and fused agree\n" : "dense and fused DISAGREE\n");
 }
 
 // Returns the exit status: 0 agreement, 1 not. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_compare(const CompareOptions& options) {
-  const io::Config config = options.config.load();
+  const io::Config config = options.config.load_with_ranks();
   if (config.level == io::Level::kLogits) {
     throw io::Error(config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
+  if (config.parallel.ranks() > 1) return compare_over_ranks(options, config);
   const Profile profile(options.profile_path);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
                      input_files(options.tensors, profile, {options.config.path().value_or("")}));
@@ -202,20 +145,23 @@ int run_compare(const CompareOptions& options) {
                           .has_bias = answer["has_bias"],
                           .environment = environment,
                           .dense = ContenderReport(answer["contenders"][1]),
-                          .fused = ContenderReport(answer["contenders"][0]),
-                          .differences = answer["differences"]};
-  add_gates(report);
+                          .fused = ContenderReport(answer["contenders"][0])};
+  const ContenderReport &dense = report.dense, &fused = report.fused;
+  report.agreement = make_agreement(config, report.job, dense.metric("tokens"),
+                                    std::max(dense.number("gradient_spacing"), fused.number("gradient_spacing")),
+                                    std::abs(dense.loss - fused.loss), differences_of(answer["differences"]));
   progress.erase();
 
   if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(report)));
   if (!options.quiet && options.json_path != "-") print(table_of(report));
-  return report.agrees() ? 0 : 1;
+  return report.agreement.holds() ? 0 : 1;
 }
 
 void add_flags(Command& compare, CompareOptions& options) {
   options.config.add_to(compare);
   compare.tensor_flags(options.tensors, false);
-  compare.value("-o,--output", options.output_path, "FILE", "writes the fused path's loss and gradients, safetensors");
+  compare.value("-o,--output", options.output_path, "FILE",
+                "writes loss and gradients of the fused path, or of the ranks");
   compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
       .within(1, 1000000);

@@ -228,6 +228,7 @@ std::vector<GradcheckReport> load_configs(const GradcheckOptions& options) {
     reports.emplace_back();
     reports.back().name = path.value_or("--set");
     reports.back().config = io::load_config(path, options.assignments);
+    reject_ranks(reports.back().config);
   };
   for (const std::string& path : options.config_paths) load(path);
   if (options.config_paths.empty()) load(std::nullopt);

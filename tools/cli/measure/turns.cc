@@ -7,11 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/common/task_call.h"
 #include "cli/measure/cost.h"
 #include "cli/measure/one_call.h"
+#include "cli/measure/results.h"
 #include "logitless/large_gemm.h"
-#include "oracle/deviation.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -36,8 +35,7 @@ class Runner {
 
   const std::string& name() const { return contender_.name; }
   const Context& context() const { return context_; }
-  const Job& job() const { return job_; }
-  const TaskResult& result() const { return result_; }
+  Results results() const { return {job_, result_}; }
   bool failed() const { return !error_.empty(); }
 
   void run(bool timed) {
@@ -102,46 +100,6 @@ void run_turn(Runner& runner, bool timed, bool compare) {
     if (compare) throw;
     runner.fail(e.what());
   }
-}
-
-// By tensor: what both runners have. b's is held against a's.
-Json differences_of(const Runner& a, const Runner& b) {
-  Json json = Json::object();
-  const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype, int64_t cols) {
-    if (!left) return;
-    oracle::Deviation deviation;
-    deviation.add({left.data, dtype, cols, 1}, {right.data, dtype, cols, 1},
-                  left.count(size_of(dtype)) / std::max<int64_t>(1, cols), cols);
-    json[name] = {{"max_abs", deviation.max_abs()}, {"rel_l2", deviation.rel_l2()}};
-  };
-  const auto losses_of = [](const Runner& runner) {
-    const std::vector<double>& losses = runner.result().per_token_loss;
-    return TensorBytes{reinterpret_cast<const std::byte*>(losses.data()), losses.size() * sizeof(double)};
-  };
-  add("losses", losses_of(a), losses_of(b), DType::kFloat64, 1);
-  const auto gradient = [&](const char* name, TensorId id, int64_t cols) {
-    add(name, a.job()[id], b.job()[id], a.job().gradient_dtype, cols);
-  };
-  gradient("d_hidden", TensorId::kDHidden, a.job().hidden_size);
-  gradient("d_weight", TensorId::kDWeight, a.job().hidden_size);
-  gradient("d_bias", TensorId::kDBias, 1);
-  return json;
-}
-
-// The loss and the gradients of a runner, as FILES of the command's page describes them.
-void write_results(const std::string& path, const Runner& runner) {
-  const Job& job = runner.job();
-  const std::string dtype = io::spelling_of(job.gradient_dtype);
-  std::vector<int64_t> of_weight = {job.vocab_size, job.hidden_size};
-  if (job.layout == HeadLayout::kHiddenVocab) std::swap(of_weight[0], of_weight[1]);
-  std::vector<io::TensorToWrite> tensors = {{"loss", "F64", {}, &runner.result().loss}};
-  const auto add = [&](const char* name, TensorId id, const std::vector<int64_t>& shape) {
-    if (job.has(id)) tensors.push_back({name, dtype, shape, job[id].data});
-  };
-  add("d_hidden", TensorId::kDHidden, {job.tokens, job.hidden_size});
-  add("d_weight", TensorId::kDWeight, of_weight);
-  add("d_bias", TensorId::kDBias, {job.vocab_size});
-  io::write_safetensors(path, tensors);
 }
 
 }  // namespace
@@ -226,10 +184,10 @@ Json take_turns(
   if (!request.compare) return result;
   if (!request.output_path.empty()) {
     on_turn("", "writing the results", 1);
-    write_results(request.output_path, *runners[0]);
+    write_results(request.output_path, runners[0]->results());
   }
   on_turn("", "comparing", 1);
-  result["differences"] = differences_of(*runners[0], *runners[1]);
+  result["differences"] = differences_json(differences_of(runners[0]->results(), runners[1]->results()));
   result["job"] = job_json(job);
   result["has_bias"] = job.has(TensorId::kBias);
   return result;

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Runs `logitless compare` on four ranks of MPI: what it reports, and what it refuses.
+#   compare_test.sh LOGITLESS MPIEXEC CONFIGS
+set -euo pipefail
+logitless=$1 mpiexec=$2 configs=$3
+export OMP_WAIT_POLICY=passive
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+passed=0
+
+fail() {
+  echo "FAILED: $*"
+  cat "$out/log" "$out/report" 2>/dev/null || true
+  exit 1
+}
+
+# agrees RANKS CONFIG SETTING...: rank 0 alone reports, and what it reports is whole.
+agrees() {
+  local ranks=$1 config=$2 settings=()
+  shift 2
+  for setting in "$@"; do settings+=(--set "$setting"); done
+  "$mpiexec" -n "$ranks" "$logitless" compare "$configs/$config.yaml" "${settings[@]}" --json - \
+    >"$out/report" 2>"$out/log" || fail "$config $*: exit status $?"
+  jq -es --argjson ranks "$ranks" 'length == 1 and (.[0] |
+      .pass and (.ranks.each | length) == $ranks and ([.ranks.each[].rank] == [range($ranks)])
+      and .parallel.vocab * .parallel.data == $ranks
+      and ([.ranks.each[] | select(.data_rank == 0).words] | add) == .shape.vocab
+      and ([.ranks.each[] | select(.vocab_rank == 0).tokens] | add) == .shape.tokens
+      and all(.ranks.each[]; .time_s > 0 and .tensor_bytes < $whole.bytes)
+      and all(.ranks.each[]; (.vocab_exchanges.bytes_sent > 0) == ($vocab > 1)
+                         and (.data_exchanges.bytes_sent > 0) == ($data > 1)))' \
+    --argjson vocab "$(jq .parallel.vocab "$out/report")" --argjson data "$(jq .parallel.data "$out/report")" \
+    --argjson whole "{\"bytes\": $(jq .one_process.tensor_bytes "$out/report")}" "$out/report" >/dev/null ||
+    fail "$config $*: the report"
+  passed=$((passed + 1))
+}
+
+# refuses RANKS STATUS MESSAGE ARGUMENT...: in one line of rank 0.
+refuses() {
+  local ranks=$1 status=$2 message=$3 got=0
+  shift 3
+  "$mpiexec" -n "$ranks" "$logitless" "$@" >"$out/report" 2>"$out/log" || got=$?
+  [ "$got" = "$status" ] || fail "$*: exit status $got, not $status"
+  [ "$(grep -c '^logitless: ' "$out/log")" = 1 ] || fail "$*: not one line"
+  grep -qF -- "logitless: $message" "$out/log" || fail "$*: another message"
+  passed=$((passed + 1))
+}
+
+grid=(parallel.vocab=2 parallel.data=2)
+for config in tiny tiny-grpo tiny-dpo tiny-kto; do
+  agrees 4 "$config" "${grid[@]}"
+done
+agrees 4 tiny parallel.vocab=4 model.bias=true model.layout=hidden_vocab model.dtype=bfloat16 label_smoothing=0.1 \
+  class_weights=true z_loss=0.01 'temperature=[0.5, 2]' 'metrics={accuracy: true, entropy: true}'
+agrees 2 tiny parallel.data=2 shift=true model.dtype=bfloat16
+agrees 2 tiny parallel.vocab=2 kernel.plan=two_pass gradients.d_weight=false
+
+# The gradients that -o writes are those of all ranks.
+"$mpiexec" -n 4 "$logitless" compare "$configs/tiny.yaml" --set parallel.vocab=2 --set parallel.data=2 --quiet \
+  -o "$out/ranks.safetensors" 2>"$out/log" || fail "-o: exit status $?"
+"$logitless" compare "$configs/tiny.yaml" --quiet -o "$out/one.safetensors" 2>"$out/log" || fail "-o of one process"
+[ "$(stat -c %s "$out/ranks.safetensors")" = "$(stat -c %s "$out/one.safetensors")" ] || fail "-o: another size"
+passed=$((passed + 1))
+
+tiny=$configs/tiny.yaml
+refuses 2 2 "parallel.vocab = 2 and parallel.data = 2 are 4 ranks, and there are 2: mpirun -n 4" \
+  compare "$tiny" --set parallel.vocab=2 --set parallel.data=2
+refuses 3 2 "--set parallel.data = 3: the batch has 2 sequences" \
+  compare "$tiny" --set parallel.data=3 --set shift=true
+refuses 2 2 "workspace_bytes = 1024 is too small" \
+  compare "$tiny" --set parallel.vocab=2 --set kernel.workspace=1KiB
+refuses 2 2 "top_entropy_quantile = 0.5 is of a whole batch, and ranks.data splits it" \
+  compare "$configs/tiny-grpo.yaml" --set parallel.data=2 --set policy.top_entropy_quantile=0.5
+refuses 2 2 "--json $out/nowhere/report: cannot be written" \
+  compare "$tiny" --set parallel.vocab=2 --json "$out/nowhere/report"
+
+status=0
+"$mpiexec" -n 2 "$logitless" compare "$tiny" --set parallel.vocab=2 --set tolerances.d_hidden_rel_l2=0 \
+  >"$out/report" 2>"$out/log" || status=$?
+[ "$status" = 1 ] && grep -q '^one process and ranks DISAGREE$' "$out/report" || fail "differences are not told"
+passed=$((passed + 1))
+echo "$passed checks passed"

@@ -1,0 +1,31 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The part of a job that a rank of a grid has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cli/common/inputs.h"
+#include "cli/ranks/grid.h"
+
+namespace logitless::cli {
+
+struct RankPart {
+  int64_t first_word = 0, words = 0;
+  std::vector<int64_t> tokens;     ///< rows of the whole job, in their order here
+  std::vector<int64_t> sequences;  ///< the same of sequences
+  std::vector<int64_t> offsets;    ///< of packed sequences, else empty
+  int64_t first_kl = 0, kl = 0;    ///< of KTO's mismatched completions
+};
+
+/// Words are cut into equal parts. Tokens are where nothing couples them; else whole sequences are, and of
+/// dpo whole pairs. Throws io::Error where there are fewer than ranks.
+RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place);
+
+/// The rank's tensors, in memory of their own.
+Inputs inputs_of(const Job& whole, const RankPart& part);
+
+/// Puts what a rank has computed of an output into its place in that of the whole job.
+void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole);
+
+}  // namespace logitless::cli
