@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 
 #include "core/store.h"
@@ -20,18 +21,29 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
   const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
   const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
   const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
+  const auto row_bytes = static_cast<size_t>(out.cols) * size_of(out.dtype);
+  const auto element = static_cast<int64_t>(size_of(out.dtype));
+  // What a rank holds travels as it stands, and so do the sums, which are rounded once.
   const auto sum = [&]<class Sum>(const kernels::TypedKernels<Sum>& table) {
-    const auto load = [&](int64_t row, int64_t, Sum* to) {
-      if (!core::is_narrow<Sum>(out.dtype)) {
-        std::copy_n(static_cast<const Sum*>(row_of(row)), out.cols, to);
-      } else if constexpr (sizeof(Sum) == sizeof(float)) {
-        kernels.widen(row_of(row), out.dtype, out.cols, to);
+    const auto load = [&](int64_t row, int64_t, std::byte* to) { std::memcpy(to, row_of(row), row_bytes); };
+    const auto add = [&](const std::byte* from, Sum* to) {
+      if (!core::is_narrow<Sum>(out.dtype)) return table.add(reinterpret_cast<const Sum*>(from), out.cols, to);
+      if constexpr (sizeof(Sum) == sizeof(float)) {
+        constexpr int64_t kWide = 512;
+        alignas(64) Sum wide[kWide];
+        for (int64_t c = 0; c < out.cols; c += kWide) {
+          const int64_t count = std::min(kWide, out.cols - c);
+          kernels.widen(from + c * element, out.dtype, count, wide);
+          table.add(wide, count, to + c);
+        }
       }
     };
-    const auto store = [&](const Sum* sums, int64_t row) {
-      store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, row_of(row), out.dtype);
+    const auto finish = [&](const Sum* sums, std::byte* to) {
+      store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
     };
-    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, context.threads(), table.add, load, store);
+    const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
+    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add, finish,
+                        store);
   };
   in_double ? sum(kernels.f64) : sum(kernels.f32);
 }

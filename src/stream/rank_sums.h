@@ -2,7 +2,10 @@
 // Rows that several ranks hold parts of are summed in one order, whatever carries them.
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -13,43 +16,55 @@
 
 namespace logitless::stream {
 
+/// These are the bytes of an element on its way: of a part, and of what all parts sum to.
+struct SumWire {
+  int64_t part = 0;
+  int64_t total = 0;
+};
+
 /// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
-/// order. load(row, part, to) writes one of this rank's, and add(from, count, to) adds; store(sums, row) gets
-/// what all ranks get. Each rank sums an equal share of the rows of a message, which has about 8 MiB for all.
-template <class Sum, class Add, class Load, class Store>
-void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols, int threads,
-                    const Add& add, const Load& load, const Store& store) {
+/// order. load(row, part, to) writes one of this rank's as it travels, add(from, to) adds one to sums, and
+/// finish(sums, to) writes these as they travel to all ranks, where store(from, row) gets them. Each rank sums
+/// an equal share of the rows of a message, which has about 8 MiB for all.
+template <class Sum, class Load, class Add, class Finish, class Store>
+void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
+                    const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,
+                    const Store& store) {
   constexpr int64_t kMessageBytes = 8 << 20;
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
   const int64_t own = parts[static_cast<size_t>(group.rank())];
-  const int64_t share = std::clamp<int64_t>(kMessageBytes / (size * most * cols * static_cast<int64_t>(sizeof(Sum))), 1,
+  const int64_t part_bytes = cols * wire.part, total_bytes = cols * wire.total;
+  const int64_t share = std::clamp<int64_t>(kMessageBytes / (size * most * part_bytes), 1,
                                             std::max<int64_t>(1, core::div_up(rows, size)));
-  core::Array<Sum> mine(static_cast<size_t>(size * most * share * cols)), theirs(mine.size());
-  core::Array<Sum> sums(static_cast<size_t>(share * cols)), all(static_cast<size_t>(size * share * cols));
+  core::Array<std::byte> mine(static_cast<size_t>(size * most * share * part_bytes)), theirs(mine.size());
+  core::Array<Sum> sums(static_cast<size_t>(threads * cols));
+  core::Array<std::byte> totals(static_cast<size_t>(share * total_bytes)),
+      all(static_cast<size_t>(size * share * total_bytes));
   for (int64_t begin = 0; begin < rows; begin += size * share) {
     // This many rows of each rank are in this message.
     const int64_t count = std::min(share, core::div_up(rows - begin, size));
     core::parallel_for(threads, size * count, [&](int64_t i) {
       if (begin + i >= rows) return;
       for (int64_t part = 0; part < own; ++part) {
-        load(begin + i, part, mine.data() + ((i / count * most + part) * count + i % count) * cols);
+        load(begin + i, part, mine.data() + ((i / count * most + part) * count + i % count) * part_bytes);
       }
     });
-    const auto message = static_cast<size_t>(size * most * count * cols);
-    group.all_to_all(std::span<const Sum>(mine).first(message), std::span(theirs).first(message));
+    const auto message = static_cast<size_t>(size * most * count * part_bytes);
+    group.all_to_all(std::span<const std::byte>(mine).first(message), std::span(theirs).first(message));
     core::parallel_for(threads, count, [&](int64_t i) {
-      Sum* to = sums.data() + i * cols;
+      Sum* to = sums.data() + omp_get_thread_num() * cols;
       std::fill_n(to, cols, Sum{0});
       for (int64_t r = 0; r < size; ++r) {
         for (int64_t part = 0; part < parts[static_cast<size_t>(r)]; ++part) {
-          add(theirs.data() + ((r * most + part) * count + i) * cols, cols, to);
+          add(theirs.data() + ((r * most + part) * count + i) * part_bytes, to);
         }
       }
+      finish(to, totals.data() + i * total_bytes);
     });
-    group.all_gather(std::span<const Sum>(sums).first(static_cast<size_t>(count * cols)),
-                     std::span(all).first(static_cast<size_t>(size * count * cols)));
+    group.all_gather(std::span<const std::byte>(totals).first(static_cast<size_t>(count * total_bytes)),
+                     std::span(all).first(static_cast<size_t>(size * count * total_bytes)));
     core::parallel_for(threads, std::min(size * count, rows - begin),
-                       [&](int64_t i) { store(all.data() + i * cols, begin + i); });
+                       [&](int64_t i) { store(all.data() + i * total_bytes, begin + i); });
   }
 }
 

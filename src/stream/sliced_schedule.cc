@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "core/arena.h"
 #include "core/views.h"
 #include "ranks/cut.h"
 #include "stats/row_stats_wire.h"
@@ -216,7 +218,7 @@ class SlicedSchedule final : public Schedule {
   struct Slice {
     std::shared_ptr<const HiddenProblem> problem;
     std::shared_ptr<const Gradients> outputs;
-    core::Array<std::byte> sums;              // [N, H] of d_hidden, where they do not stand in the output
+    std::shared_ptr<core::Arena> sums;        // [N, H] of d_hidden, where they do not stand in the output
     std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no words
     stats::Partials partials;
 
@@ -229,8 +231,11 @@ class SlicedSchedule final : public Schedule {
     if (in_place_) {
       outputs.d_hidden = outputs_.d_hidden;
     } else if (outputs_.wants_d_hidden()) {
-      slice.sums.resize(static_cast<size_t>(problem_.tokens * problem_.hidden_size) * size_of(sum_type(problem_)));
-      set_sums(problem_, slice.sums.data(), outputs);
+      const size_t bytes = static_cast<size_t>(problem_.tokens * problem_.hidden_size) * size_of(sum_type(problem_));
+      core::Arena measured;
+      measured.take_bytes(bytes);
+      slice.sums = core::make_shared<core::Arena>(measured.peak());
+      set_sums(problem_, slice.sums->take_bytes(bytes), outputs);
     }
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
     RunPlan run = plan_;
@@ -304,9 +309,7 @@ class SlicedSchedule final : public Schedule {
     };
     if (!in_place_) zero_other_rows();
     const auto count = static_cast<int64_t>(rows.size());
-    if (cut_.sum_d_hidden && group_.size() > 1) {
-      return sum_over_ranks<Sum>(group_, cut_.slices, count, h, plan_.plan.threads, table.add, load, store);
-    }
+    if (cut_.sum_d_hidden && group_.size() > 1) return sum_over_group<Sum>(count, table, load, store);
     if (in_place_) return;
     core::Array<Sum> part(static_cast<size_t>(h)), total(static_cast<size_t>(h));
     for (int64_t i = 0; i < count; ++i) {
@@ -317,6 +320,29 @@ class SlicedSchedule final : public Schedule {
       }
       store(total.data(), i);
     }
+  }
+
+  // Sums travel as they are stored, where storing them is all that becomes of them.
+  template <class Sum, class Load, class StoreSums>
+  void sum_over_group(int64_t count, const kernels::TypedKernels<Sum>& table, const Load& load_sums,
+                      const StoreSums& store_sums_of) {
+    const int64_t h = problem_.hidden_size;
+    const DType dtype = d_hidden_dtype(outputs_);
+    const bool stored = outputs_.d_hidden_mode == WriteMode::kOverwrite;
+    const size_t bytes = stored ? size_of(dtype) : sizeof(Sum);
+    const auto load = [&](int64_t i, int64_t s, std::byte* to) { load_sums(i, s, reinterpret_cast<Sum*>(to)); };
+    const auto add = [&](const std::byte* from, Sum* to) { table.add(reinterpret_cast<const Sum*>(from), h, to); };
+    const auto finish = [&](const Sum* sums, std::byte* to) {
+      if (stored) return store_sums(*context_.kernels, table, sums, h, WriteMode::kOverwrite, to, dtype);
+      std::memcpy(to, sums, static_cast<size_t>(h) * bytes);
+    };
+    const auto store = [&](const std::byte* from, int64_t i) {
+      if (!stored) return store_sums_of(reinterpret_cast<const Sum*>(from), i);
+      void* to = d_hidden_row(problem_, outputs_, problem_.active()[static_cast<size_t>(i)]).data;
+      std::memcpy(to, from, static_cast<size_t>(h) * bytes);
+    };
+    sum_over_ranks<Sum>(group_, cut_.slices, count, h, {sizeof(Sum), static_cast<int64_t>(bytes)}, plan_.plan.threads,
+                        load, add, finish, store);
   }
 
   void zero_other_rows() {

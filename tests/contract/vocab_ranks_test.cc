@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -321,23 +322,42 @@ TEST(VocabRanks, KnowPaddingAndIgnoredTargets) {
 // 16 bytes of statistics a token and rank, 8 H of d_hidden times (P - 1) / P, and little beside.
 TEST(VocabRanks, SendWhatTheyMust) {
   constexpr int64_t kRows = 4000, kColumns = 48, kWords = 90;
-  const std::vector<float> hidden = normal(kRows * kColumns, 1), weight = normal(kWords * kColumns, 2);
-  const std::vector<int64_t> ids(kRows, 3);
-  for (const bool gradients : {false, true}) {
+  struct Case {
+    bool gradients;
+    DType dtype;
+    WriteMode mode;
+    double bytes_of_d_hidden;  // of each of its elements that a rank gives away: parts, and what they sum to
+  };
+  for (const Case& c : {Case{false, DType::kFloat32, WriteMode::kOverwrite, 0},
+                        {true, DType::kFloat32, WriteMode::kOverwrite, 4 + 4},
+                        {true, DType::kBFloat16, WriteMode::kOverwrite, 4 + 2},
+                        {true, DType::kBFloat16, WriteMode::kAccumulate, 4 + 4}}) {
+    const auto filled = [&](int64_t rows) {
+      HostTensor out(c.dtype, rows, kColumns);
+      for (int64_t i = 0; i < rows * kColumns; ++i)
+        out.set(i / kColumns, i % kColumns, std::sin(static_cast<double>(i)));
+      return out;
+    };
+    const HostTensor hidden = filled(kRows), weight = filled(kWords);
+    const std::vector<int64_t> ids(kRows, 3);
     ThreadGroup group(3);
     const auto errors = run_ranks(3, [&](int rank) {
       ContextOptions options;
       options.threads = 1;
       options.ranks.vocab = &group.of(rank);
-      std::vector<float> d_hidden(hidden.size());
+      HostTensor d_hidden = filled(kRows);
       Gradients outputs;
-      if (gradients) outputs.d_hidden = {d_hidden.data(), kRows, kColumns};
-      cross_entropy(Context(options), ConstMatrix(hidden.data(), kRows, kColumns),
-                    LmHead({weight.data() + rank * 30 * kColumns, 30, kColumns}), {ids.data(), kRows}, {}, outputs);
+      outputs.d_hidden_mode = c.mode;
+      if (c.gradients) outputs.d_hidden = d_hidden.output();
+      const auto* words = static_cast<const std::byte*>(weight.view().data);
+      cross_entropy(
+          Context(options), hidden.view(),
+          LmHead({words + static_cast<size_t>(rank * 30 * kColumns) * size_of(c.dtype), c.dtype, 30, kColumns}),
+          {ids.data(), kRows}, {}, outputs);
     });
     for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
     const double bytes = static_cast<double>(group.sent_bytes()) / 3 / kRows;
-    const double needed = 16 * 2 + (gradients ? 8.0 * kColumns * 2 / 3 : 0);
+    const double needed = 16 * 2 + c.bytes_of_d_hidden * kColumns * 2 / 3;
     EXPECT_GE(bytes, needed);
     EXPECT_LE(bytes, 1.02 * needed + 1);
   }
