@@ -43,7 +43,7 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
     };
     const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
     sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add, finish,
-                        store);
+                        store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
   };
   in_double ? sum(kernels.f64) : sum(kernels.f32);
 }

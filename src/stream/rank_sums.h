@@ -25,11 +25,13 @@ struct SumWire {
 /// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
 /// order. load(row, part, to) writes one of this rank's as it travels, add(from, to) adds one to sums, and
 /// finish(sums, to) writes these as they travel to all ranks, where store(from, row) gets them. Each rank sums
-/// an equal share of the rows of a message, which has about 8 MiB for all.
+/// an equal share of the rows of a message, which has about 8 MiB for all. Where every rank has one part, parts
+/// and sums have one type, and the rows stand `in_place` one after the other as they travel, messages come
+/// from there and go there.
 template <class Sum, class Load, class Add, class Finish, class Store>
 void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
                     const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,
-                    const Store& store) {
+                    const Store& store, std::byte* in_place = nullptr) {
   constexpr int64_t kMessageBytes = 8 << 20;
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
   const int64_t own = parts[static_cast<size_t>(group.rank())];
@@ -43,14 +45,17 @@ void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t
   for (int64_t begin = 0; begin < rows; begin += size * share) {
     // This many rows of each rank are in this message.
     const int64_t count = std::min(share, core::div_up(rows - begin, size));
-    core::parallel_for(threads, size * count, [&](int64_t i) {
+    const bool direct = in_place && begin + size * count <= rows;
+    core::parallel_for(threads, direct ? 0 : size * count, [&](int64_t i) {
       if (begin + i >= rows) return;
       for (int64_t part = 0; part < own; ++part) {
         load(begin + i, part, mine.data() + ((i / count * most + part) * count + i % count) * part_bytes);
       }
     });
     const auto message = static_cast<size_t>(size * most * count * part_bytes);
-    group.all_to_all(std::span<const std::byte>(mine).first(message), std::span(theirs).first(message));
+    group.all_to_all(direct ? std::span<const std::byte>(in_place + begin * part_bytes, message)
+                            : std::span<const std::byte>(mine).first(message),
+                     std::span(theirs).first(message));
     core::parallel_for(threads, count, [&](int64_t i) {
       Sum* to = sums.data() + omp_get_thread_num() * cols;
       std::fill_n(to, cols, Sum{0});
@@ -61,9 +66,10 @@ void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t
       }
       finish(to, totals.data() + i * total_bytes);
     });
+    const auto whole = static_cast<size_t>(size * count * total_bytes);
     group.all_gather(std::span<const std::byte>(totals).first(static_cast<size_t>(count * total_bytes)),
-                     std::span(all).first(static_cast<size_t>(size * count * total_bytes)));
-    core::parallel_for(threads, std::min(size * count, rows - begin),
+                     direct ? std::span(in_place + begin * total_bytes, whole) : std::span(all).first(whole));
+    core::parallel_for(threads, direct ? 0 : std::min(size * count, rows - begin),
                        [&](int64_t i) { store(all.data() + i * total_bytes, begin + i); });
   }
 }
