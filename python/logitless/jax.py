@@ -88,9 +88,19 @@ _cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _token_logps(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
+    """Log-probabilities, entropies, log-sum-exps and, with the option prior, means of all words' log-probabilities."""
     column = jax.ShapeDtypeStruct(targets.shape, _loss_type(hidden).dtype)
+    of_prior = column if dict(options)["prior"] else jax.ShapeDtypeStruct((0,), column.dtype)
     return tuple(
-        _call("logitless_token_logps", (column,) * 3, hidden, weight, bias, targets, **dict(options))
+        _call(
+            "logitless_token_logps",
+            (column, column, column, of_prior),
+            hidden,
+            weight,
+            bias,
+            targets,
+            **dict(options),
+        )
     )
 
 
@@ -113,20 +123,26 @@ def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) ->
     return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
 
 
-def _of_all_words(logps: Any, lses: Any, mine: Any, axis: str) -> tuple[Any, Any]:
-    """(log-probabilities, log-sum-exps) over the words of all devices, from those over each one's own. `mine` says
-    whose targets a device holds."""
+def _of_all_words(stats: Any, mine: Any, axis: str) -> tuple[Any, Any, Any]:
+    """(log-probabilities, log-sum-exps, means of all words' log-probabilities) over the words of all devices, from
+    those over each one's own. `mine` says whose targets a device holds."""
+    logps, _, lses, means = stats
     most = jax.lax.pmax(jax.lax.stop_gradient(lses), axis)
     whole = most + jnp.log(jax.lax.psum(jnp.exp(lses - most), axis))
-    # The target's logit, without a common offset that would take its digits.
+    # Logits, without a common offset that would take their digits.
     logits = jax.lax.psum(jnp.where(mine, logps + (lses - most), 0), axis)
-    return logits - (whole - most), whole
+    if means.size > 0:
+        means = jax.lax.pmean(means + (lses - most), axis) - (whole - most)
+    return logits - (whole - most), whole, means
 
 
 def _sharded_cross_entropy(
     hidden: Any, weight: Any, bias: Any, targets: Any, options: dict[str, Any], reduction: str, axis: str
 ) -> Any:
     ignore_index, z_loss = int(options["ignore_index"]), float(options["z_loss"])
+    smoothing = float(options["label_smoothing"])
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"label_smoothing = {smoothing} is outside [0, 1]")
     words = weight.shape[1 if options["hidden_vocab"] else 0]
     own = targets - jax.lax.axis_index(axis) * words
     mine = (own >= 0) & (own < words) & (targets != ignore_index)
@@ -134,12 +150,18 @@ def _sharded_cross_entropy(
     somewhere = jax.lax.psum(mine.astype(jnp.int32), axis) == 1
     known = jnp.where(somewhere, jnp.clip(own, 0, words - 1), words)
     known = jnp.where(targets == ignore_index, -1, known)
-    token = tuple((name, options[name]) for name in ("hidden_vocab", "softcap", "temperature"))
-    token = (token[0], ("ignore_index", np.int64(-1)), *token[1:])
-    logps, _, lses = _token_logps(*_spread(hidden, weight, bias, known), token)
-    logps, lses = _of_all_words(logps, lses, mine, axis)
+    token = (
+        ("hidden_vocab", options["hidden_vocab"]),
+        ("ignore_index", np.int64(-1)),
+        ("softcap", options["softcap"]),
+        ("temperature", options["temperature"]),
+        ("prior", np.bool_(smoothing != 0)),
+    )
+    stats = _token_logps(*_spread(hidden, weight, bias, known), token)
+    logps, lses, means = _of_all_words(stats, mine, axis)
     active = targets != ignore_index
-    total = jnp.where(active, -logps + z_loss * lses**2, 0).sum()
+    losses = -logps if smoothing == 0 else -(1 - smoothing) * logps - smoothing * means
+    total = jnp.where(active, losses + z_loss * lses**2, 0).sum()
     if reduction == "sum":
         return total
     return total / jnp.maximum(active.sum(), 1)
@@ -165,7 +187,7 @@ def linear_cross_entropy(
     reduction is "mean" or "sum"; for a loss a token see token_logps().
 
     vocab_axis: in a shard_map, the axis over which the words are sharded: weight and bias have this device's, an equal
-        number on each, hidden and targets are the same on all, and so is the loss. Without label_smoothing.
+        number on each, hidden and targets are the same on all, and so is the loss.
     """
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction = {reduction!r} is none of mean, sum")
@@ -181,8 +203,6 @@ def linear_cross_entropy(
     arrays = _prepared(hidden, weight, targets, bias, layout)
     if vocab_axis is None:
         return _cross_entropy(*_spread(*arrays), options)
-    if label_smoothing != 0:
-        raise ValueError(f"label_smoothing = {label_smoothing} is not there for words on several devices")
     return _sharded_cross_entropy(*arrays, dict(options), reduction, vocab_axis)
 
 
@@ -204,7 +224,8 @@ def token_logps(
         ("ignore_index", np.int64(ignore_index)),
         ("softcap", np.float64(softcap)),
         ("temperature", np.float64(temperature)),
+        ("prior", np.bool_(False)),
     )
-    logps, entropies, _ = _token_logps(*_spread(*_prepared(hidden, weight, targets, bias, layout)), options)
+    logps, entropies, *_ = _token_logps(*_spread(*_prepared(hidden, weight, targets, bias, layout)), options)
     shape = jnp.asarray(targets).shape
     return logps.reshape(shape), entropies.reshape(shape)

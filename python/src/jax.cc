@@ -158,37 +158,42 @@ ffi::Error cross_entropy_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weig
 
 ffi::Error token_logps_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                ffi::AnyBuffer targets, bool hidden_vocab, int64_t ignore_index, double softcap,
-                               double temperature, ffi::Result<ffi::AnyBuffer> logp,
-                               ffi::Result<ffi::AnyBuffer> entropy, ffi::Result<ffi::AnyBuffer> lse) {
+                               double temperature, bool prior, ffi::Result<ffi::AnyBuffer> logp,
+                               ffi::Result<ffi::AnyBuffer> entropy, ffi::Result<ffi::AnyBuffer> lse,
+                               ffi::Result<ffi::AnyBuffer> mean_logp) {
   return guarded([&] {
     const Inputs in(hidden, weight, bias, targets, hidden_vocab, softcap);
     TokenOptions options;
     options.ignore_index = ignore_index;
     options.temperature = temperature;
-    const TokenStats stats = compute_token_stats(Context(), in.hidden, in.head, in.targets, options, {.entropy = true});
+    const StatsRequest request{.entropy = true, .prior = prior};
+    const TokenStats stats = compute_token_stats(Context(), in.hidden, in.head, in.targets, options, request);
     write_column(stats.logp, *logp);
     write_column(stats.entropy, *entropy);
     write_column(stats.lse, *lse);
+    if (prior) write_column(stats.prior, *mean_logp);
   });
 }
 
 ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                     ffi::AnyBuffer targets, ffi::AnyBuffer g_logp, ffi::AnyBuffer g_entropy,
-                                    ffi::AnyBuffer g_lse, bool hidden_vocab, int64_t ignore_index, double softcap,
-                                    double temperature, ffi::Result<ffi::AnyBuffer> d_hidden,
-                                    ffi::Result<ffi::AnyBuffer> d_weight, ffi::Result<ffi::AnyBuffer> d_bias) {
+                                    ffi::AnyBuffer g_lse, ffi::AnyBuffer g_mean_logp, bool hidden_vocab,
+                                    int64_t ignore_index, double softcap, double temperature, bool prior,
+                                    ffi::Result<ffi::AnyBuffer> d_hidden, ffi::Result<ffi::AnyBuffer> d_weight,
+                                    ffi::Result<ffi::AnyBuffer> d_bias) {
   return guarded([&] {
     const Inputs in(hidden, weight, bias, targets, hidden_vocab, softcap);
     TokenOptions options;
     options.ignore_index = ignore_index;
     options.temperature = temperature;
-    const StatsRequest request{.entropy = true};
+    const StatsRequest request{.entropy = true, .prior = prior};
     const Context context;
     const TokenStats stats = compute_token_stats(context, in.hidden, in.head, in.targets, options, request);
     TokenGrads grads;
     grads.logp = read_column(g_logp);
     grads.entropy = read_column(g_entropy);
     grads.lse = read_column(g_lse);
+    if (prior) grads.prior = read_column(g_mean_logp);
     backpropagate_token_grads(context, in.hidden, in.head, in.targets, options, request, stats, grads,
                               gradients_of(*d_hidden, *d_weight, *d_bias));
   });
@@ -207,7 +212,11 @@ ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight
       .Attr<double>("temperature")      \
       .Attr<double>("z_loss")
 #define LOGITLESS_TOKEN_ATTRS() \
-  Attr<bool>("hidden_vocab").Attr<int64_t>("ignore_index").Attr<double>("softcap").Attr<double>("temperature")
+  Attr<bool>("hidden_vocab")            \
+      .Attr<int64_t>("ignore_index")    \
+      .Attr<double>("softcap")          \
+      .Attr<double>("temperature")      \
+      .Attr<bool>("prior")
 
 XLA_FFI_DEFINE_HANDLER(kCrossEntropy, cross_entropy_handler,
                        LOGITLESS_HEAD_ARGS().LOGITLESS_CROSS_ENTROPY_ATTRS().Ret<ffi::AnyBuffer>());
@@ -218,11 +227,16 @@ XLA_FFI_DEFINE_HANDLER(kCrossEntropyGrad, cross_entropy_grad_handler,
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>());
-XLA_FFI_DEFINE_HANDLER(
-    kTokenLogps, token_logps_handler,
-    LOGITLESS_HEAD_ARGS().LOGITLESS_TOKEN_ATTRS().Ret<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
+XLA_FFI_DEFINE_HANDLER(kTokenLogps, token_logps_handler,
+                       LOGITLESS_HEAD_ARGS()
+                           .LOGITLESS_TOKEN_ATTRS()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>());
 XLA_FFI_DEFINE_HANDLER(kTokenLogpsGrad, token_logps_grad_handler,
                        LOGITLESS_HEAD_ARGS()
+                           .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()

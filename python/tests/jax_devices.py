@@ -56,18 +56,31 @@ y4 = jnp.minimum(y, V4 - 1)
 
 
 def vocabulary(x, w, y):
-    return linear_cross_entropy(x, w, y, softcap=20.0, temperature=0.7, z_loss=0.01, vocab_axis="vocab")
+    return linear_cross_entropy(
+        x, w, y, softcap=20.0, temperature=0.7, z_loss=0.01, label_smoothing=0.1, vocab_axis="vocab"
+    )
 
 
 def of_grid(x, w, y):
     total = linear_cross_entropy(
-        x, w, y, softcap=20.0, temperature=0.7, z_loss=0.01, vocab_axis="vocab", reduction="sum"
+        x,
+        w,
+        y,
+        softcap=20.0,
+        temperature=0.7,
+        z_loss=0.01,
+        label_smoothing=0.1,
+        vocab_axis="vocab",
+        reduction="sum",
     )
     return jax.lax.psum(total, "data") / jax.lax.psum((y != -100).sum(), "data")
 
 
 want, want_grads = jax.value_and_grad(
-    lambda x, w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01), argnums=(0, 1)
+    lambda x, w: linear_cross_entropy(
+        x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01, label_smoothing=0.1
+    ),
+    argnums=(0, 1),
 )(x, w[:V4])
 auto = jax.sharding.AxisType.Auto
 for function, shape, names, specs in (
@@ -93,7 +106,7 @@ for function, shape, names, specs in (
 curves = []
 for loss in (
     lambda w: of_words(x, w, y4),
-    lambda w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01),
+    lambda w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01, label_smoothing=0.1),
 ):
     step, head, curve = jax.jit(jax.value_and_grad(loss)), w[:V4], []
     for _ in range(20):

@@ -24,10 +24,10 @@ struct SumWire {
 
 /// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
 /// order. load(row, part, to) writes one of this rank's as it travels, add(from, to) adds one to sums, and
-/// finish(sums, to) writes these as they travel to all ranks, where store(from, row) gets them. Each rank sums
-/// an equal share of the rows of a message, which has about 8 MiB for all. Where every rank has one part, parts
-/// and sums have one type, and the rows stand `in_place` one after the other as they travel, messages come
-/// from there and go there.
+/// finish(sums, to) writes these as they travel to all ranks, where store(from, row) gets them. Each rank
+/// sums an equal share of the rows of a message, which has about 8 MiB for all. Where every rank has one
+/// part, parts and sums have one type, and the rows stand `in_place` one after the other as they travel,
+/// messages come from there and go there.
 template <class Sum, class Load, class Add, class Finish, class Store>
 void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
                     const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,

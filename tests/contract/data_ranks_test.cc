@@ -45,6 +45,7 @@ Part part_of(const std::vector<int64_t>& sequences, int64_t first_word = 0, int6
   b.ids = rows_of(b.ids, sequences, kTime);
   b.mask = rows_of(b.mask, sequences, kTime);
   b.old_logps = rows_of(b.old_logps, sequences, kTime);
+  b.ref_logps = rows_of(b.ref_logps, sequences, kTime);
   b.labels = rows_of(b.labels, sequences, 1);
   b.advantages = rows_of(b.advantages, sequences, 1);
   b.sums = rows_of(b.sums, sequences, 1);
@@ -82,11 +83,13 @@ std::vector<Task> tasks() {
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
                      PolicyOptions options;
                      options.variant = variant;
+                     options.beta = 0.04;
                      options.entropy_bonus = 0.02;
                      PolicyBatch batch;
                      batch.chosen_ids = p.targets();
                      batch.advantages = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
                      batch.old_logps = {p.batch.old_logps.data(), static_cast<int64_t>(p.batch.old_logps.size())};
+                     batch.ref_logps = {p.batch.ref_logps.data(), static_cast<int64_t>(p.batch.ref_logps.size())};
                      batch.mask = p.batch.mask;
                      return numbers(policy_loss(context, p.states(), p.source.head(), batch, options, g));
                    }});

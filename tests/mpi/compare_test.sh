@@ -79,4 +79,23 @@ status=0
   >"$out/report" 2>"$out/log" || status=$?
 [ "$status" = 1 ] && grep -q '^one process and ranks DISAGREE$' "$out/report" || fail "differences are not told"
 passed=$((passed + 1))
+# A rank that is killed ends the others, whatever they wait for.
+"$mpiexec" -n 3 "$logitless" compare "$tiny" --set parallel.vocab=3 --repeat 1000000 >"$out/report" 2>"$out/log" &
+job=$!
+children=()
+for _ in $(seq 100); do
+  read -ra children <"/proc/$job/task/$job/children" || true
+  [ ${#children[@]} -ge 3 ] && break
+  sleep 0.1
+done
+sleep 1
+kill -KILL "${children[-1]}" || fail "no rank to kill"
+for _ in $(seq 300); do
+  kill -0 "$job" 2>/dev/null || break
+  sleep 0.1
+done
+kill -KILL "$job" 2>/dev/null && fail "the others outlive a killed rank by 30 s"
+wait "$job" && fail "a killed rank is no failure"
+[ ! -s "$out/report" ] || fail "a killed rank leaves a report"
+passed=$((passed + 1))
 echo "$passed checks passed"

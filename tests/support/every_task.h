@@ -111,6 +111,11 @@ struct Batch {
     batch.mask = mask;
     return batch;
   }
+  PolicyBatch policy_with_reference() const {
+    PolicyBatch batch = policy();
+    batch.ref_logps = {ref_logps.data(), kTokens};
+    return batch;
+  }
   Reference reference() const {
     Reference result;
     result.logps = {sums.data(), kBatch};
@@ -135,6 +140,7 @@ struct Batch {
   std::vector<uint8_t> labels = {1, 0, 0, 1};
   std::vector<float> advantages = {1.5F, -0.5F, 2, -1};
   std::vector<float> old_logps = std::vector<float>(kTokens, -4.6F);
+  std::vector<float> ref_logps = std::vector<float>(kTokens, -4.2F);
   std::vector<float> sums = {-18, -20, -19, -17};
   TokenGrads grads;  ///< of a loss of the caller's own
   FromHidden model;
@@ -277,8 +283,9 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("cross_entropy of each token", false, LOGITLESS_TEST_LOSS(cross_entropy), none, batch.targets());
 
   PolicyOptions local;
+  local.beta = 0.04;
   local.entropy_bonus = 0.01;
-  task("policy_loss", false, LOGITLESS_TEST_LOSS(policy_loss), local, batch.policy());
+  task("policy_loss", false, LOGITLESS_TEST_LOSS(policy_loss), local, batch.policy_with_reference());
   PolicyOptions coupled;
   coupled.top_entropy_quantile = 0.5;
   task("policy_loss of the batch", true, LOGITLESS_TEST_LOSS(policy_loss), coupled, batch.policy());
