@@ -37,8 +37,9 @@ auto section(const std::string& prefix, auto... members) {
   };
 }
 
+template <class T = int64_t>
 auto integer(int64_t low, int64_t high = kAnyHigh) {
-  return [=](const ConfigValue& value) { return read_integer(value, low, high); };
+  return [=](const ConfigValue& value) { return static_cast<T>(read_integer(value, low, high)); };
 }
 
 auto number(const Interval& interval) {
@@ -215,8 +216,8 @@ std::vector<KeyRule> build_schema() {
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
       kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(kPrecisions)),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
-      parallel("vocab", &ParallelConfig::vocab, integer(1, kMaxRanks)),
-      parallel("data", &ParallelConfig::data, integer(1, kMaxRanks)),
+      parallel("vocab", &ParallelConfig::vocab, integer<int>(1, kMaxRanks)),
+      parallel("data", &ParallelConfig::data, integer<int>(1, kMaxRanks)),
       gradients("d_hidden", &G::d_hidden, read_bool),
       gradients("d_weight", &G::d_weight, read_bool),
       gradients("d_bias", &G::d_bias, read_bool),
