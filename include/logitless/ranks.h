@@ -48,8 +48,9 @@ struct Ranks {
   /// These ranks hold the words of the vocabulary, in the order of the ranks: the LmHead of each, and the
   /// d_weight and d_bias of each, have its own words, of which there may be none. Everything else that is
   /// given is the same on all of them: hidden states, targets, options and their vectors with an entry a
-  /// word, which mean the whole vocabulary. All of them return the same results. Finished logits and plan
-  /// dense are not split. Null: this rank holds the whole vocabulary.
+  /// word, which mean the whole vocabulary, and type and mode of a d_hidden that is summed. All of them
+  /// return the same results. Finished logits and plan dense are not split. Null: this rank holds the whole
+  /// vocabulary.
   Communicator* vocab = nullptr;
   /// This rank's words are cut into slices of these sizes; empty: they are one slice. Results have the same
   /// bits however many ranks share the slices of a vocabulary, one of them included. Each slice has a budget

@@ -123,7 +123,7 @@ def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) ->
     return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
 
 
-def _of_all_words(stats: Any, mine: Any, axis: str) -> tuple[Any, Any, Any]:
+def _of_all_words(stats: Any, mine: Any, axis: str, with_means: bool) -> tuple[Any, Any, Any]:
     """(log-probabilities, log-sum-exps, means of all words' log-probabilities) over the words of all devices, from
     those over each one's own. `mine` says whose targets a device holds."""
     logps, _, lses, means = stats
@@ -131,7 +131,7 @@ def _of_all_words(stats: Any, mine: Any, axis: str) -> tuple[Any, Any, Any]:
     whole = most + jnp.log(jax.lax.psum(jnp.exp(lses - most), axis))
     # Logits, without a common offset that would take their digits.
     logits = jax.lax.psum(jnp.where(mine, logps + (lses - most), 0), axis)
-    if means.size > 0:
+    if with_means:
         means = jax.lax.pmean(means + (lses - most), axis) - (whole - most)
     return logits - (whole - most), whole, means
 
@@ -143,6 +143,8 @@ def _sharded_cross_entropy(
     smoothing = float(options["label_smoothing"])
     if not 0 <= smoothing <= 1:
         raise ValueError(f"label_smoothing = {smoothing} is outside [0, 1]")
+    if not 0 <= z_loss < float("inf"):
+        raise ValueError(f"z_loss = {z_loss} is no finite number of at least 0")
     words = weight.shape[1 if options["hidden_vocab"] else 0]
     own = targets - jax.lax.axis_index(axis) * words
     mine = (own >= 0) & (own < words) & (targets != ignore_index)
@@ -158,7 +160,7 @@ def _sharded_cross_entropy(
         ("prior", np.bool_(smoothing != 0)),
     )
     stats = _token_logps(*_spread(hidden, weight, bias, known), token)
-    logps, lses, means = _of_all_words(stats, mine, axis)
+    logps, lses, means = _of_all_words(stats, mine, axis, smoothing != 0)
     active = targets != ignore_index
     losses = -logps if smoothing == 0 else -(1 - smoothing) * logps - smoothing * means
     total = jnp.where(active, losses + z_loss * lses**2, 0).sum()

@@ -123,6 +123,16 @@ void Group::agree() {
   if (communicator_) say(kAgree, 0);
 }
 
+int64_t Group::most_before(int64_t mine) {
+  if (!before_) return mine;
+  const core::Array<int64_t> all = before_->all_gather(mine);
+  return *std::max_element(all.begin(), all.end());
+}
+
+void Group::sit_out() {
+  if (before_) before_->agree();
+}
+
 void Group::leave(std::string_view message) noexcept {
   if (!left_) fail_to(communicator_, message);
   left_ = true;

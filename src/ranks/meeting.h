@@ -45,6 +45,10 @@ class Group {
   }
   /// Waits for all ranks. Throws RankError where one has failed.
   void agree();
+  /// Returns the largest of what the ranks of `before` give; `mine` where there are none. A rank that has
+  /// fewer exchanges here than they have with theirs sits these out: they meet before each.
+  int64_t most_before(int64_t mine);
+  void sit_out();
   /// Meets the others where they are next, and tells them that this rank has failed. Does nothing where they
   /// know of a failure.
   void leave(std::string_view message) noexcept;

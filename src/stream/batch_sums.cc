@@ -48,6 +48,13 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
   in_double ? sum(kernels.f64) : sum(kernels.f32);
 }
 
+// Each message goes to its ranks, and their sums come back.
+int64_t exchanges_of(const ranks::Group& group, const Matrix& out) {
+  if (out.rows == 0 || out.cols == 0) return 0;
+  const int64_t row_bytes = out.cols * static_cast<int64_t>(size_of(out.dtype));
+  return 2 * core::div_up(out.rows, group.size() * rows_of_message(group.size(), 1, out.rows, row_bytes));
+}
+
 }  // namespace
 
 void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs) {
@@ -55,22 +62,26 @@ void sum_over_batch(const Context& context, const problem::HiddenProblem& proble
   ranks::Group& group = *problem.weight_ranks;
   const Matrix weight = outputs.d_weight.data ? outputs.d_weight : Matrix();
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
-  const std::array<int64_t, 4> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size};
+  const std::array<int64_t, 5> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
+                                        bias.data ? static_cast<int64_t>(bias.dtype) : -1};
   for (const auto& others : group.all_gather(sizes)) {
     if (others == sizes) continue;
     throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + std::to_string(sizes[0]) + ", " +
                     std::to_string(sizes[1]) + "] here and [" + std::to_string(others[0]) + ", " +
                     std::to_string(others[1]) + "] on another rank, d_bias " + std::to_string(sizes[3]) + " and " +
-                    std::to_string(others[3]));
+                    std::to_string(others[3]) + ", or their types differ");
   }
-  sum_rows(context, group, problem.in_double(), weight);
   // A vector is rows, of which each rank sums some.
   constexpr int64_t kRow = 1024;
   const int64_t whole = bias.size / kRow * kRow;
-  sum_rows(context, group, problem.in_double(), Matrix(bias.data, bias.dtype, whole / kRow, kRow));
-  if (whole == bias.size) return;
-  sum_rows(context, group, problem.in_double(),
-           Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole));
+  const Matrix sums[] = {weight, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
+                         Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole)};
+  // Ranks of a grid meet in every exchange, and those with other words may have more of them.
+  int64_t exchanges = 0;
+  for (const Matrix& out : sums) exchanges += exchanges_of(group, out);
+  const int64_t most = group.most_before(exchanges);
+  for (const Matrix& out : sums) sum_rows(context, group, problem.in_double(), out);
+  for (; exchanges < most; ++exchanges) group.sit_out();
 }
 
 }  // namespace logitless::stream

@@ -22,6 +22,13 @@ struct SumWire {
   int64_t total = 0;
 };
 
+/// Of each rank, for one part of each: so many rows of a message does a rank sum, which has about 8 MiB.
+inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kMessageBytes = 8 << 20;
+  return std::clamp<int64_t>(kMessageBytes / (ranks * most_parts * row_bytes), 1,
+                             std::max<int64_t>(1, core::div_up(rows, ranks)));
+}
+
 /// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
 /// order. load(row, part, to) writes one of this rank's as it travels, add(from, to) adds one to sums, and
 /// finish(sums, to) writes these as they travel to all ranks, where store(from, row) gets them. Each rank
@@ -32,12 +39,10 @@ template <class Sum, class Load, class Add, class Finish, class Store>
 void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
                     const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,
                     const Store& store, std::byte* in_place = nullptr) {
-  constexpr int64_t kMessageBytes = 8 << 20;
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
   const int64_t own = parts[static_cast<size_t>(group.rank())];
   const int64_t part_bytes = cols * wire.part, total_bytes = cols * wire.total;
-  const int64_t share = std::clamp<int64_t>(kMessageBytes / (size * most * part_bytes), 1,
-                                            std::max<int64_t>(1, core::div_up(rows, size)));
+  const int64_t share = rows_of_message(size, most, rows, part_bytes);
   core::Array<std::byte> mine(static_cast<size_t>(size * most * share * part_bytes)), theirs(mine.size());
   core::Array<Sum> sums(static_cast<size_t>(threads * cols));
   core::Array<std::byte> totals(static_cast<size_t>(share * total_bytes)),

@@ -123,6 +123,8 @@ uint64_t digest_of(const HiddenProblem& problem) {
 void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work, const Gradients& outputs) {
   const uint64_t digest = digest_of(problem);
   const ranks::HeadTypes& shared = problem.cut->types;
+  const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
+  const bool sums = wants_d_hidden && problem.cut->sum_d_hidden;
   const ranks::HeadTypes types = problem.words > 0 ? problem::head_types(problem, outputs) : shared;
   const struct {
     const char* name;
@@ -142,7 +144,9 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
                                   8 * problem.request.rank},
                {"forward", work.forward},
                {"gradients", work.backward},
-               {"a wish for d_hidden", work.backward && outputs.wants_d_hidden()},
+               {"a wish for d_hidden", wants_d_hidden},
+               {"type of d_hidden", sums ? static_cast<int64_t>(d_hidden_dtype(outputs)) : -1},
+               {"mode of d_hidden", sums ? static_cast<int64_t>(outputs.d_hidden_mode) : -1},
                {"plan", static_cast<int64_t>(run.plan.kind)},
                {"chunks", run.chunk_count()},
                {"row_tile", run.grid.row_tile},

@@ -54,6 +54,11 @@ agrees 4 tiny parallel.vocab=4 model.bias=true model.layout=hidden_vocab model.d
   class_weights=true z_loss=0.01 'temperature=[0.5, 2]' 'metrics={accuracy: true, entropy: true}'
 agrees 2 tiny parallel.data=2 shift=true model.dtype=bfloat16
 agrees 2 tiny parallel.vocab=2 kernel.plan=two_pass gradients.d_weight=false
+agrees 2 tiny parallel.vocab=2 seq_len=0
+# Ranks of a grid with other words have other numbers of messages: 1,024 and 1,025 of bias, 0 and 1 of all.
+agrees 4 tiny "${grid[@]}" model.bias=true
+agrees 4 tiny "${grid[@]}" model.bias=true model.vocab_size=1 kernel.block_size=auto
+agrees 4 tiny parallel.vocab=4 model.vocab_size=3 kernel.block_size=auto
 
 # The gradients that -o writes are those of all ranks.
 "$mpiexec" -n 4 "$logitless" compare "$configs/tiny.yaml" --set parallel.vocab=2 --set parallel.data=2 --quiet \
@@ -74,11 +79,14 @@ refuses 2 2 "top_entropy_quantile = 0.5 is of a whole batch, and ranks.data spli
 refuses 2 2 "--json $out/nowhere/report: cannot be written" \
   compare "$tiny" --set parallel.vocab=2 --json "$out/nowhere/report"
 
-status=0
-"$mpiexec" -n 2 "$logitless" compare "$tiny" --set parallel.vocab=2 --set tolerances.d_hidden_rel_l2=0 \
-  >"$out/report" 2>"$out/log" || status=$?
-[ "$status" = 1 ] && grep -q '^one process and ranks DISAGREE$' "$out/report" || fail "differences are not told"
-passed=$((passed + 1))
+# A difference is told, and so is a loss that is no number.
+for settings in "--set tolerances.d_hidden_rel_l2=0" "--set loss_scale=1e308 --set reduction=sum"; do
+  status=0
+  # shellcheck disable=SC2086  # Several words.
+  "$mpiexec" -n 2 "$logitless" compare "$tiny" --set parallel.vocab=2 $settings >"$out/report" 2>"$out/log" || status=$?
+  [ "$status" = 1 ] && grep -q '^one process and ranks DISAGREE$' "$out/report" || fail "$settings is not told"
+  passed=$((passed + 1))
+done
 # A rank that is killed ends the others, whatever they wait for.
 "$mpiexec" -n 3 "$logitless" compare "$tiny" --set parallel.vocab=3 --repeat 1000000 >"$out/report" 2>"$out/log" &
 job=$!

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "cli/common/task_call.h"
@@ -41,8 +43,10 @@ int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
 // What a contender's calls took.
 struct Times {
   std::vector<double> seconds, extra_peaks;
+  PeakMethod peak_method = PeakMethod::kReset;
 
   void add(const Measured& measured) {
+    peak_method = std::max(peak_method, measured.peak_method);
     seconds.push_back(measured.time_s);
     extra_peaks.push_back(static_cast<double>(measured.extra_peak_bytes));
   }
@@ -97,7 +101,9 @@ class RankComparison {
     }
     progress.phase("comparing");
     gather_results();
-    const std::vector<std::vector<std::byte>> lines = gather_text(line_of(rank_json()));
+    std::string line;
+    grid_.together([&] { line = line_of(rank_json()); });
+    const std::vector<std::vector<std::byte>> lines = grid_.gather(std::as_bytes(std::span(line)));
     bool agrees = false;
     grid_.together([&] {
       if (root_) agrees = report(lines, progress);
@@ -138,8 +144,9 @@ class RankComparison {
       return;
     }
     alone_job_ = ranks_job_ = whole_.job;
+    int copies = 2;  // that have no memory yet
     for (Job* job : {&alone_job_, &ranks_job_}) {
-      for (Memory& memory : add_outputs(config_, *job, 2)) memory_.push_back(std::move(memory));
+      for (Memory& memory : add_outputs(config_, *job, copies--)) memory_.push_back(std::move(memory));
       job->touch();
     }
     alone_config_ = config_;
@@ -157,35 +164,40 @@ class RankComparison {
 
   // Puts together on rank 0 what the ranks have computed.
   void gather_results() {
-    const auto part_of_rank = [&](size_t rank) {
-      return part_of(config_, whole_.job, grid_.place_of(static_cast<int>(rank)));
+    using Pieces = std::vector<std::vector<std::byte>>;
+    const auto for_each_part = [&](const Pieces& all, const auto& use) {
+      for (size_t r = 0; r < all.size(); ++r) {
+        if (!all[r].empty()) use(part_of(config_, whole_.job, grid_.place_of(static_cast<int>(r))), all[r]);
+      }
     };
     const GridPlace place = grid_.place();
     for (const TensorId id : kGradients) {
       const bool gives = id == TensorId::kDHidden ? place.vocab == 0 : place.data == 0;
       const TensorBytes& mine = own_.job[id];
-      const auto all = grid_.gather({mine.data, gives ? mine.bytes : 0});
-      for (size_t r = 0; r < all.size(); ++r) {
-        if (!all[r].empty()) put_output(id, part_of_rank(r), all[r], ranks_job_);
-      }
+      const Pieces all = grid_.gather({mine.data, gives ? mine.bytes : 0});
+      grid_.together([&] {
+        for_each_part(all, [&](const RankPart& part, const auto& bytes) { put_output(id, part, bytes, ranks_job_); });
+      });
     }
     const std::vector<double>& losses = result_.per_token_loss;
-    const auto all = grid_.gather(std::as_bytes(std::span(losses.data(), place.vocab == 0 ? losses.size() : 0)));
-    ranks_result_ = result_;
-    ranks_result_.per_token_loss.resize(alone_result_.per_token_loss.size());
-    for (size_t r = 0; r < all.size(); ++r) {
-      if (all[r].empty()) continue;
-      const std::vector<int64_t> tokens = part_of_rank(r).tokens;
-      for (size_t i = 0; i < tokens.size(); ++i) {
-        std::memcpy(&ranks_result_.per_token_loss[static_cast<size_t>(tokens[i])], &all[r][i * sizeof(double)],
-                    sizeof(double));
-      }
-    }
+    const Pieces all = grid_.gather(std::as_bytes(std::span(losses.data(), place.vocab == 0 ? losses.size() : 0)));
+    grid_.together([&] {
+      ranks_result_ = result_;
+      ranks_result_.per_token_loss.resize(alone_result_.per_token_loss.size());
+      for_each_part(all, [&](const RankPart& part, const auto& bytes) {
+        for (size_t i = 0; i < part.tokens.size(); ++i) {
+          double& loss = ranks_result_.per_token_loss[static_cast<size_t>(part.tokens[i])];
+          std::memcpy(&loss, &bytes[i * sizeof(double)], sizeof(double));
+        }
+      });
+    });
   }
 
-  std::vector<std::vector<std::byte>> gather_text(const std::string& text) {
-    return grid_.gather(std::as_bytes(std::span(text)));
+  // Stands for the bytes of what several ranks compute alike.
+  static size_t digest_of(const void* data, size_t bytes) {
+    return std::hash<std::string_view>()({static_cast<const char*>(data), bytes});
   }
+  size_t digest_of(TensorId id) const { return digest_of(own_.job[id].data, own_.job[id].bytes); }
 
   Json rank_json() const {
     return {{"rank", grid_.rank()},
@@ -194,8 +206,13 @@ class RankComparison {
             {"words", part_.words},
             {"tokens", own_.job.tokens},
             {"loss", result_.loss},
+            {"digest_of_words", {digest_of(TensorId::kDWeight), digest_of(TensorId::kDBias)}},
+            {"digest_of_tokens",
+             {digest_of(TensorId::kDHidden),
+              digest_of(result_.per_token_loss.data(), result_.per_token_loss.size() * sizeof(double))}},
             {"tensor_bytes", bytes_of(own_.job)},
             {"extra_peak_bytes", rank_times_.extra_peak_bytes()},
+            {"extra_peak_method", describe(rank_times_.peak_method)},
             {"workspace_bytes", result_.plan.workspace_bytes},
             {"time_s", rank_times_.median_s()},
             {"forward_alone_s", forward_times_.median_s()},
@@ -211,17 +228,22 @@ class RankComparison {
       ranks_.push_back(Json::parse(reinterpret_cast<const char*>(line.data()),
                                    reinterpret_cast<const char*>(line.data() + line.size())));
     }
-    double loss_abs = 0;
+    double loss_abs = 0, unequal = 0;
     for (const Json& rank : ranks_) {
       const double distance = std::abs(number_of(rank["loss"]) - alone_result_.loss);
-      if (!(distance <= loss_abs)) loss_abs = distance;  // A NaN stays.
+      if (!std::isnan(loss_abs) && !(distance <= loss_abs)) loss_abs = distance;
+      const size_t same_words = rank["vocab_rank"];
+      const size_t same_tokens = rank["data_rank"].get<size_t>() * static_cast<size_t>(config_.parallel.vocab);
+      unequal += rank["digest_of_words"] != ranks_[same_words]["digest_of_words"] ||
+                 rank["digest_of_tokens"] != ranks_[same_tokens]["digest_of_tokens"];
     }
-    const Results alone{alone_job_, alone_result_}, together{ranks_job_, ranks_result_};
+    const Results alone{alone_job_, alone_result_}, gathered{ranks_job_, ranks_result_};
     const double spacing = std::max(io::gradient_spacing(alone_result_.plan), io::gradient_spacing(ranks_result_.plan));
     agreement_ = make_agreement(config_, alone_job_, alone_result_.metric("tokens"), spacing, loss_abs,
-                                differences_of(alone, together));
+                                differences_of(alone, gathered));
+    agreement_.gates.push_back(io::make_gate("unequal_ranks", unequal, 0));
     environment_ = describe_environment(*alone_);
-    if (!options_.output_path.empty()) write_results(options_.output_path, together);
+    if (!options_.output_path.empty()) write_results(options_.output_path, gathered);
     progress.erase();
     if (!options_.json_path.empty()) write_output("--json", options_.json_path, page_of(report_json()));
     if (!options_.quiet && options_.json_path != "-") print(report_text());
@@ -286,11 +308,12 @@ class RankComparison {
             warnings_text(environment_) + "\n";
     TextTable contenders({"", "loss", "time", "extra peak", "workspace", "plan"});
     contenders.add({"one process", format("%.9g", alone_result_.loss), human_seconds(alone_times_.median_s()),
-                    human_bytes(alone_times_.extra_peak_bytes()), human_bytes(bytes(alone_result_)),
+                    human_bytes(alone_times_.extra_peak_bytes()),
+                    human_bytes(static_cast<int64_t>(alone_result_.plan.workspace_bytes)),
                     alone_result_.plan.describe()});
     contenders.add({"ranks, at most", format("%.9g", ranks_result_.loss), human_seconds(largest("time_s")),
-                    human_bytes(std::llround(largest("extra_peak_bytes"))), human_bytes(bytes(ranks_result_)),
-                    ranks_result_.plan.describe()});
+                    human_bytes(std::llround(largest("extra_peak_bytes"))),
+                    human_bytes(std::llround(largest("workspace_bytes"))), ranks_result_.plan.describe()});
     text += contenders.text() + "\n";
     TextTable each({"rank", "words", "tokens", "tensors", "extra peak", "time", "forward alone", "among words", "sent",
                     "among tokens", "sent"});
@@ -308,6 +331,9 @@ class RankComparison {
       exchanges(rank["data_exchanges"], row);
       each.add(row);
     }
+    if (rank_times_.peak_method != PeakMethod::kReset) {
+      text += std::string("extra peak: ") + describe(rank_times_.peak_method) + "\n\n";
+    }
     text +=
         each.text() + "among words, among tokens: time in exchanges, waiting included, and bytes sent to others\n\n";
     for (size_t i = 0; i < alone_result_.metrics.size(); ++i) {
@@ -320,8 +346,6 @@ class RankComparison {
                    threads_text(alone_->threads()).c_str(), time_ratio(), peak_ratio());
     return text + (agreement_.holds() ? "one process and ranks agree\n" : "one process and ranks DISAGREE\n");
   }
-
-  static int64_t bytes(const TaskResult& result) { return static_cast<int64_t>(result.plan.workspace_bytes); }
 
   const CompareOptions& options_;
   io::Config config_;
@@ -356,8 +380,8 @@ int compare_over_ranks(const CompareOptions& options, const io::Config& config) 
   RankGrid grid(config.parallel);
   try {
     return RankComparison(options, config, grid).run();
-  } catch (const RankEnds& end) {
-    return end.status;
+  } catch (const RankEnds&) {
+    return 0;
   }
 }
 

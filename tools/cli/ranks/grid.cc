@@ -104,7 +104,10 @@ int ranks_that_share_memory() {
 
 // MPI itself ends after all that was made of it.
 struct MpiRuns {
-  MpiRuns() { MPI_Init(nullptr, nullptr); }
+  MpiRuns() {
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  }
   ~MpiRuns() { MPI_Finalize(); }
 };
 
@@ -112,6 +115,7 @@ struct RankGrid::Mpi {
   MpiRuns runs;
   MpiCommunicator world{MPI_COMM_WORLD};
   int on_this_machine = ranks_that_share_memory();
+  std::vector<Failure> failures = std::vector<Failure>(static_cast<size_t>(world.size()));  // of together()
   std::unique_ptr<Counted> vocab, data;  // null where mpirun has started too few ranks, or too many
 };
 
@@ -141,14 +145,14 @@ Traffic RankGrid::take_data_traffic() { return mpi_->data->take_traffic(); }
 void RankGrid::together(const std::function<void()>& step) {
   const Failure mine = failure_of(step);
   wait();
-  std::vector<Failure> all(static_cast<size_t>(size()));
+  std::vector<Failure>& all = mpi_->failures;
   mpi_->world.all_gather(&mine, all.data(), sizeof(Failure));
   // A rank that was told of another one's failure has nothing to add, unless nobody has failed by itself.
   const auto worst = std::max_element(all.begin(), all.end(), [](const Failure& a, const Failure& b) {
     return std::min<int>(a.kind, Failure::kInput) < std::min<int>(b.kind, Failure::kInput);
   });
   if (worst->kind == Failure::kNone) return;
-  if (rank() > 0) throw RankEnds{worst->kind == Failure::kInput ? 2 : 3};
+  if (rank() > 0) throw RankEnds();
   const auto failed = worst - all.begin();
   const std::string text = (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + worst->text.data();
   if (worst->kind == Failure::kInput) throw io::Error(text);
@@ -164,15 +168,22 @@ void RankGrid::wait() {
   }
 }
 
+// What may fail is done together, so that no rank waits in an exchange for one that has left.
 std::vector<std::vector<std::byte>> RankGrid::gather(std::span<const std::byte> mine) {
   const auto ranks = static_cast<size_t>(size());
   const uint64_t my_size = mine.size();
-  std::vector<uint64_t> sizes(ranks);
+  std::vector<uint64_t> sizes;
+  together([&] { sizes.resize(ranks); });
   mpi_->world.all_gather(&my_size, sizes.data(), sizeof(my_size));
-  std::vector<std::vector<std::byte>> out(rank() == 0 ? ranks : 0);
-  for (size_t r = 0; r < out.size(); ++r) out[r].resize(sizes[r]);
   const size_t most = *std::max_element(sizes.begin(), sizes.end()), piece = std::min(most, kPiece / ranks);
-  std::vector<std::byte> part(piece), all(piece * ranks);
+  std::vector<std::vector<std::byte>> out;
+  std::vector<std::byte> part, all;
+  together([&] {
+    out.resize(rank() == 0 ? ranks : 0);
+    for (size_t r = 0; r < out.size(); ++r) out[r].resize(sizes[r]);
+    part.resize(piece);
+    all.resize(piece * ranks);
+  });
   const auto bytes_at = [&](size_t begin, size_t size) { return begin < size ? std::min(piece, size - begin) : 0; };
   for (size_t begin = 0; begin < most; begin += piece) {
     std::copy_n(mine.data() + std::min(begin, mine.size()), bytes_at(begin, mine.size()), part.data());

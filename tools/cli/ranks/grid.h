@@ -28,10 +28,9 @@ struct GridPlace {
   int data = 0;
 };
 
-/// Another rank has failed, or this one has and rank 0 tells of it: this process ends without a word.
-struct RankEnds {
-  int status = 0;
-};
+/// The ranks end together, and rank 0 tells why: this one ends without a word, and with status 0, for mpirun
+/// kills the others as soon as one has another.
+struct RankEnds {};
 
 class RankGrid {
  public:
@@ -59,7 +58,7 @@ class RankGrid {
   /// names its rank, as io::Error where the input is to blame and else as ChildFailure; the others throw
   /// RankEnds. Ranks that are through wait for the others without keeping a core busy.
   void together(const std::function<void()>& step);
-  /// On rank 0 what each rank gives, which may be of any size; elsewhere nothing.
+  /// On rank 0 what each rank gives, which may be of any size; elsewhere nothing. Fails as together() does.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine);
 
  private:

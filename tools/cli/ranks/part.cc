@@ -65,7 +65,7 @@ std::vector<int64_t> all_of(const Range& range) {
 
 void add_sequence(const Job& whole, int64_t sequence, RankPart& part) {
   const auto* offsets = whole[TensorId::kOffsets].as<int64_t>();
-  const int64_t length = whole.tokens / whole.sequences;
+  const int64_t length = offsets ? 0 : whole.tokens / whole.sequences;
   const Range tokens =
       offsets ? Range{offsets[sequence], offsets[sequence + 1]} : Range{sequence * length, (sequence + 1) * length};
   part.sequences.push_back(sequence);
@@ -83,10 +83,10 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
 
   const int ranks = config.parallel.data;
   const bool packed = whole.has(TensorId::kOffsets);
-  const bool alone = config.task == io::Task::kCrossEntropy && !config.shift && !packed;
-  const bool pairs = config.task == io::Task::kDpo;
+  const bool alone = ranks > 1 && config.task == io::Task::kCrossEntropy && !config.shift && !packed;
+  const bool pairs = ranks > 1 && config.task == io::Task::kDpo;
   const int64_t units = alone ? whole.tokens : pairs ? whole.sequences / 2 : whole.sequences;
-  if (units < ranks) {
+  if (ranks > 1 && units < ranks) {
     throw io::Error(config.place_of("parallel.data") + " = " + std::to_string(ranks) + ": the batch has " +
                     std::to_string(units) +
                     (alone   ? " tokens"

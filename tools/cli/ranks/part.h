@@ -18,8 +18,9 @@ struct RankPart {
   int64_t first_kl = 0, kl = 0;    ///< of KTO's mismatched completions
 };
 
-/// Words are cut into equal parts. Tokens are where nothing couples them; else whole sequences are, and of
-/// dpo whole pairs. Throws io::Error where there are fewer than ranks.
+/// Words are cut into parts of nearly equal size. Tokens are where nothing couples them, and stand in one
+/// sequence then; else whole sequences are, and of dpo whole pairs. Throws io::Error where there are fewer
+/// than ranks to share them.
 RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place);
 
 /// The rank's tensors, in memory of their own.
