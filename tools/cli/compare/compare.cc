@@ -26,7 +26,7 @@ input, 3 a path ran out of memory or died. `man logitless-compare` says what is 
 Examples:
   logitless compare configs/tiny.yaml --set model.dtype=bfloat16 --json report.json
   logitless compare --hidden states.safetensors --lm-head head.safetensors --targets states.safetensors
-  mpirun --bind-to none -n 4 logitless compare configs/tiny.yaml --set parallel.vocab=2 --set parallel.data=2)";
+  mpirun -n 4 logitless compare configs/tiny.yaml --set parallel.vocab=2 --set parallel.data=2)";
 
 // What one contender did, over all its runs.
 struct ContenderReport : report::Measurement {
