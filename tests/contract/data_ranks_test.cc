@@ -83,6 +83,9 @@ std::vector<Task> tasks() {
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
                      PolicyOptions options;
                      options.variant = variant;
+                     // The gradient of k2 is linear in the log-ratio. That of k3 holds its exponential, which
+                     // is large for these inputs and multiplies the rounding of a log-probability.
+                     options.kl_estimator = KlEstimator::kK2;
                      options.beta = 0.04;
                      options.entropy_bonus = 0.02;
                      PolicyBatch batch;
