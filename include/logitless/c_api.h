@@ -14,7 +14,7 @@
  * - Tensors are the caller's, and are read and written where they stand. So are the arrays of results: a
  *   null pointer stands for one that is not wanted.
  * - An optional number is NAN where it is not set.
- * - Handles (context, workspace, forward, environment, large_gemm) are freed by the function of that name;
+ * - Handles (context, workspace, forward, environment) are freed by the function of that name;
  *   freeing a null pointer does nothing. A context may serve several threads at once.
  */
 #ifndef LOGITLESS_C_API_H
@@ -276,7 +276,7 @@ LOGITLESS_C_API void logitless_source_init(logitless_source* source, size_t size
 LOGITLESS_C_API void logitless_targets_init(logitless_targets* targets, size_t size);
 LOGITLESS_C_API void logitless_gradients_init(logitless_gradients* gradients, size_t size);
 
-/* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h, large_gemm.h) ---- */
+/* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h) ---- */
 
 /** This is memory that calls use again. */
 typedef struct logitless_workspace logitless_workspace;
@@ -354,14 +354,6 @@ LOGITLESS_C_API void logitless_environment_free(logitless_environment* environme
  * "fixed" or "failed", or NULL where memory is out; `reason` (if not NULL) gets one line that lives as long as
  * this thread does not call again. */
 LOGITLESS_C_API const char* logitless_use_best_blas_kernels(const char** reason);
-
-/** See LargeGemm. */
-typedef struct logitless_large_gemm logitless_large_gemm;
-LOGITLESS_C_API logitless_status logitless_large_gemm_create(const logitless_context* context, int32_t dtype,
-                                                             logitless_large_gemm** gemm);
-LOGITLESS_C_API void logitless_large_gemm_free(logitless_large_gemm* gemm);
-LOGITLESS_C_API logitless_status logitless_large_gemm_run(logitless_large_gemm* gemm);
-LOGITLESS_C_API double logitless_large_gemm_flops(const logitless_large_gemm* gemm);
 
 /* ---- Plans (plan.h) ---- */
 

@@ -10,7 +10,6 @@
 #include "logitless/dtype.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
-#include "logitless/large_gemm.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"

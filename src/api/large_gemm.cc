@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "logitless/large_gemm.h"
+#include "api/large_gemm.h"
 
 #include "stream/context_state.h"
 
-namespace logitless {
+namespace logitless::api {
 namespace {
 
 constexpr int64_t kRows = 1024;
@@ -48,4 +48,4 @@ void LargeGemm::multiply() {
   state.gemm->multiply_parallel(product, *state.kernels, scratch_.data(), threads_);
 }
 
-}  // namespace logitless
+}  // namespace logitless::api

@@ -212,15 +212,3 @@ const char* logitless_use_best_blas_kernels(const char** reason) {
   });
   return outcome;
 }
-
-logitless_status logitless_large_gemm_create(const logitless_context* context, int32_t dtype,
-                                             logitless_large_gemm** gemm) {
-  return guarded([&] {
-    there(gemm, "gemm") = new logitless_large_gemm{LargeGemm(context_of(context), dtype_of(dtype, "dtype"))};
-  });
-}
-void logitless_large_gemm_free(logitless_large_gemm* gemm) { delete gemm; }
-logitless_status logitless_large_gemm_run(logitless_large_gemm* gemm) {
-  return guarded([&] { there(gemm, "gemm").gemm.run(); });
-}
-double logitless_large_gemm_flops(const logitless_large_gemm* gemm) { return gemm ? gemm->gemm.flops() : 0; }

@@ -9,7 +9,6 @@
 #include "c_api/status.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
-#include "logitless/large_gemm.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
@@ -40,10 +39,6 @@ struct logitless_context {
 
 struct logitless_workspace {
   logitless::Workspace workspace;
-};
-
-struct logitless_large_gemm {
-  logitless::LargeGemm gemm;
 };
 
 struct logitless_forward {

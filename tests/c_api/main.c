@@ -119,7 +119,6 @@ static void contexts(void) {
   logitless_context* other = NULL;
   logitless_environment* environment = NULL;
   logitless_workspace* workspace = NULL;
-  logitless_large_gemm* gemm = NULL;
   const char* reason = NULL;
   CHECK(logitless_use_best_blas_kernels(&reason) != NULL && reason != NULL);
   CHECK_OK(logitless_context_create(NULL, &other));
@@ -143,17 +142,12 @@ static void contexts(void) {
   CHECK_OK(logitless_environment_create(other, &environment));
   CHECK(environment->cores >= 1 && strlen(environment->cpu) > 0 && strlen(environment->blas_config) > 0);
   logitless_environment_free(environment);
-  CHECK_OK(logitless_large_gemm_create(other, LOGITLESS_FLOAT32, &gemm));
-  CHECK_OK(logitless_large_gemm_run(gemm));
-  CHECK(logitless_large_gemm_flops(gemm) > 0);
-  logitless_large_gemm_free(gemm);
   logitless_context_free(other);
   logitless_workspace_free(workspace);
   logitless_context_free(NULL);
   logitless_workspace_free(NULL);
   logitless_forward_free(NULL);
   logitless_environment_free(NULL);
-  logitless_large_gemm_free(NULL);
   options.workspace = NULL;
   options.gemm_backend = "no such backend";
   CHECK_REFUSED(logitless_context_create(&options, &other), LOGITLESS_INVALID_INPUT, "no such backend");

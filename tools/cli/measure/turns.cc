@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "api/large_gemm.h"
 #include "cli/measure/cost.h"
 #include "cli/measure/one_call.h"
 #include "cli/measure/results.h"
-#include "logitless/large_gemm.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -142,7 +142,7 @@ Json take_turns(
     }
     runners.push_back(std::make_unique<Runner>(config.settings, contender, job));
   }
-  std::optional<LargeGemm> gemm;
+  std::optional<api::LargeGemm> gemm;
   if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
   std::vector<double> gemm_times_s, read_times_s;
   const TensorBytes head = job[TensorId::kWeight];

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-/// @file
-/// This is the measure of efficiency: what a machine's matrix units give at best, in the same process.
+// What a machine's matrix units give at best: the rate that the command's efficiencies are shares of.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +8,12 @@
 
 #include "logitless/context.h"
 #include "logitless/dtype.h"
-#include "logitless/export.h"
 
-namespace logitless {
+namespace logitless::api {
 
-/// This is one large product of a context's backend on all of its threads. A plan's efficiency is its own
-/// multiply-adds a second divided by this product's. For a type that the backend cannot read it is the
-/// product in float32. Two threads may not run it at once.
-class LOGITLESS_API LargeGemm {
+/// One large product of a context's backend on all of its threads; in float32 for a type that the backend
+/// cannot read. Two threads may not run it at once.
+class LargeGemm {
  public:
   /// Allocates the operands. Throws std::bad_alloc.
   LargeGemm(const Context& context, DType dtype);
@@ -37,4 +34,4 @@ class LOGITLESS_API LargeGemm {
   std::vector<std::byte> a_, b_, scratch_, c_;
 };
 
-}  // namespace logitless
+}  // namespace logitless::api
