@@ -200,10 +200,15 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
   const std::vector<std::string> arguments = matches(page, "<!-- plan_memory([^>]*) -->\n");
   EXPECT_EQ(arguments.size(), 3u);
   for (const std::string& words : arguments) {
-    const std::string table = output_of(PLAN_MEMORY_PATH + words);
     const size_t begin = page.find("<!-- plan_memory" + words + " -->\n") + words.size() + 21;
     const std::string quoted = page.substr(begin, page.find("<!-- /plan_memory -->", begin) - begin);
-    EXPECT_TRUE(same_but_for_padding(quoted, table)) << quoted << table;
+    // On the BLAS kernels that run here, whatever they are, and on others: a name that this CPU cannot run changes
+    // nothing.
+    for (const char* core :
+         {"", "OPENBLAS_CORETYPE=Prescott ", "OPENBLAS_CORETYPE=Sandybridge ", "OPENBLAS_CORETYPE=Haswell "}) {
+      const std::string table = output_of(core + std::string(PLAN_MEMORY_PATH) + words);
+      EXPECT_TRUE(same_but_for_padding(quoted, table)) << core << quoted << table;
+    }
   }
 }
 #endif
