@@ -145,6 +145,42 @@ TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   }
 }
 
+// Links that stand where a process's own files were once written, OUT.<pid>.tmp.
+TEST_F(BadFilesTest, WhatIsWrittenGoesThroughNoFileThatSomebodyHasPlanted) {
+  write("victim", "precious");
+  const std::string plant = "for f in report.json scores.safetensors; do ln -s victim $f.$$.tmp; done; ";
+  for (const char* words : {"compare c.yaml --quiet --json report.json", "score c.yaml -o scores.safetensors"}) {
+    const Finished result = shell("umask 027; sh -c '" + plant + "exec " LOGITLESS_CLI_PATH " " + words + "'");
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+  }
+  EXPECT_EQ(read("victim"), "precious");
+  for (const char* name : {"report.json", "scores.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(path(name)))) << name;
+    EXPECT_EQ(std::filesystem::status(path(name)).permissions(), std::filesystem::perms(0640)) << name;
+  }
+}
+
+TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
+  write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
+  write("old.json", "old");
+  const std::string too_large = ": cannot be written: File too large\n";
+  const auto refuse = [&](const std::string& words, const std::string& message) {
+    // The limit is that of standard error, too: a file of one block holds the message.
+    const Finished result = shell("(ulimit -f 1; exec " LOGITLESS_CLI_PATH " " + words + ")");
+    EXPECT_EQ(result.exit_code(), 2) << words << "\n" << result.err;
+    EXPECT_TRUE(result.err.ends_with("logitless: " + message + too_large)) << words << "\n" << result.err;
+  };
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder_), {}); };
+  const auto before = files() + 2;  // and what the shell catches
+  refuse("gradcheck c.yaml --quiet --json new.json", "--json new.json");
+  refuse("gradcheck c.yaml --quiet --json old.json", "--json old.json");
+  refuse("score '" + kTiny + "' -o scores", "scores");
+  refuse("report '" + std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl' -o page.html", "-o page.html");
+  EXPECT_EQ(files(), before);
+  EXPECT_EQ(read("old.json"), "old");
+  refuse("bench small.yaml --iters 1 --warmup 0 --quiet -o run.jsonl", "-o run.jsonl");
+}
+
 TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsNamed) {
   for (const char* command : {"compare", "gradcheck"}) {
     const std::string file = write_large_tensors();

@@ -72,6 +72,7 @@ int run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   logitless::cli::open_standard_streams();
+  signal(SIGXFSZ, SIG_IGN);  // A file that may grow no further is an error of the write, which is reported.
   logitless::cli::explain_bus_errors([](const std::string& text) {
     std::fprintf(stderr, "%slogitless: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text.c_str());
   });

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -22,12 +25,70 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // as Linux follows
 
-fs::path name_to_write(const fs::path& target) {
-  std::error_code not_there;
-  const fs::file_status status = fs::status(target, not_there);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return target;
-  if (access(target.parent_path().c_str(), W_OK) != 0) return target;
-  return target.string() + "." + std::to_string(getpid()) + ".tmp";
+[[noreturn]] void fail_to_write(const std::string& path) {
+  throw Error(path + ": cannot be written: " + std::strerror(errno));
+}
+
+class Output {
+ public:
+  Output(const std::string& path, const fs::path& opened, int flags)
+      : path_(path), descriptor_(open(opened.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666)) {}
+  ~Output() {
+    if (is_open()) ::close(descriptor_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  void write(std::span<const std::string_view> parts) {
+    for (std::string_view part : parts) {
+      while (!part.empty()) {
+        const ssize_t count = ::write(descriptor_, part.data(), part.size());
+        if (count < 0 && errno != EINTR) fail_to_write(path_);
+        if (count > 0) part.remove_prefix(static_cast<size_t>(count));
+      }
+    }
+  }
+  // Some file systems tell only here that the disk is full.
+  void close() {
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail_to_write(path_);
+  }
+
+ private:
+  const std::string& path_;
+  int descriptor_;
+};
+
+// A name beside `target` that nobody can foresee.
+std::string new_name(const fs::path& target) {
+  std::string name = (target.parent_path() / ".logitless-").string();
+  std::random_device random;
+  for (int i = 0; i < 4; ++i) name += std::to_string(random());
+  return name;
+}
+
+// The file has no name until it is whole, where the file system can do so: whatever ends the process leaves nothing
+// behind. Elsewhere what cannot be caught, a signal that kills, leaves the file under its new name.
+void replace_file(const std::string& path, const fs::path& target, const struct stat* status,
+                  std::span<const std::string_view> parts) {
+  const std::string name = new_name(target), links = "/proc/self/fd/";
+  std::optional<Output> file;
+  if (access(links.c_str(), X_OK) == 0) file.emplace(path, target.parent_path(), O_TMPFILE);
+  const bool unnamed = file && file->is_open();
+  if (!unnamed) file.emplace(path, name, O_CREAT | O_EXCL | O_NOFOLLOW);
+  if (!file->is_open()) fail_to_write(path);
+  try {
+    if (status && fchmod(file->descriptor(), status->st_mode & 07777) != 0) fail_to_write(path);
+    file->write(parts);
+    const std::string link = links + std::to_string(file->descriptor());
+    if (unnamed && linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) fail_to_write(path);
+    file->close();
+    if (std::rename(name.c_str(), target.c_str()) != 0) fail_to_write(path);
+  } catch (const Error&) {
+    unlink(name.c_str());
+    throw;
+  }
 }
 
 constexpr auto kWaitForWriter = std::chrono::seconds(2);  // A shell starts both ends of a pipe within it.
@@ -125,30 +186,17 @@ fs::path resolved(const fs::path& path) {
   return error ? target : canonical;
 }
 
-ReplacedFile::ReplacedFile(const std::string& path)
-    : path_(path),
-      target_(resolved(path)),
-      written_(name_to_write(target_)),
-      out_(written_, std::ios::binary | std::ios::trunc) {
-  if (!out_) fail();
-  std::error_code none;
-  const fs::file_status status = fs::status(target_, none);
-  if (written_ != target_ && fs::exists(status)) fs::permissions(written_, status.permissions(), none);
+void write_file(const std::string& path, std::span<const std::string_view> parts) {
+  const fs::path target = resolved(path);
+  struct stat status {};
+  const bool exists = stat(target.c_str(), &status) == 0;
+  if ((!exists || S_ISREG(status.st_mode)) && access(target.parent_path().c_str(), W_OK) == 0) {
+    return replace_file(path, target, exists ? &status : nullptr, parts);
+  }
+  Output file(path, target, O_CREAT | O_TRUNC);
+  if (!file.is_open()) fail_to_write(path);
+  file.write(parts);
+  file.close();
 }
-
-ReplacedFile::~ReplacedFile() {
-  std::error_code none;
-  if (written_ != target_) fs::remove(written_, none);
-}
-
-void ReplacedFile::commit() {
-  out_.close();
-  if (!out_) fail();
-  if (written_ == target_) return;
-  if (std::rename(written_.c_str(), target_.c_str()) != 0) fail();
-  written_ = target_;
-}
-
-void ReplacedFile::fail() { throw Error(path_ + ": cannot be written: " + std::strerror(errno)); }
 
 }  // namespace logitless::io

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,29 +22,12 @@ inline constexpr size_t kMostJsonDepth = 32;
 /// How deep brackets and braces nest outside of strings. Of a text that is not JSON it says nothing.
 size_t json_depth(std::string_view text);
 
-/// A file that holds its old content until the new one is complete: that grows under another name beside it,
-/// so that a full disk loses nothing. Links stay links, and the file keeps its permissions. A device, a pipe,
-/// and a file in a folder that takes no other are written directly.
-class ReplacedFile {
- public:
-  /// Throws Error: "<path>: cannot be written: <reason>".
-  explicit ReplacedFile(const std::string& path);
-  /// Without commit() the file stays as it is.
-  ~ReplacedFile();
-  ReplacedFile(const ReplacedFile&) = delete;
-  ReplacedFile& operator=(const ReplacedFile&) = delete;
-
-  std::ostream& out() { return out_; }
-  /// Throws Error likewise, where anything could not be written.
-  void commit();
-
- private:
-  [[noreturn]] void fail();
-
-  std::string path_;
-  std::filesystem::path target_, written_;
-  std::ofstream out_;
-};
+/// Writes the parts, one after another. The file holds its old content until the new one is complete, which grows
+/// beside it in a file that has no name or one that nobody can foresee, so that a full disk and a process that ends
+/// early lose nothing and leave nothing behind. Links stay links, and the file keeps its permissions. A device, a pipe,
+/// and a file in a folder that takes no other are written directly. Throws Error: "<path>: cannot be written:
+/// <reason>"; a limit of RLIMIT_FSIZE is such a reason where the process ignores SIGXFSZ, and ends it where not.
+void write_file(const std::string& path, std::span<const std::string_view> parts);
 
 /// Where a path leads through links, also where nothing is there yet.
 std::filesystem::path resolved(const std::filesystem::path& path);

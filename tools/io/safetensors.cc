@@ -236,14 +236,10 @@ void write_safetensors(const std::string& path, std::span<const TensorToWrite> t
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // The format's own padding: data begins at a multiple of 8.
 
-  ReplacedFile file(path);
   const uint64_t header_bytes = text.size();
-  file.out().write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
-  file.out().write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    file.out().write(static_cast<const char*>(tensors[i].data), static_cast<std::streamsize>(sizes[i]));
-  }
-  file.commit();
+  std::vector<std::string_view> parts = {{reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes)}, text};
+  for (size_t i = 0; i < tensors.size(); ++i) parts.emplace_back(static_cast<const char*>(tensors[i].data), sizes[i]);
+  write_file(path, parts);
 }
 
 }  // namespace logitless::io

@@ -107,9 +107,8 @@ void write_output(const std::string& option, const std::string& path, const std:
     }
   }
   try {
-    io::ReplacedFile file(path);
-    file.out() << text;
-    file.commit();
+    const std::string_view parts[] = {text};
+    io::write_file(path, parts);
   } catch (const io::Error& e) {
     throw io::Error(option + " " + e.what());
   }
