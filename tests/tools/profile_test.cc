@@ -243,6 +243,8 @@ TEST_F(ProfileFileTest, ErrorsNameFileLineKeyAndRule) {
             "p.yaml:3: profiles.shape.tokens has a low above its high");
   EXPECT_EQ(error(machine + "    shape: {dtype: float32, tokens: 7}\n"),
             "p.yaml:3: profiles.shape.tokens must be two sizes: [low, high], not 7");
+  EXPECT_EQ(error(machine + "    shape: {dtype: float32, layout: hidden_vocab, tokens: [1, 2], vocab_size: [1, 2]}\n"),
+            "p.yaml:3: profiles.shape.layout is that of a head, and without hidden_size there is none");
   EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {plan: dense}\n"),
             "p.yaml:5: profiles.kernel.plan must be auto, one_pass or two_pass, not dense");
   EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {time_block: 0}\n"),

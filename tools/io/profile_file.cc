@@ -91,9 +91,15 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   out.machine = read_machine(entry.section("machine", {"cpu", "threads", "simd_target", "gemm_backend", "blas_core"}));
   const Section shape = entry.section("shape", {"dtype", "layout", "tokens", "hidden_size", "vocab_size"});
   out.dtype = read_named<DType>(shape.value("dtype"), kDTypes);
-  if (shape.has("layout")) out.layout = read_named<HeadLayout>(shape.value("layout"), kLayouts);
   out.tokens = shape.range("tokens");
   if (shape.has("hidden_size")) out.hidden_size = shape.range("hidden_size");
+  if (shape.has("layout")) {
+    const ConfigValue layout = shape.value("layout");
+    if (out.hidden_size.high == 0) {
+      throw Error(layout.place + ": " + layout.key + " is that of a head, and without hidden_size there is none");
+    }
+    out.layout = read_named<HeadLayout>(layout, kLayouts);
+  }
   out.vocab_size = shape.range("vocab_size");
   out.workspace_bytes = read_bytes(entry.value("workspace"));
   const Section kernel = entry.section("kernel", {"plan", "time_block", "block_size"});
