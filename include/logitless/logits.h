@@ -40,26 +40,24 @@ struct Logits {
   int64_t row_stride = 0;         ///< from one position to the next, in elements
 
   Logits() = default;
-  /// A stride of -1 means that the rows, or the sequences, follow one another.
-  Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
-         int64_t row_stride_ = -1)
+  /// Without a stride the rows, or the sequences, follow one another.
+  Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
+         std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
         dtype(dtype_),
         batch(batch_),
         time(time_),
         vocab(vocab_),
-        batch_stride(batch_stride_),
-        row_stride(row_stride_ == -1 ? vocab_ : row_stride_) {
-    if (batch_stride == -1) batch_stride = time * row_stride;
-  }
+        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
+        row_stride(row_stride_.value_or(vocab_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
-         int64_t row_stride_ = -1)
+  Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
+         std::optional<int64_t> row_stride_ = {})
       : Logits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 
   /// Returns N = B T.
-  int64_t tokens() const { return batch * time; }
+  int64_t tokens() const { return detail::saturated_product(batch, time); }
 };
 
 /// This is where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
@@ -77,22 +75,20 @@ struct LogitsGradient {
   int64_t row_stride = 0;         ///< from one position to the next, in elements
 
   LogitsGradient() = default;
-  /// A stride of -1 means that the rows, or the sequences, follow one another.
-  LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
-                 int64_t row_stride_ = -1)
+  /// Without a stride the rows, or the sequences, follow one another.
+  LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
+                 std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
         dtype(dtype_),
         batch(batch_),
         time(time_),
         vocab(vocab_),
-        batch_stride(batch_stride_),
-        row_stride(row_stride_ == -1 ? vocab_ : row_stride_) {
-    if (batch_stride == -1) batch_stride = time * row_stride;
-  }
+        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
+        row_stride(row_stride_.value_or(vocab_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, int64_t batch_stride_ = -1,
-                 int64_t row_stride_ = -1)
+  LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
+                 std::optional<int64_t> row_stride_ = {})
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 };
 

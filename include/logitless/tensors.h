@@ -3,16 +3,30 @@
 /// These are non-owning views of what a caller hands over: hidden states, LM head, targets and gradient
 /// outputs. Building a view never throws and checks nothing; the call that uses it checks everything (see
 /// error.h).
+///
+/// Strides are in elements. One that is left out, or std::nullopt, means that rows, or sequences, follow one
+/// another; no number stands for that. A stride that no step is taken with (of one row, of one sequence, or
+/// of a tensor without elements) may be anything; every other one is at least a row.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 
 #include "logitless/dtype.h"
 
 namespace logitless {
+
+namespace detail {
+/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses it.
+constexpr int64_t saturated_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (!__builtin_mul_overflow(a, b, &product)) return product;
+  return (a < 0) == (b < 0) ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+}
+}  // namespace detail
 
 /// This is a row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
 /// least cols.
@@ -24,12 +38,12 @@ struct ConstMatrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   ConstMatrix() = default;
-  /// A stride of -1 means that the rows follow one another.
-  ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
-      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  /// Without a stride the rows follow one another.
+  ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
+      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_.value_or(cols_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+  ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
@@ -42,12 +56,12 @@ struct Matrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   Matrix() = default;
-  /// A stride of -1 means that the rows follow one another.
-  Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
-      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_ < 0 ? cols_ : stride_) {}
+  /// Without a stride the rows follow one another.
+  Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
+      : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_.value_or(cols_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  Matrix(T* data_, int64_t rows_, int64_t cols_, int64_t stride_ = -1)
+  Matrix(T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
@@ -109,17 +123,16 @@ struct HiddenStates {
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
   /// Takes packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
-  /// Takes [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h]. A stride of -1
-  /// means that the rows, or the sequences, follow one another.
-  HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
-               int64_t row_stride = -1)
-      : states(data, dtype, batch * time, hidden, row_stride == -1 ? hidden : row_stride), sequences(batch) {
-    if (batch_stride_ != -1) batch_stride = batch_stride_;
-  }
+  /// Takes [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h].
+  HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden,
+               std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride = {})
+      : states(data, dtype, detail::saturated_product(batch, time), hidden, row_stride),
+        sequences(batch),
+        batch_stride(batch_stride_) {}
   /// Does the same for a typed pointer.
   template <class T>
-  HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride_ = -1,
-               int64_t row_stride = -1)
+  HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride_ = {},
+               std::optional<int64_t> row_stride = {})
       : HiddenStates(data, DTypeOf<T>::value, batch, time, hidden, batch_stride_, row_stride) {}
   /// Takes [B, T1, H] and [B, T2, H] in two matrices.
   static HiddenStates pair(ConstMatrix first, ConstMatrix second, int64_t batch) {
@@ -137,7 +150,10 @@ struct HiddenStates {
   /// Tells whether they stand in two matrices.
   bool has_second() const { return second.data || second.rows != 0 || second.cols != 0; }
   /// Returns N, the rows of both.
-  int64_t tokens() const { return states.rows + second.rows; }
+  int64_t tokens() const {
+    int64_t sum = 0;
+    return __builtin_add_overflow(states.rows, second.rows, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+  }
   /// Returns H.
   int64_t hidden_size() const { return states.cols; }
 };
@@ -188,14 +204,16 @@ struct Targets {
   Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
   /// Takes `size_` ids from `data` on.
   Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
-  /// Takes [B, T]. A batch_stride of -1 means that the sequences follow one another.
-  Targets(const int32_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
-      : data32(data), size(batch * time_) {
+  /// Takes [B, T]. Without a batch_stride the sequences follow one another.
+  Targets(const int32_t* data, int64_t batch, int64_t time_, std::optional<int64_t> batch_stride_ = {},
+          int64_t stride_ = 1)
+      : data32(data), size(detail::saturated_product(batch, time_)) {
     set_strides(time_, batch_stride_, stride_);
   }
-  /// Takes [B, T]. A batch_stride of -1 means that the sequences follow one another.
-  Targets(const int64_t* data, int64_t batch, int64_t time_, int64_t batch_stride_ = -1, int64_t stride_ = 1)
-      : data64(data), size(batch * time_) {
+  /// Takes [B, T]. Without a batch_stride the sequences follow one another.
+  Targets(const int64_t* data, int64_t batch, int64_t time_, std::optional<int64_t> batch_stride_ = {},
+          int64_t stride_ = 1)
+      : data64(data), size(detail::saturated_product(batch, time_)) {
     set_strides(time_, batch_stride_, stride_);
   }
   /// Takes all of a span, array or vector.
@@ -210,10 +228,10 @@ struct Targets {
   }
 
  private:
-  void set_strides(int64_t time_, int64_t batch_stride_, int64_t stride_) {
+  void set_strides(int64_t time_, std::optional<int64_t> batch_stride_, int64_t stride_) {
     time = time_;
     stride = stride_;
-    batch_stride = batch_stride_ == -1 ? time * stride : batch_stride_;
+    batch_stride = batch_stride_.value_or(detail::saturated_product(time, stride));
   }
 };
 
@@ -267,10 +285,10 @@ struct Gradients {
 
   /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
   template <class T>
-  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, int64_t batch_stride = -1,
-                    int64_t row_stride = -1) {
-    d_hidden = Matrix(data, batch * time, hidden, row_stride);
-    if (batch_stride != -1) d_hidden_batch_stride = batch_stride;
+  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride = {},
+                    std::optional<int64_t> row_stride = {}) {
+    d_hidden = Matrix(data, detail::saturated_product(batch, time), hidden, row_stride);
+    d_hidden_batch_stride = batch_stride;
   }
 
   /// Tells whether d_hidden, or its second half, is wanted.

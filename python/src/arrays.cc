@@ -170,13 +170,13 @@ Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64
 Logits Arrays::logits(nb::handle object, const char* name) {
   const Array array = floating(object, name);
   const Batched b = batched(array, name);
-  return Logits(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride.value_or(-1), b.row_stride);
+  return Logits(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 LogitsGradient Arrays::d_logits(nb::handle object, const char* name) {
   const Array array = floating(object, name, true);
   const Batched b = batched(array, name);
-  return LogitsGradient(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride.value_or(-1), b.row_stride);
+  return LogitsGradient(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 Targets Arrays::targets(nb::handle object, const char* name) {

@@ -6,11 +6,12 @@
 namespace logitless::core {
 
 int64_t BatchedRows::extent() const {
-  if (batch == 0 || time == 0) return 0;
-  int64_t batches, rows, all;
-  if (__builtin_mul_overflow(batch - 1, batch_stride, &batches) ||
-      __builtin_mul_overflow(time - 1, row_stride, &rows) || __builtin_add_overflow(batches, rows, &all) ||
-      __builtin_add_overflow(all, cols, &all) || all > std::numeric_limits<int64_t>::max() / 8) {
+  if (batch <= 0 || time <= 0) return 0;
+  int64_t batches = 0, rows = 0, all = 0;
+  if ((batch > 1 && __builtin_mul_overflow(batch - 1, batch_stride, &batches)) ||
+      (time > 1 && __builtin_mul_overflow(time - 1, row_stride, &rows)) ||
+      __builtin_add_overflow(batches, rows, &all) || __builtin_add_overflow(all, cols, &all) ||
+      all > std::numeric_limits<int64_t>::max() / 8) {
     return -1;
   }
   return all;
@@ -18,15 +19,16 @@ int64_t BatchedRows::extent() const {
 
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride) {
-  const BatchedRows matrix = {rows > 0 ? 1 : 0, rows, cols, 0, row_stride};
-  if (!batch_stride || batch < 2 || rows == 0) return matrix;
+  // Even of one row, a BLAS wants to know a stride.
+  const BatchedRows matrix = {rows > 0 ? 1 : 0, rows, cols, 0, rows > 1 ? row_stride : cols};
+  if (!batch_stride || batch < 2 || rows < batch) return matrix;
   const int64_t time = rows / batch;
-  int64_t sequence;
+  int64_t sequence = 0;
   if (!__builtin_mul_overflow(time, row_stride, &sequence) && *batch_stride == sequence) return matrix;
   // With one position a sequence, the sequences are the rows, as far as the BLAS can step.
   if (time == 1 && *batch_stride >= cols && *batch_stride <= std::numeric_limits<int32_t>::max())
     return {1, rows, cols, 0, *batch_stride};
-  return {batch, time, cols, *batch_stride, row_stride};
+  return {batch, time, cols, *batch_stride, time > 1 ? row_stride : cols};
 }
 
 BatchedRows rows_of(const Targets& targets) {

@@ -29,7 +29,7 @@ struct BatchedRows {
 
 /// Places `rows` rows in `batch` sequences of equal length; `rows` is a multiple of `batch`. Without
 /// `batch_stride` the sequences follow one another; then, and wherever else the strides make one, the result
-/// is a matrix.
+/// is a matrix. A row stride with which no step is taken becomes `cols`, which a BLAS takes.
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride);
 

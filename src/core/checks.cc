@@ -12,32 +12,62 @@ namespace {
 
 ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols,
                        int64_t stride) {
-  if (!data || rows <= 0 || cols <= 0) return {name, 0, 0};
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  return {name, begin, begin + static_cast<uintptr_t>((rows - 1) * stride + cols) * size_of(dtype)};
+  if (rows <= 0 || cols <= 0) return {name, 0, 0};
+  return range_of(name, data, dtype, BatchedRows{1, rows, cols, 0, stride});
+}
+
+// The BLAS takes strides and sizes as int.
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+
+void check_stride(std::string_view stride_name, int64_t stride, int64_t cols) {
+  if (stride >= cols) return;
+  if (cols == 1) fail(stride_name, " = ", stride, " must be positive");
+  fail(stride_name, " = ", stride, " is shorter than a row of ", cols, " elements");
 }
 
 }  // namespace
 
-void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+void check_strides(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
+                   const BatchedRows& rows) {
+  if (rows.batch < 1 || rows.time < 1) return;
+  if (rows.time > 1) check_stride(row_stride, rows.row_stride, rows.cols);
+  if (rows.batch > 1) check_stride(batch_stride, rows.batch_stride, rows.cols);
+  if (rows.extent() >= 0) return;
+  fail(name, " of [", rows.batch, ", ", rows.time, ", ", rows.cols, "] with strides ", rows.batch_stride, " and ",
+       rows.row_stride, " does not fit 64-bit offsets");
+}
+
+void check_aligned(std::string_view name, const void* data, size_t bytes, std::string_view type) {
+  if (reinterpret_cast<uintptr_t>(data) % bytes == 0) return;
+  fail(name, ".data = ", data, " is not aligned to its element type ", type);
+}
+
+void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols) {
   if (rows < 0) fail(name, ".rows = ", rows, " is negative");
   if (cols <= 0) fail(name, ".cols = ", cols, " must be positive");
-  if (stride < cols) fail(name, ".stride = ", stride, " is shorter than a row of ", cols, " elements");
-  // The BLAS takes strides and sizes as int.
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (stride > kMost) fail(name, ".stride = ", stride, " is above ", kMost, ", the BLAS's limit");
   if (rows > kMost) fail(name, ".rows = ", rows, " is above ", kMost, ", the BLAS's limit");
+  if (cols > kMost) fail(name, ".cols = ", cols, " is above ", kMost, ", the BLAS's limit");
   if (rows > 0 && !data) fail(name, ".data is null");
-  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
-    fail(name, ".data = ", data, " is not aligned to its element type ", name_of(dtype));
-  }
+  check_aligned(name, data, size_of(dtype), name_of(dtype));
+}
+
+void check_blas_stride(std::string_view row_stride, const BatchedRows& rows) {
+  if (rows.time < 2 || rows.row_stride <= kMost) return;
+  fail(row_stride, " = ", rows.row_stride, " is above ", kMost, ", the BLAS's limit");
+}
+
+void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+  check_shape(name, data, dtype, rows, cols);
+  const std::string row_stride = std::string(name) + ".stride";
+  const BatchedRows places = {1, rows, cols, 0, stride};
+  check_strides(name, row_stride, row_stride, places);
+  check_blas_stride(row_stride, places);
 }
 
 void check_vector(std::string_view name, const void* data, DType dtype, int64_t size) {
+  if (size < 0) fail(name, ".size = ", size, " is negative");
   if (size > 0 && !data) fail(name, ".data is null");
-  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
-    fail(name, ".data = ", data, " is not aligned to its element type ", name_of(dtype));
-  }
+  check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name) {
@@ -45,18 +75,14 @@ void check_targets(std::string_view name, const Targets& targets, int64_t rows, 
     fail(name, " has ", targets.size, " entries but ", rows_name, " has ", rows, " rows");
   }
   if (rows > 0 && !targets.data32 && !targets.data64) fail(name, ".data is null");
-  if (targets.stride < 1) fail(name, ".stride = ", targets.stride, " must be positive");
+  check_aligned(name, targets.data32, sizeof(int32_t), "int32");
+  check_aligned(name, targets.data64, sizeof(int64_t), "int64");
   if (targets.time < 0) fail(name, ".time = ", targets.time, " is negative");
   if (targets.time > 0 && targets.size % targets.time != 0) {
     fail(name, " has ", targets.size, " entries, which is no multiple of its time = ", targets.time);
   }
-  if (targets.time > 0 && targets.size > targets.time && targets.batch_stride < 1) {
-    fail(name, ".batch_stride = ", targets.batch_stride, " must be positive");
-  }
-  if (rows_of(targets).extent() < 0) {
-    fail(name, " of ", targets.size, " entries with strides ", targets.batch_stride, " and ", targets.stride,
-         " does not fit 64-bit offsets");
-  }
+  const std::string of = std::string(name) + ".";
+  check_strides(name, of + "batch_stride", of + "stride", rows_of(targets));
 }
 
 void check_positive_finite(std::string_view name, double value) {
@@ -80,7 +106,7 @@ ByteRange range_of(std::string_view name, const ConstVector& v) {
   return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
 }
 ByteRange range_of(std::string_view name, const Targets& targets) {
-  const auto span = static_cast<size_t>(rows_of(targets).extent());
+  const auto span = static_cast<size_t>(std::max<int64_t>(rows_of(targets).extent(), 0));
   return targets.data32 ? range_of(name, targets.data32, span * sizeof(int32_t))
                         : range_of(name, targets.data64, span * sizeof(int64_t));
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "logitless/error.h"
@@ -25,8 +26,29 @@ template <class... Parts>
   throw InvalidInput(message.str());
 }
 
-/// Checks shape, stride and pointer of a matrix; a matrix of zero rows may have a null pointer.
+struct BatchedRows;  // core/batched_rows.h
+
+/// The strides of every tensor are checked here, whoever hands it in. Wherever `rows` is stepped along, its
+/// stride is at least a row, and the last element stands at a 64-bit offset; a stride with which no step is
+/// taken may be anything. `batch_stride` and `row_stride` are what messages call the strides.
+void check_strides(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
+                   const BatchedRows& rows);
+/// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without elements the pointer may be
+/// null.
+void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols);
+/// Does the same, and checks the stride of a matrix whose rows make no sequences.
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride);
+/// Throws unless the stride from row to row, where there is one, is within what a BLAS takes.
+void check_blas_stride(std::string_view row_stride, const BatchedRows& rows);
+/// Throws unless `data` stands where an element of `bytes` bytes may; `type` is what messages call it.
+void check_aligned(std::string_view name, const void* data, size_t bytes, std::string_view type);
+/// Does the same for an array of numbers.
+template <class T>
+void check_aligned(std::string_view name, std::span<const T> values) {
+  constexpr std::string_view kType =
+      std::is_floating_point_v<T> ? (sizeof(T) == 8 ? "float64" : "float32") : (sizeof(T) == 8 ? "int64" : "int32");
+  check_aligned(name, values.data(), sizeof(T), kType);
+}
 void check_vector(std::string_view name, const void* data, DType dtype, int64_t size);
 /// Checks strides, pointer and number of ids, of which there must be one for each of the `rows` rows of
 /// `rows_name`.

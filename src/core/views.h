@@ -26,6 +26,13 @@ inline void* element(void* data, DType dtype, int64_t index) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
+/// Returns the matrix with a stride that a BLAS takes: with fewer than two rows a caller's may be anything.
+template <class AnyMatrix>
+AnyMatrix with_used_stride(AnyMatrix matrix) {
+  if (matrix.rows < 2) matrix.stride = matrix.cols;
+  return matrix;
+}
+
 /// Returns values[i] of any type.
 double read(const ConstVector& values, int64_t i);
 

@@ -67,6 +67,7 @@ void CrossEntropyLoss::set_upstream(std::span<const double> upstream) {
     core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
                per_token ? ": one a token under reduction none" : ": the loss is one value");
   }
+  core::check_aligned("upstream", upstream);
   if (!per_token) return set_upstream(upstream[0]);
   problem::check_finite_entries("upstream", upstream, problem_);
   upstreams_ = upstream;

@@ -43,11 +43,10 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty
 }
 
 void check_hidden(const HiddenStates& hidden) {
-  core::check_matrix("hidden", hidden.states.data, hidden.states.dtype, hidden.states.rows, hidden.states.cols,
-                     hidden.states.stride);
+  const ConstMatrix &first = hidden.states, &second = hidden.second;
+  core::check_shape("hidden", first.data, first.dtype, first.rows, first.cols);
   if (!hidden.has_second()) return;
-  const ConstMatrix& second = hidden.second;
-  core::check_matrix("hidden.second", second.data, second.dtype, second.rows, second.cols, second.stride);
+  core::check_shape("hidden.second", second.data, second.dtype, second.rows, second.cols);
   if (second.cols != hidden.states.cols) {
     fail("hidden.second has ", second.cols, " columns but hidden has ", hidden.states.cols);
   }
@@ -66,16 +65,11 @@ void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequenc
   for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
 }
 
-// Checks the stride from one sequence to the next, of the view that messages call `name`.
-void check_batch_stride(std::string_view name, std::string_view stride_name, const core::BatchedRows& places) {
-  if (places.is_matrix()) return;
-  if (places.batch_stride < places.cols) {
-    fail(stride_name, " = ", places.batch_stride, " is shorter than a row of ", places.cols, " elements");
-  }
-  if (places.extent() < 0) {
-    fail(name, " of [", places.batch, ", ", places.time, ", ", places.cols, "] with strides ", places.batch_stride,
-         " and ", places.row_stride, " does not fit 64-bit offsets");
-  }
+// Checks both strides of hidden states, or of their gradient, that messages call `name`.
+void check_places(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
+                  const core::BatchedRows& places) {
+  core::check_strides(name, batch_stride, row_stride, places);
+  core::check_blas_stride(row_stride, places);
 }
 
 void refuse_packed(std::string_view stride_name, const std::optional<int64_t>& stride) {
@@ -93,6 +87,11 @@ core::BatchedRows second_places(const HiddenStates& hidden) {
   return places_of(hidden.second, hidden.sequences, hidden.second_batch_stride);
 }
 
+void check_places(const HiddenStates& hidden) {
+  check_places("hidden", "hidden.batch_stride", "hidden.stride", first_places(hidden));
+  check_places("hidden.second", "hidden.second_batch_stride", "hidden.second.stride", second_places(hidden));
+}
+
 // Returns the offsets of the sequences, which are given or follow from their equal length.
 core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
@@ -100,6 +99,7 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
     if (hidden.sequences > kMost) fail("sequences = ", hidden.sequences, " is above ", kMost);
     if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
+      check_empty_sequences("sequences", hidden.sequences);
       return core::Array<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
     }
     if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
@@ -109,10 +109,11 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
     if (hidden.has_second()) {
       append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
     }
-    check_batch_stride("hidden", "hidden.batch_stride", first_places(hidden));
-    check_batch_stride("hidden.second", "hidden.second_batch_stride", second_places(hidden));
+    check_places(hidden);
     return offsets;
   }
+  check_places(HiddenStates::pair(hidden.states, hidden.second, 1));
+  core::check_aligned("offsets", hidden.offsets);
   refuse_packed("hidden.batch_stride", hidden.batch_stride);
   refuse_packed("hidden.second_batch_stride", hidden.second_batch_stride);
   const auto& offsets = hidden.offsets;
@@ -136,12 +137,12 @@ void check_output_places(const HiddenProblem& problem, std::string_view name, st
                          std::string_view stride_name, const std::optional<int64_t>& stride,
                          const core::BatchedRows& places) {
   if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
-  check_batch_stride(name, stride_name, places);
+  check_places(name, stride_name, row_stride_name, places);
   core::check_rows_apart(stride_name, row_stride_name, places);
 }
 
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
-  core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
+  core::check_shape(name, out.data, out.dtype, out.rows, out.cols);
   if (out.rows != in.rows || out.cols != in.cols) {
     fail(name, " is [", out.rows, ", ", out.cols, "] but ", input_name, " is [", in.rows, ", ", in.cols, "]");
   }
@@ -208,6 +209,7 @@ HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool 
   problem.hidden = hidden.states;
   problem.hidden_second = hidden.second;
   problem.head = head;
+  problem.head.weight = core::with_used_stride(head.weight);
   problem.tokens = hidden.tokens();
   problem.hidden_size = hidden.hidden_size();
   problem.vocab_size = problem.words = head.vocab_size();
@@ -250,6 +252,8 @@ void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
   check_d_hidden(problem, outputs);
   if (outputs.d_weight.data && problem.words > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
+    const Matrix& out = outputs.d_weight;
+    core::check_matrix("d_weight", out.data, out.dtype, out.rows, out.cols, out.stride);
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
   }
   if (outputs.d_bias.data && problem.words > 0) {

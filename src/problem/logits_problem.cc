@@ -27,22 +27,15 @@ void check_view(std::string_view name, const View& view) {
   if (view.vocab <= 0) fail(name, ".vocab = ", view.vocab, " must be positive");
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (view.vocab > kMost) fail(name, ".vocab = ", view.vocab, " is above ", kMost);
-  if (view.row_stride < view.vocab) {
-    fail(name, ".row_stride = ", view.row_stride, " is shorter than a row of ", view.vocab, " elements");
-  }
-  if (view.batch > 1 && view.time > 0 && view.batch_stride < view.vocab) {
-    fail(name, ".batch_stride = ", view.batch_stride, " is shorter than a row of ", view.vocab, " elements");
-  }
-  int64_t tokens;
-  if (__builtin_mul_overflow(view.batch, view.time, &tokens) || rows_of(view).extent() < 0) {
-    fail(name, " of [", view.batch, ", ", view.time, ", ", view.vocab, "] with strides ", view.batch_stride, " and ",
-         view.row_stride, " does not fit 64-bit offsets");
-  }
   if (view.batch > kMost) fail(name, ".batch = ", view.batch, " is above ", kMost);
+  if (view.time > kMost) fail(name, ".time = ", view.time, " is above ", kMost);
+  const std::string of = std::string(name) + ".";
+  core::check_strides(name, of + "batch_stride", of + "row_stride", rows_of(view));
+  const int64_t tokens = view.batch * view.time;
+  if (tokens > kMost) fail(name, " of ", view.batch, " times ", view.time, " rows has more than ", kMost);
+  if (tokens == 0) check_empty_sequences(of + "batch", view.batch);
   if (tokens > 0 && !view.data) fail(name, ".data is null");
-  if (reinterpret_cast<uintptr_t>(view.data) % size_of(view.dtype) != 0) {
-    fail(name, ".data = ", view.data, " is not aligned to its element type ", name_of(view.dtype));
-  }
+  core::check_aligned(name, view.data, size_of(view.dtype), name_of(view.dtype));
 }
 
 template <class View>

@@ -28,6 +28,7 @@ void check_token_options(const TokenProblem& problem) {
   if (options.round_logits_to && !is_logit_rounding(*options.round_logits_to)) {
     fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
   }
+  core::check_aligned("temperatures", options.temperatures);
   if (options.temperatures.empty()) {
     check_scale("temperature", options.temperature, problem.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
@@ -49,6 +50,7 @@ void check_temperatures(const TokenProblem& problem) {
 void check_prior(const TokenProblem& problem) {
   const Prior& prior = problem.prior;
   if (prior.weights.empty()) return;
+  core::check_aligned(prior.name, prior.weights);
   if (static_cast<int64_t>(prior.weights.size()) != problem.vocab_size) {
     fail(prior.name, " has ", prior.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
   }
@@ -129,12 +131,18 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
   }
 }
 
+void check_empty_sequences(std::string_view name, int64_t sequences) {
+  constexpr int64_t kMost = 1 << 24;  // their offsets are 128 MiB
+  if (sequences > kMost) fail(name, " = ", sequences, " is above ", kMost, ", the most sequences without rows");
+}
+
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem) {
   if (static_cast<int64_t>(entries) == problem.tokens) return;
   fail(name, " has ", entries, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
 }
 
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
+  core::check_aligned(name, values);
   for (const int64_t row : problem.active()) {
     const double value = values[static_cast<size_t>(row)];
     if (!std::isfinite(value)) fail(name, "[", row, "] = ", value, " must be finite");

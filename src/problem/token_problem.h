@@ -100,6 +100,10 @@ void check_scale(std::string_view name, double value, DType dtype);
 /// Throws InvalidInput unless `dtype`, of an output, is the type of the sums or that of its input.
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name);
 
+/// Throws InvalidInput for more sequences without a row than a call makes lists of; `name` is what messages
+/// call their number.
+void check_empty_sequences(std::string_view name, int64_t sequences);
+
 /// Throws InvalidInput unless `entries`, the size of what messages call `name`, is the number of tokens.
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);
 /// Throws InvalidInput unless the entry of every row that takes part is finite.

@@ -11,7 +11,10 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
   int64_t sum = 0;
   for (size_t s = 0; s < mine.size(); ++s) {
     if (mine[s] < 0) core::fail("ranks.slices[", s, "] = ", mine[s], " must not be negative");
-    sum += mine[s];
+    if (__builtin_add_overflow(sum, mine[s], &sum)) {
+      core::fail("ranks.slices[", s, "] = ", mine[s], " makes a sum that does not fit 64 bits, but lm_head has ",
+                 types.words, " words");
+    }
   }
   if (sum != types.words) core::fail("ranks.slices has ", sum, " words but lm_head has ", types.words);
 

@@ -60,7 +60,7 @@ int64_t exchanges_of(const ranks::Group& group, const Matrix& out) {
 void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs) {
   if (!problem.weight_ranks) return;
   ranks::Group& group = *problem.weight_ranks;
-  const Matrix weight = outputs.d_weight.data ? outputs.d_weight : Matrix();
+  const Matrix weight = outputs.d_weight.data ? core::with_used_stride(outputs.d_weight) : Matrix();
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
   const std::array<int64_t, 5> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
                                         bias.data ? static_cast<int64_t>(bias.dtype) : -1};

@@ -123,7 +123,7 @@ class DenseSchedule final : public Schedule {
   }
 
   void d_weight() const {
-    const Matrix& out = outputs_.d_weight;
+    const Matrix out = core::with_used_stride(outputs_.d_weight);
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
     const int64_t step = core::is_narrow<Sum>(out.dtype) ? kNarrowWords : v_;
     for (int64_t first = 0; first < v_; first += step) {

@@ -249,7 +249,9 @@ class GradientTasks {
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
-    stride = !weight_tiles_ ? outputs_.d_weight.stride : hidden_vocab ? grid_.vocab_tile : grid_.hidden_size;
+    stride = !weight_tiles_ ? core::with_used_stride(outputs_.d_weight).stride
+             : hidden_vocab ? grid_.vocab_tile
+                            : grid_.hidden_size;
     const int64_t word = weight_tiles_ ? 0 : grid_.first_word(j);
     return data + (hidden_vocab ? component * stride + word : word * stride + component);
   }
@@ -318,7 +320,7 @@ void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* til
     outputs.weight_sink(grid.first_word(j), words, ConstMatrix(tile, rows, cols, stride));
     return;
   }
-  const Matrix& out = outputs.d_weight;
+  const Matrix out = core::with_used_stride(outputs.d_weight);
   const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
   for (int64_t r = 0; r < rows; ++r) {
     store_sums(*pass.context.kernels, pass.tiles.table(), tile + r * stride, cols, outputs.d_weight_mode,

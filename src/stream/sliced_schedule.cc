@@ -23,7 +23,7 @@ namespace {
 // Returns words [first, first + count) of a matrix in the head's layout.
 template <class AnyMatrix>
 AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
-  AnyMatrix out = matrix;
+  AnyMatrix out = core::with_used_stride(matrix);
   const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
   (hidden_vocab ? out.cols : out.rows) = count;
   if (out.data) out.data = core::element(out.data, out.dtype, hidden_vocab ? first : first * out.stride);

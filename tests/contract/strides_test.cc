@@ -343,7 +343,7 @@ TEST(StridesBadInput, Targets) {
       {"number", [](Call& c) { c.targets = Targets(c.words.data(), 2, 2, 8, 2); }, {"targets has 4", "6 rows"}},
       {"huge",
        [](Call& c) { c.targets.batch_stride = std::numeric_limits<int64_t>::max() / 2; },
-       {"targets of 6 entries", "64-bit"}},
+       {"targets of [2, 3, 1]", "64-bit"}},
       {"an id", [](Call& c) { c.words[10] = 5; }, {"targets[4] = 5", "[0, 5)"}},
   });
 }
