@@ -14,9 +14,6 @@ namespace {
 
 constexpr uint8_t kLow = 1;
 constexpr uint8_t kHigh = 2;
-// vespo holds log weights of sequences between these: 10⁻⁸ and e²⁰.
-const double kLeastLogWeight = std::log(1e-8);
-constexpr double kMostLogWeight = 20;
 
 bool is_mask(SamplerCorrection c) {
   return c == SamplerCorrection::kTokenMask || c == SamplerCorrection::kSequenceMask;
@@ -28,23 +25,7 @@ StatsRequest PolicyLoss::needs() const {
 }
 
 bool PolicyLoss::coupled_ratio() const {
-  return options_.variant == PolicyVariant::kRloo || options_.importance_sampling_level == ImportanceLevel::kSequence;
-}
-
-bool is_clipped_surrogate(PolicyVariant variant) {
-  switch (variant) {
-    case PolicyVariant::kCispo:
-    case PolicyVariant::kSapo:
-    case PolicyVariant::kVespo:
-    case PolicyVariant::kReinforce:
-      return false;
-    default:
-      return true;
-  }
-}
-
-double PolicyLoss::epsilon_high() const {
-  return options_.epsilon_high.value_or(options_.variant == PolicyVariant::kCispo ? 5.0 : 0.3);
+  return variant().has_ratio_of_sequence || options_.importance_sampling_level == ImportanceLevel::kSequence;
 }
 
 // Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
@@ -52,22 +33,16 @@ double PolicyLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
   const double batch = count(batch_);
   const double tokens = count(tokens_);
-  switch (options_.variant) {
-    case PolicyVariant::kGrpo:
-    case PolicyVariant::kSapo:
-    case PolicyVariant::kRloo:
+  switch (variant().divisor) {
+    case PolicyDivisor::kSequenceTokens:
       return 1 / (batch * sequences_[static_cast<size_t>(sequence_[static_cast<size_t>(row)])].tokens);
-    case PolicyVariant::kBnpo:
-    case PolicyVariant::kPpo:
+    case PolicyDivisor::kTokens:
       return 1 / tokens;
-    case PolicyVariant::kDrGrpo:
+    case PolicyDivisor::kMaxCompletionLength:
       return 1 / (batch * static_cast<double>(*options_.max_completion_length));
-    case PolicyVariant::kDapo:
-    case PolicyVariant::kCispo:
-    case PolicyVariant::kVespo:
+    case PolicyDivisor::kItems:
       return 1 / count(options_.num_items_in_batch.value_or(tokens));
-    case PolicyVariant::kLuspo:
-    case PolicyVariant::kReinforce:
+    case PolicyDivisor::kSequences:
       return 1 / batch;
   }
   return 0;
@@ -102,7 +77,7 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
     const double behaviour = sampling_.empty() ? old_logp(i, logp) : sampling_[i];
     if (!std::isnan(behaviour)) s.drift += behaviour - logp;
   }
-  if (options_.variant == PolicyVariant::kVespo) {
+  if (variant().has_weight_of_sequence) {
     s.vespo += std::clamp(log_ratio, -clamp_bound(), clamp_bound());
     if (options_.sampler_correction != SamplerCorrection::kNone) {
       s.vespo += std::clamp(std::log(corrected(sampler_log_ratio(i, logp))), kLeastLogWeight, kMostLogWeight);
@@ -137,7 +112,7 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
 PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   double w = token_log_ratio(i, logp);
-  if (options_.variant == PolicyVariant::kRloo) {
+  if (variant().has_ratio_of_sequence) {
     w = s.log_ratio;
   } else if (coupled_ratio()) {
     w = s.log_ratio / s.tokens;
@@ -147,45 +122,14 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   return {value, w < -c || w > c ? 0 : value};  // both are NaN for NaN
 }
 
-// Returns φ, where log φ = λ + k W − λ e^W.
-double PolicyLoss::vespo_weight(size_t i) const {
-  const double log_weight =
-      std::clamp(sequences_[static_cast<size_t>(sequence_[i])].vespo, kLeastLogWeight, kMostLogWeight);
-  const bool positive = advantage_[i] >= 0;
-  const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
-  const double lambda = std::max(positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg, 1e-4);
-  return std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), kMostLogRatio));
-}
-
-PolicyLoss::Term PolicyLoss::policy_term(size_t i, double logp, double ratio) const {
+PolicyTokenLoss PolicyLoss::token_loss(size_t i, double logp, double ratio) const {
   const double a = advantage_[i];
   if (a == 0) return {};  // This holds also where logp is −inf: 0 · ∞ is 0 here.
-  switch (options_.variant) {
-    case PolicyVariant::kReinforce:
-      return {-a * logp, -a, 0};
-    case PolicyVariant::kCispo: {
-      const double weight = std::min(ratio, epsilon_high()) * a;
-      return {-weight * logp, -weight, 0};
-    }
-    case PolicyVariant::kVespo: {
-      const double weight = vespo_weight(i) * a;
-      return {-weight * logp, -weight, 0};
-    }
-    case PolicyVariant::kSapo: {
-      const double t = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
-      const double gate = sigmoid(t * (ratio - 1));
-      return {-4 / t * gate * a, 0, -4 * gate * sigmoid(-t * (ratio - 1)) * a};
-    }
-    default: {
-      const double low = least_ratio(), high = 1 + epsilon_high();
-      const double most = options_.delta.value_or(std::numeric_limits<double>::infinity());
-      const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
-      // The ratios are compared, not their products with A, which may round a difference away. A NaN stays
-      // NaN.
-      if (a > 0 ? plain <= clipped : plain >= clipped) return {-plain * a, 0, ratio > most ? 0 : -a};
-      return {-clipped * a, 0, ratio < low || ratio > high ? 0 : -a};
-    }
-  }
+  return variant().token_loss({.advantage = a,
+                               .logp = logp,
+                               .ratio = ratio,
+                               .log_sequence_weight = sequences_[static_cast<size_t>(sequence_[i])].vespo},
+                              options_);
 }
 
 // Returns keep · r of docs/losses.md, 1.3.
@@ -195,11 +139,11 @@ double PolicyLoss::factor(size_t i, double logp) const {
       s.drift / s.tokens > *options_.off_policy_mask_threshold) {
     return 0;
   }
-  if (options_.sampler_correction == SamplerCorrection::kNone || options_.variant == PolicyVariant::kVespo) return 1;
+  if (options_.sampler_correction == SamplerCorrection::kNone || variant().has_weight_of_sequence) return 1;
   return corrected(is_sequence_level(options_.sampler_correction) ? s.sampler : sampler_log_ratio(i, logp));
 }
 
-void PolicyLoss::add_kl(size_t i, double logp, double ratio, Term& term) {
+void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out) {
   const double d = ref_[i] - logp;
   double kl = 0, by_logp = 0;
   switch (options_.kl_estimator) {
@@ -219,20 +163,21 @@ void PolicyLoss::add_kl(size_t i, double logp, double ratio, Term& term) {
     }
   }
   const double correction = options_.use_bias_correction_kl ? ratio : 1;
-  term.loss += options_.beta * kl * correction;
-  term.by_logp += options_.beta * by_logp * correction;
-  if (options_.use_bias_correction_kl) term.by_ratio += options_.beta * kl;
+  out.loss += options_.beta * kl * correction;
+  out.by_logp += options_.beta * by_logp * correction;
+  if (options_.use_bias_correction_kl) out.by_ratio += options_.beta * kl;
   kl_[i] = kl * correction;
 }
 
 void PolicyLoss::note_clips(size_t i, double ratio) {
   const double a = advantage_[i];
-  if (options_.variant == PolicyVariant::kCispo) {
-    if (ratio > epsilon_high() && a > 0) clips_[i] = kHigh;
-  } else if (is_clipped_surrogate(options_.variant)) {
+  const double most = epsilon_high(options_);
+  if (variant().is_truncated()) {
+    if (ratio > most && a > 0) clips_[i] = kHigh;
+  } else if (variant().is_clipped_surrogate()) {
     const double bounded = std::min(ratio, options_.delta.value_or(std::numeric_limits<double>::infinity()));
-    if (bounded < least_ratio() && a < 0) clips_[i] = kLow;
-    if (bounded > 1 + epsilon_high() && a > 0) clips_[i] = kHigh;
+    if (bounded < least_ratio(options_) && a < 0) clips_[i] = kLow;
+    if (bounded > 1 + most && a > 0) clips_[i] = kHigh;
   }
 }
 
@@ -243,17 +188,18 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
     const auto i = static_cast<size_t>(row);
     const double logp = stats.logp[i];
     const Ratio r = ratio(i, logp);
-    Term term = policy_term(i, logp, r.value);
+    PolicyTokenLoss token = token_loss(i, logp, r.value);
     const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
     const double weight = top ? factor(i, logp) : 0;
-    term = weight == 0 ? Term{} : Term{term.loss * weight, term.by_logp * weight, term.by_ratio * weight};
-    if (options_.beta != 0) add_kl(i, logp, r.value, term);
+    token = weight == 0 ? PolicyTokenLoss{}
+                        : PolicyTokenLoss{token.loss * weight, token.by_logp * weight, token.by_ratio * weight};
+    if (options_.beta != 0) add_kl(i, logp, r.value, token);
     note_clips(i, r.value);
-    loss_[i] = term.loss;
+    loss_[i] = token.loss;
     ratio_[i] = r.value;
     const double scale = normaliser(row) * options_.loss_scale;
-    grads.logp[i] = term.by_logp * scale;
-    const double by_log_ratio = term.by_ratio * r.slope * scale;
+    grads.logp[i] = token.by_logp * scale;
+    const double by_log_ratio = token.by_ratio * r.slope * scale;
     if (coupled_ratio()) {
       sequences_[static_cast<size_t>(sequence_[i])].by_log_ratio += by_log_ratio;
     } else {
@@ -267,7 +213,7 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
-    grads.logp[i] += options_.variant == PolicyVariant::kRloo ? s.by_log_ratio : s.by_log_ratio / s.tokens;
+    grads.logp[i] += variant().has_ratio_of_sequence ? s.by_log_ratio : s.by_log_ratio / s.tokens;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "core/store.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
+#include "loss/policy_variants.h"
 #include "ranks/totals.h"
 
 namespace logitless::loss {
@@ -17,13 +18,6 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or this
 /// batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
-
-/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
-/// weights, an advantage and a sum over tokens is a finite float64.
-inline constexpr double kMostLogRatio = 300;
-
-/// Tells whether the variant's loss is −min(ρ A, clamp(ρ) A).
-bool is_clipped_surrogate(PolicyVariant variant);
 
 /// Tells whether a correction takes the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
@@ -58,20 +52,13 @@ class PolicyLoss final : public TokenLoss {
     double vespo = 0;         // Σ clamp(δ) + κ
     double by_log_ratio = 0;  // Σ ∂loss/∂w over its tokens
   };
-  // A term is one token's loss and its derivatives.
-  struct Term {
-    double loss = 0;
-    double by_logp = 0;
-    double by_ratio = 0;
-  };
   struct Ratio {
     double value = 1;
     double slope = 1;  // ∂ρ/∂w
   };
 
+  const PolicyVariantRow& variant() const { return row_of(options_.variant); }
   bool coupled_ratio() const;
-  double least_ratio() const { return 1 - options_.epsilon_low.value_or(0.2); }  // of the clip range
-  double epsilon_high() const;
   double clamp_bound() const { return options_.log_ratio_clamp.value_or(kMostLogRatio); }
   double normaliser(int64_t row) const;
   double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
@@ -82,10 +69,9 @@ class PolicyLoss final : public TokenLoss {
   void add_to_sequence(int64_t row, double logp);
   void find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats);
   Ratio ratio(size_t i, double logp) const;
-  Term policy_term(size_t i, double logp, double ratio) const;
-  double vespo_weight(size_t i) const;
+  PolicyTokenLoss token_loss(size_t i, double logp, double ratio) const;
   double factor(size_t i, double logp) const;
-  void add_kl(size_t i, double logp, double ratio, Term& term);
+  void add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out);
   void note_clips(size_t i, double ratio);
 
   const PolicyOptions& options_;

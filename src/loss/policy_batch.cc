@@ -12,10 +12,6 @@ namespace logitless {
 namespace loss {
 namespace {
 
-bool divides_by_items(PolicyVariant v) {
-  return v == PolicyVariant::kDapo || v == PolicyVariant::kCispo || v == PolicyVariant::kVespo;
-}
-
 void check_not_negative(std::string_view name, double value) {
   if (!(value >= 0) || !std::isfinite(value)) core::fail(name, " = ", value, " must be finite and not negative");
 }
@@ -34,7 +30,7 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
 
 void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   using core::fail;
-  const PolicyVariant v = o.variant;
+  const PolicyVariantRow& variant = row_of(o.variant);
   if (o.epsilon_low && !(*o.epsilon_low >= 0 && *o.epsilon_low <= 1)) {
     fail("epsilon_low = ", *o.epsilon_low, " must be in [0, 1]");
   }
@@ -66,17 +62,19 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   if (o.max_completion_length && *o.max_completion_length <= 0) {
     fail("max_completion_length = ", *o.max_completion_length, " must be positive");
   }
-  check_meaning(o.num_items_in_batch.has_value(), divides_by_items(v), "num_items_in_batch", o);
-  check_meaning(o.max_completion_length.has_value(), v == PolicyVariant::kDrGrpo, "max_completion_length", o);
-  if (v == PolicyVariant::kDrGrpo && !o.max_completion_length) {
-    fail("max_completion_length is not set: variant dr_grpo divides by it");
+  check_meaning(o.num_items_in_batch.has_value(), variant.divisor == PolicyDivisor::kItems, "num_items_in_batch", o);
+  const bool by_length = variant.divisor == PolicyDivisor::kMaxCompletionLength;
+  check_meaning(o.max_completion_length.has_value(), by_length, "max_completion_length", o);
+  if (by_length && !o.max_completion_length) {
+    fail("max_completion_length is not set: variant ", name_of(o.variant), " divides by it");
   }
   check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
-                v != PolicyVariant::kVespo && v != PolicyVariant::kRloo, "importance_sampling_level = sequence", o);
-  const bool clips = is_clipped_surrogate(v);
+                !variant.has_weight_of_sequence && !variant.has_ratio_of_sequence,
+                "importance_sampling_level = sequence", o);
+  const bool clips = variant.is_clipped_surrogate();
   check_meaning(o.delta.has_value(), clips, "delta", o);
   check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
-  check_meaning(o.epsilon_high.has_value(), clips || v == PolicyVariant::kCispo, "epsilon_high", o);
+  check_meaning(o.epsilon_high.has_value(), clips || variant.is_truncated(), "epsilon_high", o);
   if (o.token.shift) fail("token.shift is set: chosen_ids stand at the positions that predict them");
   if (o.token.ignore_index != TokenOptions().ignore_index) {
     fail("token.ignore_index = ", o.token.ignore_index,
@@ -101,9 +99,9 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   if (!corrects && o.sampler_clip_max != PolicyOptions().sampler_clip_max) {
     fail("sampler_clip_max is set but sampler_correction = none");
   }
-  if (v == PolicyVariant::kVespo && is_sequence_level(o.sampler_correction)) {
-    fail("sampler_correction = ", name_of(o.sampler_correction),
-         " has no meaning for variant vespo: it takes token_truncate or token_mask");
+  if (variant.has_weight_of_sequence && is_sequence_level(o.sampler_correction)) {
+    fail("sampler_correction = ", name_of(o.sampler_correction), " has no meaning for variant ", name_of(o.variant),
+         ": it takes token_truncate or token_mask");
   }
 }
 
@@ -153,7 +151,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
 
   if (options.top_entropy_quantile < 1) {
     groups_.assign(size, 0);
-  } else if (coupled_ratio() || options.variant == PolicyVariant::kVespo || options.off_policy_mask_threshold ||
+  } else if (coupled_ratio() || row_of(options.variant).has_weight_of_sequence || options.off_policy_mask_threshold ||
              is_sequence_level(options.sampler_correction)) {
     groups_ = sequence_;
   }

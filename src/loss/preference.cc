@@ -8,43 +8,21 @@
 #include "core/checks.h"
 #include "core/store.h"
 #include "loss/batch.h"
+#include "loss/preference_losses.h"
 
 namespace logitless {
 namespace loss {
 namespace {
 
-bool uses_label_smoothing(PreferenceLoss loss) {
-  using enum PreferenceLoss;
-  return loss == kExoPair || loss == kRobust || loss == kAot || loss == kAotUnpaired || loss == kSimpo || loss == kCpo;
-}
-
-bool is_sorted_loss(PreferenceLoss loss) {
-  return loss == PreferenceLoss::kAot || loss == PreferenceLoss::kAotUnpaired;
-}
-
-bool has_term(const PreferenceOptions& options, bool (*matches)(PreferenceLoss)) {
+template <class Predicate>
+bool any_row(const PreferenceOptions& options, Predicate matches) {
   return std::any_of(options.terms.begin(), options.terms.end(),
-                     [&](const PreferenceTerm& term) { return matches(term.loss); });
+                     [&](const PreferenceTerm& term) { return matches(row_of(term.loss)); });
 }
 
-// A Logistic is −(1 − ε) log σ(z) − ε log σ(−z) and its derivative.
-struct Logistic {
-  double loss = 0;
-  double slope = 0;
-};
-Logistic smoothed_logistic(double z, double smoothing) {
-  if (smoothing == 0) return {-log_sigmoid(z), -sigmoid(-z)};
-  return {-(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z),
-          -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
+bool any_sorted(const PreferenceOptions& options) {
+  return any_row(options, [](const PairLossRow& row) { return row.is_sorted(); });
 }
-
-// This bounds the exponent of discopop: e^700 is near the largest float64.
-constexpr double kMostExponent = 700;
-
-// Up to this x, 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
-constexpr double kMostMeanLogp = -0x1p-24;
-
-double log_one_minus_exp(double x) { return x > -0.6931 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); }
 
 }  // namespace
 
@@ -64,14 +42,13 @@ void check_preference_options(const PreferenceOptions& o) {
   const double smoothing = o.label_smoothing;
   if (!(smoothing >= 0 && smoothing < 1)) fail("label_smoothing = ", smoothing, " must be in [0, 1)");
   for (const PreferenceTerm& term : o.terms) {
-    if (term.loss == PreferenceLoss::kRobust && smoothing >= 0.5) {
-      fail("label_smoothing = ", smoothing, " must be below 0.5 for robust");
+    const PairLossRow& row = row_of(term.loss);
+    if (smoothing >= row.smoothing_below) {
+      fail("label_smoothing = ", smoothing, " must be below ", row.smoothing_below, " for ", name_of(row.loss));
     }
-    if (term.loss == PreferenceLoss::kExoPair && smoothing == 0) {
-      fail("label_smoothing = 0 must be above 0 for exo_pair");
-    }
+    if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
   }
-  if (smoothing != 0 && !has_term(o, uses_label_smoothing)) {
+  if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
     fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.terms[0].loss));
   }
 }
@@ -87,14 +64,13 @@ PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, rank
       if (tokens_.count(batch_ + p) > 0) tokens_.drop(batch_ + p);
     }
   }
-  if (has_term(options, is_sorted_loss) && totals.are_shared()) {
+  if (any_sorted(options) && totals.are_shared()) {
     core::fail("a loss of the aot kind sorts the whole batch, and ranks.data splits it");
   }
   totals_.sum({&pairs_, &chosen_tokens_});
-  if (has_term(options, is_sorted_loss)) {
+  if (any_sorted(options)) {
     groups_.assign(tokens_.targets.size(), 0);
-  } else if (!std::all_of(options.terms.begin(), options.terms.end(),
-                          [](const PreferenceTerm& term) { return term.loss == PreferenceLoss::kSft; })) {
+  } else if (any_row(options, [](const PairLossRow& row) { return row.kind == PairKind::kPair; })) {
     groups_ = tokens_.sequence;
     for (int64_t& group : groups_) group %= batch_;
   }
@@ -103,19 +79,18 @@ PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, rank
   loss_.assign(static_cast<size_t>(batch_), 0);
 }
 
+// The report shows means where all losses take them, or one that has no reference does.
 bool PairLoss::averages_in_report() const {
-  return options_.average_log_prob || has_term(options_, [](PreferenceLoss loss) {
-           return loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kSimpo;
-         });
+  return options_.average_log_prob ||
+         any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });
 }
 
 // Returns the weight of NLL in the loss: nll_weight and the sft terms.
 double PairLoss::likelihood_weight() const {
-  const bool by_default = has_term(
-      options_, [](PreferenceLoss loss) { return loss == PreferenceLoss::kOrpo || loss == PreferenceLoss::kCpo; });
+  const bool by_default = any_row(options_, [](const PairLossRow& row) { return row.with_likelihood; });
   double weight = options_.nll_weight.value_or(by_default ? 1 : 0);
   for (const PreferenceTerm& term : options_.terms) {
-    if (term.loss == PreferenceLoss::kSft) weight += term.weight;
+    if (row_of(term.loss).kind == PairKind::kLikelihood) weight += term.weight;
   }
   return weight;
 }
@@ -132,113 +107,19 @@ PairLoss::Pair PairLoss::pair(int64_t index) const {
   return out;
 }
 
-PairLoss::Value PairLoss::value(PreferenceLoss loss, const Pair& pair) const {
-  const double beta = options_.beta, smoothing = options_.label_smoothing;
-  const bool averages = options_.average_log_prob || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo ||
-                        loss == PreferenceLoss::kSimpo;
+PairValue PairLoss::value(const PairLossRow& row, const Pair& pair) const {
+  const bool averages = options_.average_log_prob || row.averages;
   const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
   const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
-  const double a = pair.chosen_ratio * chosen_scale, b = pair.rejected_ratio * rejected_scale;
-  const double c = pair.chosen * chosen_scale, r = pair.rejected * rejected_scale;
-  const double z = beta * (a - b);
-  double out = 0, by_a = 0, by_b = 0;
-  // This is for the losses of the margin alone: ∂z/∂a = β = −∂z/∂b.
-  const auto of_margin = [&](double value, double slope) {
-    out = value;
-    by_a = beta * slope;
-    by_b = -by_a;
-  };
-  switch (loss) {
-    case PreferenceLoss::kSigmoid:
-      of_margin(-log_sigmoid(z), -sigmoid(-z));
-      break;
-    case PreferenceLoss::kHinge:
-      // This is written so that a NaN is not clipped away.
-      of_margin(z >= 1 ? 0 : 1 - z, z >= 1 ? 0 : -1);
-      break;
-    case PreferenceLoss::kIpo: {
-      const double error = a - b - 1 / (2 * beta);
-      out = error * error;
-      by_a = 2 * error;
-      by_b = -by_a;
-      break;
-    }
-    case PreferenceLoss::kExoPair: {
-      const double win = log_sigmoid(z) - std::log1p(-smoothing), lose = log_sigmoid(-z) - std::log(smoothing);
-      const double q = sigmoid(z), p = sigmoid(-z);
-      of_margin(q * win + p * lose, q * p * (win - lose));
-      break;
-    }
-    case PreferenceLoss::kNcaPair:
-      out = -log_sigmoid(beta * a) - 0.5 * log_sigmoid(-beta * a) - 0.5 * log_sigmoid(-beta * b);
-      by_a = beta * (0.5 * sigmoid(beta * a) - sigmoid(-beta * a));
-      by_b = beta * 0.5 * sigmoid(beta * b);
-      break;
-    case PreferenceLoss::kRobust: {
-      const double scale = 1 / (1 - 2 * smoothing);
-      of_margin(scale * ((smoothing - 1) * log_sigmoid(z) + smoothing * log_sigmoid(-z)),
-                scale * ((smoothing - 1) * sigmoid(-z) - smoothing * sigmoid(z)));
-      break;
-    }
-    case PreferenceLoss::kBcoPair:
-      out = -log_sigmoid(beta * a) - log_sigmoid(-beta * b);
-      by_a = -beta * sigmoid(-beta * a);
-      by_b = beta * sigmoid(beta * b);
-      break;
-    case PreferenceLoss::kSppoHard: {
-      const double half = 1 / (2 * beta);
-      out = (a - half) * (a - half) + (b + half) * (b + half);
-      by_a = 2 * (a - half);
-      by_b = 2 * (b + half);
-      break;
-    }
-    case PreferenceLoss::kApoZero:
-      out = sigmoid(-beta * a) + sigmoid(beta * b);
-      by_a = -beta * sigmoid(beta * a) * sigmoid(-beta * a);
-      by_b = beta * sigmoid(beta * b) * sigmoid(-beta * b);
-      break;
-    case PreferenceLoss::kApoDown: {
-      const double slope = beta * sigmoid(z) * sigmoid(-z);
-      out = sigmoid(beta * a) + sigmoid(-z);
-      by_a = beta * sigmoid(beta * a) * sigmoid(-beta * a) - slope;
-      by_b = slope;
-      break;
-    }
-    case PreferenceLoss::kDiscopop: {
-      const double x = z / options_.discopop_tau;
-      // Here mix is σ(x), and mix_slope is the slope of log σ(x).
-      const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / options_.discopop_tau;
-      const double exponent = log_sigmoid(x) - z;
-      const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
-      const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
-      of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope);
-      break;
-    }
-    case PreferenceLoss::kOrpo: {
-      const double chosen = std::min(c, kMostMeanLogp), rejected = std::min(r, kMostMeanLogp);
-      const double log_odds = (c - r) - (log_one_minus_exp(chosen) - log_one_minus_exp(rejected));
-      const double slope = -beta * sigmoid(-log_odds);
-      out = -beta * log_sigmoid(log_odds);
-      by_a = -slope / std::expm1(chosen);
-      by_b = slope / std::expm1(rejected);
-      break;
-    }
-    case PreferenceLoss::kSimpo:
-    case PreferenceLoss::kCpo: {
-      const double margin = beta * (c - r) - (loss == PreferenceLoss::kSimpo ? options_.simpo_gamma : 0);
-      const Logistic logistic = smoothed_logistic(margin, smoothing);
-      of_margin(logistic.loss, logistic.slope);
-      break;
-    }
-    case PreferenceLoss::kAot:
-    case PreferenceLoss::kAotUnpaired:
-    case PreferenceLoss::kSft:
-      break;
-  }
-  return {out, by_a * chosen_scale, by_b * rejected_scale};
+  const PairLogps logps = {.c = pair.chosen * chosen_scale,
+                           .r = pair.rejected * rejected_scale,
+                           .a = pair.chosen_ratio * chosen_scale,
+                           .b = pair.rejected_ratio * rejected_scale};
+  const PairValue out = row.value(logps, options_);
+  return {out.loss, out.by_chosen * chosen_scale, out.by_rejected * rejected_scale};
 }
 
-void PairLoss::add(int64_t index, double scale, const Value& value) {
+void PairLoss::add(int64_t index, double scale, const PairValue& value) {
   loss_[static_cast<size_t>(index)] += scale * value.loss;
   by_sum_[static_cast<size_t>(index)] += scale * value.by_chosen;
   by_sum_[static_cast<size_t>(batch_ + index)] += scale * value.by_rejected;
@@ -246,13 +127,14 @@ void PairLoss::add(int64_t index, double scale, const Value& value) {
 
 // The aot losses compare the k-th smallest of one quantity with the k-th smallest of another one.
 void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs) {
+  const PairKind kind = row_of(term.loss).kind;
   const size_t count = pairs.size();
   core::Array<double> left(count), right(count);
   core::Array<Pair> all(count);
   for (size_t k = 0; k < count; ++k) {
     Pair p = pair(pairs[k]);
     if (!options_.average_log_prob) p.chosen_count = p.rejected_count = 1;
-    if (term.loss == PreferenceLoss::kAotUnpaired) {
+    if (kind == PairKind::kSortedRatios) {
       left[k] = p.chosen_ratio / p.chosen_count;
       right[k] = p.rejected_ratio / p.rejected_count;
     } else {
@@ -281,7 +163,7 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
     const size_t i = left_order[k], j = right_order[k];
     const Logistic logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
     const double slope = options_.beta * logistic.slope;
-    if (term.loss == PreferenceLoss::kAot) {
+    if (kind == PairKind::kSortedMargins) {
       add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, -slope / all[i].rejected_count});
     } else {
       add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, 0});
@@ -301,13 +183,14 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   std::sort(pairs.begin(), pairs.end());
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   for (const PreferenceTerm& term : options_.terms) {
-    if (term.loss == PreferenceLoss::kSft) continue;
-    if (is_sorted_loss(term.loss)) {
+    const PairLossRow& row = row_of(term.loss);
+    if (row.kind == PairKind::kLikelihood) continue;
+    if (row.is_sorted()) {
       add_sorted(term, pairs);
       continue;
     }
     const double scale = options_.loss_scale * term.weight / pairs_;
-    for (const int64_t index : pairs) add(index, scale, value(term.loss, pair(index)));
+    for (const int64_t index : pairs) add(index, scale, value(row, pair(index)));
   }
   const double likelihood = options_.loss_scale * likelihood_weight() / std::max(chosen_tokens_, 1.0);
   for (const int64_t row : rows) {
@@ -386,9 +269,6 @@ std::span<const PreferenceLoss> all_preference_losses() {
   return kAll;
 }
 
-bool needs_reference(PreferenceLoss loss) {
-  using enum PreferenceLoss;
-  return loss != kSft && loss != kOrpo && loss != kSimpo && loss != kCpo;
-}
+bool needs_reference(PreferenceLoss loss) { return loss::row_of(loss).needs_reference; }
 
 }  // namespace logitless

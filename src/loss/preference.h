@@ -7,6 +7,7 @@
 
 #include "core/store.h"
 #include "logitless/preference.h"
+#include "loss/preference_losses.h"
 #include "loss/sequences.h"
 #include "ranks/totals.h"
 
@@ -33,24 +34,19 @@ class PairLoss final : public TokenLoss {
   PreferenceResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  // Pair is what the terms see of one pair, and Value its loss and the derivatives by the two sums of
-  // log-probabilities.
+  // What the losses are taken of.
   struct Pair {
     double chosen = 0, rejected = 0;              // Σ logp
     double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
     double chosen_count = 1, rejected_count = 1;
   };
-  struct Value {
-    double loss = 0;
-    double by_chosen = 0, by_rejected = 0;
-  };
 
   bool averages_in_report() const;
   double likelihood_weight() const;
   Pair pair(int64_t index) const;
-  Value value(PreferenceLoss loss, const Pair& pair) const;
+  PairValue value(const PairLossRow& row, const Pair& pair) const;
   void add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs);
-  void add(int64_t index, double scale, const Value& value);
+  void add(int64_t index, double scale, const PairValue& value);
 
   const PreferenceOptions& options_;
   SequenceTokens tokens_;

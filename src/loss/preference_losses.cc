@@ -1,0 +1,174 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/preference_losses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "loss/batch.h"
+
+namespace logitless::loss {
+
+Logistic smoothed_logistic(double z, double smoothing) {
+  if (smoothing == 0) return {-log_sigmoid(z), -sigmoid(-z)};
+  return {-(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z),
+          -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
+}
+
+namespace {
+
+using Options = PreferenceOptions;
+
+double margin_of(const PairLogps& p, const Options& o) { return o.beta * (p.a - p.b); }
+
+// A loss of z = β (a − b) + constant: ∂z/∂a = β = −∂z/∂b.
+PairValue of_margin(double loss, double slope, const Options& o) {
+  const double by_chosen = o.beta * slope;
+  return {loss, by_chosen, -by_chosen};
+}
+
+// DPO: Rafailov et al. 2023, eq. 7.
+PairValue dpo(const PairLogps& p, const Options& o) {
+  const double z = margin_of(p, o);
+  return of_margin(-log_sigmoid(z), -sigmoid(-z), o);
+}
+
+// SLiC-HF: Zhao et al. 2023. Written so that a NaN is not clipped away.
+PairValue hinge(const PairLogps& p, const Options& o) {
+  const double z = margin_of(p, o);
+  return of_margin(z >= 1 ? 0 : 1 - z, z >= 1 ? 0 : -1, o);
+}
+
+// IPO: Azar et al. 2023, eq. 17.
+PairValue ipo(const PairLogps& p, const Options& o) {
+  const double error = p.a - p.b - 1 / (2 * o.beta);
+  return {error * error, 2 * error, -(2 * error)};
+}
+
+// EXO: Ji et al. 2024, eq. 16.
+PairValue exo_pair(const PairLogps& p, const Options& o) {
+  const double z = margin_of(p, o), smoothing = o.label_smoothing;
+  const double win = log_sigmoid(z) - std::log1p(-smoothing), lose = log_sigmoid(-z) - std::log(smoothing);
+  const double q = sigmoid(z), rest = sigmoid(-z);
+  return of_margin(q * win + rest * lose, q * rest * (win - lose), o);
+}
+
+// NCA: Chen et al. 2024.
+PairValue nca_pair(const PairLogps& p, const Options& o) {
+  const double beta = o.beta, a = p.a, b = p.b;
+  return {-log_sigmoid(beta * a) - 0.5 * log_sigmoid(-beta * a) - 0.5 * log_sigmoid(-beta * b),
+          beta * (0.5 * sigmoid(beta * a) - sigmoid(-beta * a)), beta * 0.5 * sigmoid(beta * b)};
+}
+
+// Robust DPO: Chowdhury et al. 2024.
+PairValue robust(const PairLogps& p, const Options& o) {
+  const double z = margin_of(p, o), smoothing = o.label_smoothing;
+  const double scale = 1 / (1 - 2 * smoothing);
+  return of_margin(scale * ((smoothing - 1) * log_sigmoid(z) + smoothing * log_sigmoid(-z)),
+                   scale * ((smoothing - 1) * sigmoid(-z) - smoothing * sigmoid(z)), o);
+}
+
+// BCO: Jung et al. 2024, without its running mean.
+PairValue bco_pair(const PairLogps& p, const Options& o) {
+  const double beta = o.beta, a = p.a, b = p.b;
+  return {-log_sigmoid(beta * a) - log_sigmoid(-beta * b), -beta * sigmoid(-beta * a), beta * sigmoid(beta * b)};
+}
+
+// SPPO: Wu et al. 2024, eq. 4.7.
+PairValue sppo_hard(const PairLogps& p, const Options& o) {
+  const double half = 1 / (2 * o.beta);
+  return {(p.a - half) * (p.a - half) + (p.b + half) * (p.b + half), 2 * (p.a - half), 2 * (p.b + half)};
+}
+
+// APO: D'Oosterlinck et al. 2024, eq. 7.
+PairValue apo_zero(const PairLogps& p, const Options& o) {
+  const double beta = o.beta, a = p.a, b = p.b;
+  return {sigmoid(-beta * a) + sigmoid(beta * b), -beta * sigmoid(beta * a) * sigmoid(-beta * a),
+          beta * sigmoid(beta * b) * sigmoid(-beta * b)};
+}
+
+// APO: eq. 8 of the same.
+PairValue apo_down(const PairLogps& p, const Options& o) {
+  const double beta = o.beta, a = p.a, z = margin_of(p, o);
+  const double slope = beta * sigmoid(z) * sigmoid(-z);
+  return {sigmoid(beta * a) + sigmoid(-z), beta * sigmoid(beta * a) * sigmoid(-beta * a) - slope, slope};
+}
+
+// Bounds the exponent of discopop: e^700 is near the largest float64.
+constexpr double kMostExponent = 700;
+
+// DiscoPOP: Lu et al. 2024, eq. 5.
+PairValue discopop(const PairLogps& p, const Options& o) {
+  const double z = margin_of(p, o), x = z / o.discopop_tau;
+  // mix is σ(x), and mix_slope the slope of log σ(x).
+  const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / o.discopop_tau;
+  const double exponent = log_sigmoid(x) - z;
+  const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
+  const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
+  return of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope,
+                   o);
+}
+
+// Up to this x, 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
+constexpr double kMostMeanLogp = -0x1p-24;
+
+double log_one_minus_exp(double x) { return x > -0.6931 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); }
+
+// ORPO: Hong et al. 2024, eqs. 4 and 7.
+PairValue orpo(const PairLogps& p, const Options& o) {
+  const double chosen = std::min(p.c, kMostMeanLogp), rejected = std::min(p.r, kMostMeanLogp);
+  const double log_odds = (p.c - p.r) - (log_one_minus_exp(chosen) - log_one_minus_exp(rejected));
+  const double slope = -o.beta * sigmoid(-log_odds);
+  return {-o.beta * log_sigmoid(log_odds), -slope / std::expm1(chosen), slope / std::expm1(rejected)};
+}
+
+PairValue logistic_of_logps(const PairLogps& p, const Options& o, double gamma) {
+  const Logistic logistic = smoothed_logistic(o.beta * (p.c - p.r) - gamma, o.label_smoothing);
+  return of_margin(logistic.loss, logistic.slope, o);
+}
+
+// SimPO: Meng et al. 2024, eq. 6.
+PairValue simpo(const PairLogps& p, const Options& o) { return logistic_of_logps(p, o, o.simpo_gamma); }
+
+// CPO: Xu et al. 2024, eq. 3.
+PairValue cpo(const PairLogps& p, const Options& o) { return logistic_of_logps(p, o, 0); }
+
+using enum PreferenceLoss;
+using enum PairKind;
+
+// In the order of the enumeration. AOT is Melnyk et al. 2024.
+constexpr PairLossRow kRows[] = {
+    {.loss = kSigmoid, .value = dpo},
+    {.loss = kHinge, .value = hinge},
+    {.loss = kIpo, .value = ipo, .averages = true},
+    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true},
+    {.loss = kNcaPair, .value = nca_pair},
+    {.loss = kRobust, .value = robust, .smooths = true, .smoothing_below = 0.5},
+    {.loss = kBcoPair, .value = bco_pair},
+    {.loss = kSppoHard, .value = sppo_hard},
+    {.loss = kApoZero, .value = apo_zero},
+    {.loss = kApoDown, .value = apo_down},
+    {.loss = kAot, .kind = kSortedMargins, .smooths = true},
+    {.loss = kAotUnpaired, .kind = kSortedRatios, .smooths = true},
+    {.loss = kDiscopop, .value = discopop},
+    {.loss = kSft, .kind = kLikelihood, .needs_reference = false},
+    {.loss = kOrpo, .value = orpo, .needs_reference = false, .averages = true, .with_likelihood = true},
+    {.loss = kSimpo, .value = simpo, .needs_reference = false, .averages = true, .smooths = true},
+    {.loss = kCpo, .value = cpo, .needs_reference = false, .with_likelihood = true, .smooths = true},
+};
+
+static_assert(
+    [] {
+      for (size_t i = 0; i < std::size(kRows); ++i) {
+        if (static_cast<size_t>(kRows[i].loss) != i) return false;
+        if ((kRows[i].kind == kPair) != (kRows[i].value != nullptr)) return false;
+      }
+      return true;
+    }(),
+    "a row stands where its enumerator says, and has a function exactly when it is one of pairs");
+
+}  // namespace
+
+const PairLossRow& row_of(PreferenceLoss loss) { return kRows[static_cast<size_t>(loss)]; }
+
+}  // namespace logitless::loss
