@@ -1,8 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The operators that torch.compile sees."""
+"""The options of a cross-entropy, and the operators that torch.compile sees."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -11,108 +12,135 @@ from torch import Tensor
 from . import _core
 from ._torch_call import Call, current_context, handed_over, loss_tensor, shaped_like
 
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a cross-entropy takes besides its tensors, by the names of CrossEntropyOptions."""
+
+    reduction: str = "mean"
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+    softcap: float = 0.0
+    temperature: float = 1.0
+    z_loss: float = 0.0
+    shift: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of an operator or of a call of _core: those that are not at their default."""
+        return {name: getattr(self, name) for name in _DEFAULTS if getattr(self, name) != _DEFAULTS[name]}
+
+
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
+
+
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
-# which the backward scales; under reduction none the backward is an operator of its own.
+# which the backward scales; under reduction none the backward is an operator of its own. The options are keyword
+# arguments of both, in the types and with the defaults of Options.
+
+_TENSORS = "Tensor input, Tensor weight, Tensor? bias, Tensor target, Tensor? class_weights"
 
 
-def _operator_arguments(
-    call: Call,
-    target: Tensor,
-    class_weights: Tensor | None,
-    values: tuple[str, int, float, float, float, bool],
-) -> dict[str, Any]:
-    names = ("reduction", "ignore_index", "label_smoothing", "temperature", "z_loss", "shift")
-    arguments = {**call.arguments, "targets": target, **dict(zip(names, values))}
-    if class_weights is not None:
-        arguments["class_weights"] = class_weights
-    return arguments
+def _schema(others: str) -> str:
+    options = (f"{field.type} {field.name}={_literal(field.default)}" for field in dataclasses.fields(Options))
+    return f"({_TENSORS}, {others}, {', '.join(options)}) -> Tensor[]"
 
 
-@torch.library.custom_op("logitless::linear_cross_entropy", mutates_args=())
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _arguments(call: Call, target: Tensor, class_weights: Tensor | None, options: dict[str, Any]) -> dict[str, Any]:
+    return {**call.arguments, "targets": target, "class_weights": class_weights, **options}
+
+
+def _gradients_or_nothing(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
+    """An operator returns no None: an empty tensor stands where no gradient is wanted."""
+    nothing = [inputs[0].new_empty(0) for _ in inputs]  # type: ignore[union-attr]
+    return [n if g is None else g for g, n in zip(grads, nothing)]
+
+
+def _fake_gradients(inputs: tuple[Tensor | None, ...], needs: list[bool]) -> list[Tensor]:
+    grads = [torch.empty_like(x) if need and x is not None else None for x, need in zip(inputs, needs)]
+    return _gradients_or_nothing(grads, inputs)
+
+
+@torch.library.custom_op(
+    "logitless::linear_cross_entropy",
+    mutates_args=(),
+    schema=_schema("Tensor? normaliser, *, bool[] needs, ScalarType dtype"),
+)
 def linear_cross_entropy_op(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     target: Tensor,
     class_weights: Tensor | None,
-    softcap: float,
-    reduction: str,
-    ignore_index: int,
-    label_smoothing: float,
-    temperature: float,
-    z_loss: float,
-    shift: bool,
+    normaliser: Tensor | None,
+    *,
     needs: list[bool],
     dtype: torch.dtype,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+    **options: Any,
 ) -> list[Tensor]:
     call = Call(input, weight, bias, softcap)
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
-    values = (reduction, ignore_index, label_smoothing, temperature, z_loss, shift)
-    result = _core.cross_entropy(current_context(), _operator_arguments(call, target, class_weights, values))
+    arguments = _arguments(call, target, class_weights, options)
+    arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
+    result = _core.cross_entropy(current_context(), arguments)
     if per_token:
         loss = torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
     else:
         loss = loss_tensor(result["loss"], dtype)
-    nothing = [input.new_empty(0) for _ in range(3)]
-    shaped = shaped_like(grads, (input, weight, bias))
-    return [loss, *(n if g is None else g for g, n in zip(shaped, nothing))]
+    inputs = (input, weight, bias)
+    return [loss, *_gradients_or_nothing(shaped_like(grads, inputs), inputs)]
 
 
 @linear_cross_entropy_op.register_fake
-def _(input, weight, bias, target, class_weights, softcap, reduction, *others):
-    needs, dtype = others[-2:]
+def _(input, weight, bias, target, class_weights, normaliser, *, needs, dtype, reduction="mean", **options):
     per_token = reduction == "none"
     loss = input.new_empty(target.shape if per_token else (), dtype=dtype)
-    return [
-        loss,
-        *(
-            torch.empty_like(x) if need and x is not None and not per_token else input.new_empty(0)
-            for x, need in zip((input, weight, bias), needs)
-        ),
-    ]
+    return [loss, *_fake_gradients((input, weight, bias), [not per_token and need for need in needs])]
 
 
-@torch.library.custom_op("logitless::linear_cross_entropy_backward", mutates_args=())
+@torch.library.custom_op(
+    "logitless::linear_cross_entropy_backward",
+    mutates_args=(),
+    schema=_schema("Tensor upstream, *, bool[] needs"),
+)
 def backward_op(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     target: Tensor,
     class_weights: Tensor | None,
-    softcap: float,
-    ignore_index: int,
-    label_smoothing: float,
-    temperature: float,
-    z_loss: float,
-    shift: bool,
-    needs: list[bool],
     upstream: Tensor,
+    *,
+    needs: list[bool],
+    softcap: float = 0.0,
+    **options: Any,
 ) -> list[Tensor]:
     call = Call(input, weight, bias, softcap)
-    values = ("none", ignore_index, label_smoothing, temperature, z_loss, shift)
-    _, half = _core.cross_entropy_forward(
-        current_context(), _operator_arguments(call, target, class_weights, values)
-    )
+    arguments = _arguments(call, target, class_weights, options)
+    _, half = _core.cross_entropy_forward(current_context(), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
-    arguments = _operator_arguments(call, target, class_weights, values)
+    arguments = _arguments(call, target, class_weights, options)
     _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
-    return [input.new_empty(0) if g is None else g for g in shaped_like(grads, (input, weight, bias))]
+    inputs = (input, weight, bias)
+    return _gradients_or_nothing(shaped_like(grads, inputs), inputs)
 
 
 @backward_op.register_fake
-def _(input, weight, bias, *others):
-    needs = others[-2]
-    return [
-        torch.empty_like(x) if need and x is not None else input.new_empty(0)
-        for x, need in zip((input, weight, bias), needs)
-    ]
+def _(input, weight, bias, target, class_weights, upstream, *, needs, **options):
+    return _fake_gradients((input, weight, bias), needs)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    ctx.rest = inputs[5:12]
-    ctx.needs = inputs[12]
-    if ctx.rest[1] == "none":
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]) -> None:
+    ctx.options = {name: value for name, value in keyword_only_inputs.items() if name in _DEFAULTS}
+    ctx.needs = keyword_only_inputs["needs"]
+    ctx.per_token = ctx.options["reduction"] == "none"
+    if ctx.per_token:
         ctx.save_for_backward(*inputs[:5])
     else:
         ctx.save_for_backward(*output[1:])
@@ -120,14 +148,13 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
 
 def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
     upstream = upstreams[0]
-    if ctx.rest[1] == "none":
-        softcap, _, *values = ctx.rest
-        grads = backward_op(*ctx.saved_tensors, softcap, *values, ctx.needs, upstream)
+    if ctx.per_token:
+        grads = backward_op(*ctx.saved_tensors, upstream, needs=ctx.needs, **ctx.options)
     else:
         # The upstream gradient is a number, which is not rounded to grad's type.
         grads = [grad * upstream for grad in ctx.saved_tensors]
     grads = handed_over(grads, (upstream, *ctx.saved_tensors))
-    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 11)
+    return (*(g if need else None for g, need in zip(grads, ctx.needs)), None, None, None)
 
 
 linear_cross_entropy_op.register_autograd(_scaled, setup_context=_save)

@@ -30,7 +30,7 @@ from ._torch_call import (
     values_of,
     versions_of,
 )
-from ._torch_compiled import linear_cross_entropy_op
+from ._torch_compiled import Options, linear_cross_entropy_op
 from ._torch_ranks import context_of, in_group, local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_tokens import token_logps
@@ -103,6 +103,7 @@ def linear_cross_entropy(
     temperature: float = 1.0,
     z_loss: float = 0.0,
     shift: bool = False,
+    normaliser: float | Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
     group: Any = None,
 ) -> Tensor:
@@ -115,6 +116,9 @@ def linear_cross_entropy(
     temperature: divides the logits.
     z_loss: weight of the squared log-sum-exp, added to the loss.
     shift: position t of the second last axis of `input` predicts target t + 1.
+    normaliser: divides the sum of the losses under reduction="mean", instead of the number of tokens, e.g. by the
+        tokens of all micro-batches of a step. A number, or a tensor that holds one, which torch.compile reads at run
+        time.
     loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
         float32 shows more of it than bfloat16 does; gradients do not depend on it.
     group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
@@ -142,6 +146,7 @@ def linear_cross_entropy(
             temperature=temperature,
             z_loss=z_loss,
             shift=shift,
+            normaliser=normaliser,
             loss_dtype=loss_dtype,
             group=group,
         )
@@ -160,6 +165,15 @@ def linear_cross_entropy(
             "expected equal input and linear_weight last dimensions (in_features), "
             f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
         )
+    chosen = Options(
+        reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+        softcap=softcap,
+        temperature=temperature,
+        z_loss=z_loss,
+        shift=shift,
+    )
     # PyTorch, too, tells probabilities by their shape.
     probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
     if group is not None and (linear_weight.dim() > 2 or probabilities):
@@ -167,16 +181,17 @@ def linear_cross_entropy(
     if linear_weight.dim() > 2 or probabilities:
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
+            chosen,
+            normaliser,
             input,
             linear_weight,
             target,
-            linear_bias,
-            weight,
-            reduction,
-            ignore_index,
-            label_smoothing,
-            options,
-            (softcap, temperature, z_loss, shift),
+            linear_bias=linear_bias,
+            weight=weight,
+            reduction=reduction,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            options=options,
         )
     check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight)
     vocab = linear_weight.shape[0]
@@ -204,17 +219,11 @@ def linear_cross_entropy(
         if group is None and tuple(weight.shape) != (vocab,):
             raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
         weight = values_of(weight).float().contiguous()
+    if isinstance(normaliser, Tensor):
+        check_cpu(normaliser=normaliser)
+        if normaliser.requires_grad:
+            raise ValueError("normaliser requires a gradient, and none flows to it: detach it")
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
-    arguments: dict[str, Any] = {"reduction": reduction}
-    for name, value, default in (
-        ("ignore_index", -100 if ignore_index is None else ignore_index, -100),
-        ("label_smoothing", label_smoothing, 0.0),
-        ("temperature", temperature, 1.0),
-        ("z_loss", z_loss, 0.0),
-        ("shift", shift, False),
-    ):
-        if value != default:
-            arguments[name] = value
     shape = target.shape
     rows, ids = batched(input, target)
     if torch.compiler.is_compiling() or _is_traced(rows, linear_weight, linear_bias, ids, weight):
@@ -222,26 +231,26 @@ def linear_cross_entropy(
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
+        if normaliser is not None and not isinstance(normaliser, Tensor):
+            normaliser = torch.tensor(normaliser, dtype=torch.float64)
         loss = linear_cross_entropy_op(
             rows,
             linear_weight,
             linear_bias,
             ids,
             weight,
-            softcap,
-            reduction,
-            arguments.get("ignore_index", -100),
-            label_smoothing,
-            temperature,
-            z_loss,
-            shift,
-            needs,
-            dtype,
+            normaliser,
+            needs=needs,
+            dtype=dtype,
+            **chosen.arguments(),
         )[0]
         return loss.view(shape) if reduction == "none" else loss
-    arguments["targets"] = ids
+    arguments = {"targets": ids, **chosen.arguments()}
+    arguments.pop("softcap", None)
     if weight is not None:
         arguments["class_weights"] = weight
+    if normaliser is not None:
+        arguments["normaliser"] = float(normaliser)
     try:
         if reduction == "none":
             loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype, group)
@@ -259,36 +268,17 @@ def linear_cross_entropy(
 _pytorch_function = torch.nn.functional.linear_cross_entropy
 
 
-def _pytorch_path(
-    what: str,
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    linear_bias: Tensor | None,
-    weight: Tensor | None,
-    reduction: str,
-    ignore_index: int | None,
-    label_smoothing: float,
-    options: Any,
-    beyond: tuple[float, float, float, bool],
-) -> Tensor:
-    if beyond != (0.0, 1.0, 0.0, False):
-        raise ValueError(f"softcap, temperature, z_loss and shift do not go where {what}")
+def _pytorch_path(what: str, chosen: Options, normaliser: Any, *tensors: Tensor, **arguments: Any) -> Tensor:
+    beyond = [name for name in chosen.arguments() if name not in arguments]
+    if normaliser is not None:
+        beyond.append("normaliser")
+    if beyond:
+        raise ValueError(f"{' and '.join(beyond)} cannot be had where {what}: PyTorch's own path runs there")
     warnings.warn(
         f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
         stacklevel=3,
     )
-    return _pytorch_function(
-        input,
-        linear_weight,
-        target,
-        linear_bias=linear_bias,
-        weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        options=options,
-    )
+    return _pytorch_function(*tensors, **arguments)
 
 
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):

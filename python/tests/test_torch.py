@@ -452,23 +452,48 @@ def test_the_operator_keeps_its_contract():
     x, w, b, y = tensors(torch.float32)
     x, w = x.requires_grad_(), w.requires_grad_()
     for reduction in ("mean", "none"):
-        arguments = (
-            x,
-            w,
-            b,
-            y,
-            None,
-            0.0,
-            reduction,
-            -100,
-            0.0,
-            1.0,
-            0.0,
-            False,
-            [True, True, False],
-            torch.float32,
-        )
-        torch.library.opcheck(torch.ops.logitless.linear_cross_entropy.default, arguments)
+        for normaliser in (None, torch.tensor(7)) if reduction == "mean" else (None,):
+            torch.library.opcheck(
+                torch.ops.logitless.linear_cross_entropy.default,
+                (x, w, b, y, None, normaliser),
+                {"needs": [True, True, False], "dtype": torch.float32, "reduction": reduction, "z_loss": 0.1},
+            )
+
+
+def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
+    x, w, b, y = tensors(torch.float64)
+    want = F.linear_cross_entropy(x, w, y, linear_bias=b, reduction="sum") / 29
+    for items in (29, 29.0, torch.tensor(29), torch.tensor([29.0])):
+        torch.testing.assert_close(linear_cross_entropy(x, w, y, linear_bias=b, normaliser=items), want)
+    with pytest.raises(ValueError, match="normaliser"):
+        linear_cross_entropy(x, w, y, normaliser=29, reduction="sum")
+    with pytest.raises(ValueError, match="normaliser requires a gradient"):
+        linear_cross_entropy(x, w, y, normaliser=torch.tensor(29.0, requires_grad=True))
+    with pytest.raises(ValueError, match="softcap and normaliser cannot be had where target holds class prob"):
+        linear_cross_entropy(x, w, (x @ w.T).softmax(1), normaliser=29, softcap=3.0)
+
+
+def test_a_compiled_call_reads_a_tensor_normaliser_when_it_runs():
+    """One graph for all values: num_items_in_batch is another one in every step."""
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph
+
+    def step(x, w, y, items):
+        return linear_cross_entropy(x, w, y, normaliser=items)
+
+    compiled = torch.compile(step, fullgraph=True, backend=backend)
+    for items in (3, 5, 8):
+        results = []
+        for function in (step, compiled):
+            x, w, _, y = tensors(torch.float64)
+            loss = function(x.requires_grad_(), w.requires_grad_(), y, torch.tensor(items))
+            loss.backward()
+            results.append((loss.detach(), x.grad, w.grad))
+        assert all(torch.equal(eager, same) for eager, same in zip(*results))
+    assert len(graphs) == 1
 
 
 def test_options_of_the_context():
