@@ -141,7 +141,7 @@ def policy_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A policy loss (variant="grpo", ...) of sampled words: advantages, old_logps, ref_logps, sampling_logps, mask.
+    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps, mask.
 
     The other arguments are the members of PolicyOptions and TokenOptions, and the source's and outputs' as in
     cross_entropy().
@@ -184,7 +184,7 @@ def token_stats(
     context: Context | None = None,
     **arguments: Any,
 ) -> dict[str, Any]:
-    """Statistics of every token as NumPy arrays: logp, lse, max_logit and log_sum, and with entropy=True, prior=True,
+    """Statistics of every token as NumPy arrays: logp, lse, max_logit and log_sum, and with entropy=True, cross=True,
     argmax=True or rank=True these as well."""
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     return _core.token_stats(context or default_context(), arguments).columns()
@@ -213,6 +213,6 @@ def environment(context: Context | None = None) -> dict[str, Any]:
 def use_best_blas_kernels() -> tuple[str, str]:
     """Lets an OpenBLAS that is older than the CPU run kernels that fit it; returns what was done, and why.
 
-    Call it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
+    HeadTensors it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
     """
     return _core.use_best_blas_kernels()

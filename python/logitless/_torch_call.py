@@ -66,7 +66,7 @@ def memory_like(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, dtype=torch.float32 if tensor.dtype == torch.float16 else tensor.dtype)
 
 
-class Call:
+class HeadTensors:
     """The arguments of one call on a head, and the gradients that are wanted."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float) -> None:
@@ -183,7 +183,7 @@ class Reduced(torch.autograd.Function):
         arguments: dict[str, Any],
         needs: tuple[bool, bool, bool],
     ) -> tuple[dict[str, Any], list[Tensor | None]]:
-        call = Call(*inputs, softcap)
+        call = HeadTensors(*inputs, softcap)
         grads = call.outputs(needs)
         return function(current_context(), {**call.arguments, **arguments}), grads
 

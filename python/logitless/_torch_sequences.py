@@ -73,7 +73,7 @@ def policy_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A policy loss of sampled words (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
+    """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
     input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
     members of PolicyOptions. With return_metrics=True a dict of them comes with the loss."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}

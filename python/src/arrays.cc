@@ -184,7 +184,7 @@ Targets Arrays::targets(nb::handle object, const char* name) {
   using Code = nb::dlpack::dtype_code;
   const bool is32 = is(array.dtype(), Code::Int, 32);
   if (!is32 && !is(array.dtype(), Code::Int, 64)) {
-    refuse(name, " is ", dtype_name(array.dtype()), ": word ids are int64 or int32");
+    refuse(name, " is ", dtype_name(array.dtype()), ": token ids are int64 or int32");
   }
   if (array.ndim() != 1 && array.ndim() != 2) {
     refuse(name, " has shape ", shape_of(array), ": it must have 1 or 2 axes");

@@ -16,7 +16,7 @@ namespace logitless::python {
 
 namespace nb = nanobind;
 
-/// This is an array that a call reads or writes, which lives as long as this does.
+/// An array that a call reads or writes, which lives as long as this does.
 struct Array {
   nb::ndarray<nb::ro> view;
   void* data = nullptr;
@@ -46,7 +46,7 @@ class Arrays {
   Logits logits(nb::handle object, const char* name);
   LogitsGradient d_logits(nb::handle object, const char* name);
 
-  /// These are contiguous vectors of one type.
+  /// Contiguous vectors of one type.
   template <class T>
   std::span<const T> span(nb::handle object, const char* name);
 

@@ -87,7 +87,7 @@ nb::dict to_dict(TokenStats&& stats) {
   add("logp", stats.logp);
   add("lse", stats.lse);
   add("entropy", stats.entropy);
-  add("prior", stats.prior);
+  add("cross", stats.cross);
   add("argmax", stats.argmax);
   add("rank", stats.rank);
   add("max_logit", stats.max_logit);
@@ -226,12 +226,12 @@ struct Kto {
   }
 };
 
-/// These are the keywords of one call of a loss, read.
+/// The keywords of one call of a loss, read.
 template <class Loss>
 struct Read {
   Arrays arrays;
   Keywords keywords;
-  Call call;
+  CallTensors call;
   Loss loss;
 
   explicit Read(nb::dict given)
@@ -283,7 +283,7 @@ void define_token_stats(nb::module_& m) {
   m.def("token_stats", [](const Context& context, nb::dict given) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_stats");
-    const Call call(keywords, arrays);
+    const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
     const TokenOptions options = take_token_options(keywords, arrays);
     const StatsRequest request = take_request(keywords, arrays);
@@ -297,7 +297,7 @@ void define_token_stats(nb::module_& m) {
   m.def("token_grads", [](const Context& context, nb::dict given, const TokenStats& stats, nb::dict given_grads) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_grads");
-    const Call call(keywords, arrays);
+    const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
     const TokenOptions options = take_token_options(keywords, arrays);
     const StatsRequest request = take_request(keywords, arrays);
@@ -313,7 +313,7 @@ void define_token_stats(nb::module_& m) {
     take("logp", grads.logp);
     take("lse", grads.lse);
     take("entropy", grads.entropy);
-    take("prior", grads.prior);
+    take("cross", grads.cross);
     columns.check_all_known();
     return unlocked([&] {
       Plan plan;

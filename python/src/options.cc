@@ -105,10 +105,10 @@ TokenOptions take_token_options(Keywords& keywords, Arrays& arrays) {
 StatsRequest take_request(Keywords& keywords, Arrays& arrays) {
   StatsRequest out;
   keywords.take("entropy", out.entropy);
-  keywords.take("prior", out.prior);
+  keywords.take("cross", out.cross);
   keywords.take("argmax", out.argmax);
   keywords.take("rank", out.rank);
-  out.prior_weights = take_span<float>(keywords, arrays, "prior_weights");
+  out.cross_weights = take_span<float>(keywords, arrays, "cross_weights");
   return out;
 }
 
@@ -268,7 +268,7 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   return out;
 }
 
-Call::Call(Keywords& keywords, Arrays& arrays) {
+CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   bool accumulate = false;
   keywords.take("accumulate", accumulate);
   if (const nb::handle logits = keywords.find("logits")) {

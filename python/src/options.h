@@ -100,12 +100,12 @@ Reference take_reference(Keywords& keywords, Arrays& arrays);
 /// transposed view.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed);
 
-/// This is what a loss is taken of, and where its gradients go.
-class Call {
+/// What a loss is taken of, and where its gradients go.
+class CallTensors {
  public:
   /// Takes hidden, hidden_second, offsets, weight, layout, bias and softcap, or logits; and d_hidden,
   /// d_hidden_second, d_weight, d_bias, weight_sink and accumulate, or d_logits.
-  Call(Keywords& keywords, Arrays& arrays);
+  CallTensors(Keywords& keywords, Arrays& arrays);
 
   /// Calls use(outputs, source...).
   template <class Use>

@@ -124,7 +124,7 @@ def test_policy_preference_and_kto_losses():
     assert kto.sequence_losses.shape == (4,) and kto.loss > 0
 
 
-def test_a_sink_gets_every_word_once():
+def test_a_sink_gets_every_entry_once():
     hidden, weight, targets = problem()
     got = np.zeros_like(weight)
     seen = []

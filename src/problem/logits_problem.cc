@@ -63,7 +63,7 @@ LogitsProblem make_problem(const Logits& logits) {
   LogitsProblem problem;
   problem.logits = logits;
   problem.tokens = logits.tokens();
-  problem.vocab_size = problem.words = logits.vocab;
+  problem.vocab_size = problem.entries = logits.vocab;
   problem.dtype = logits.dtype;
   problem.rows_name = "logits";
   problem.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));

@@ -9,7 +9,7 @@
 #include "oracle/deviation.h"
 #include "oracle/policy_oracle.h"
 #include "oracle/preference_oracle.h"
-#include "oracle/reference.h"
+#include "oracle/tiled_truth.h"
 
 namespace logitless::testing {
 namespace {
@@ -295,7 +295,7 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("none.json")));
 }
 
-// One element of a gradient that is off by a thousandth, its own or one word's in the sum over a row.
+// One element of a gradient that is off by a thousandth, its own or one vocabulary entry's in the sum over a row.
 TEST(Gradcheck, AWrongGradientIsCaught) {
   constexpr int64_t kTokens = 40, kVocab = 300;
   std::vector<float> values(kTokens * kVocab), gradient(values.size());
@@ -303,12 +303,11 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = 4 * std::sin(static_cast<float>(i * i % 1009));
   for (int64_t i = 0; i < kTokens; ++i) targets[i] = i * 37 % kVocab;
   const Logits logits(values.data(), 1, kTokens, kVocab);
-  const Targets words(targets.data(), kTokens);
-  cross_entropy(Context(), logits, words, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
+  const Targets ids(targets.data(), kTokens);
+  cross_entropy(Context(), logits, ids, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
 
   const std::vector<int64_t> offsets = {0, kTokens};
-  const oracle::LogitsReference reference(logits, oracle::read_tokens(offsets, kVocab, words, CrossEntropyOptions()),
-                                          20'000);
+  const oracle::LogitsTruth reference(logits, oracle::read_tokens(offsets, kVocab, ids, CrossEntropyOptions()), 20'000);
   const oracle::TokenStatistics stats = reference.compute_statistics();
   const oracle::LossTruth truth = oracle::cross_entropy_truth(reference.tokens(), stats, {});
   const auto gates = [&] {

@@ -157,7 +157,7 @@ class RankComparison {
   }
 
   void run_alone() {
-    const TaskCall call(alone_config_, alone_job_);
+    const TaskRun call(alone_config_, alone_job_);
     alone_times_.add(measure([&] { alone_result_ = call.run(*alone_); }));
   }
 
@@ -204,7 +204,7 @@ class RankComparison {
     return {{"rank", grid_.rank()},
             {"vocab_rank", grid_.place().vocab},
             {"data_rank", grid_.place().data},
-            {"words", part_.words},
+            {"entries", part_.entries},
             {"tokens", own_.job.tokens},
             {"loss", result_.loss},
             {"digest_of_words", {digest_of(TensorId::kDWeight), digest_of(TensorId::kDBias)}},
@@ -316,15 +316,15 @@ class RankComparison {
                     human_bytes(std::llround(largest("extra_peak_bytes"))),
                     human_bytes(std::llround(largest("workspace_bytes"))), ranks_result_.plan.describe()});
     text += contenders.text() + "\n";
-    TextTable each({"rank", "words", "tokens", "tensors", "extra peak", "time", "forward alone", "among words", "sent",
-                    "among tokens", "sent"});
+    TextTable each({"rank", "entries", "tokens", "tensors", "extra peak", "time", "forward alone",
+                    "among vocabulary entries", "sent", "among tokens", "sent"});
     const auto exchanges = [](const Json& one, std::vector<std::string>& row) {
       row.push_back(human_seconds(one["time_s"]));
       row.push_back(human_bytes(one["bytes_sent"]));
     };
     for (const Json& rank : ranks_) {
       std::vector<std::string> row = {
-          std::to_string(rank["rank"].get<int>()),       std::to_string(rank["words"].get<int64_t>()),
+          std::to_string(rank["rank"].get<int>()),       std::to_string(rank["entries"].get<int64_t>()),
           std::to_string(rank["tokens"].get<int64_t>()), human_bytes(rank["tensor_bytes"]),
           human_bytes(rank["extra_peak_bytes"]),         human_seconds(rank["time_s"]),
           human_seconds(rank["forward_alone_s"])};
@@ -335,8 +335,8 @@ class RankComparison {
     if (rank_times_.peak_method != PeakMethod::kReset) {
       text += std::string("extra peak: ") + describe(rank_times_.peak_method) + "\n\n";
     }
-    text +=
-        each.text() + "among words, among tokens: time in exchanges, waiting included, and bytes sent to others\n\n";
+    text += each.text() +
+            "among vocabulary entries, among tokens: time in exchanges, waiting included, and bytes sent to others\n\n";
     for (size_t i = 0; i < alone_result_.metrics.size(); ++i) {
       const auto& [name, value] = alone_result_.metrics[i];
       if (std::isnan(value)) continue;
@@ -359,7 +359,7 @@ class RankComparison {
   RankPart part_;
   std::vector<Memory> memory_;  // of outputs
   std::optional<Context> context_;
-  std::optional<TaskCall> call_;
+  std::optional<TaskRun> call_;
   TaskResult result_;
   Times rank_times_, forward_times_;
   Exchanges vocab_exchanges_, data_exchanges_;

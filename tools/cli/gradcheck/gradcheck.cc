@@ -19,7 +19,7 @@
 namespace logitless::cli {
 namespace {
 
-constexpr const char* kGradcheckHelp = "Checks loss and gradients against a float64 reference";
+constexpr const char* kGradcheckHelp = "Checks loss and gradients against a float64 oracle";
 
 constexpr const char* kGradcheckFooter =
     R"(Exit status, the worst of all configs: 0 every gate holds, 1 one does not, 2 a bad option, config or input, 3 out of
@@ -68,7 +68,7 @@ oracle::StoredMatrix from(const void* data, DType dtype, int64_t first, int64_t 
 }
 
 // Words of the head from `first` on.
-oracle::StoredMatrix words_of(const Matrix& d_weight, HeadLayout layout, int64_t first) {
+oracle::StoredMatrix entries_of(const Matrix& d_weight, HeadLayout layout, int64_t first) {
   return layout == HeadLayout::kVocabHidden
              ? from(d_weight.data, d_weight.dtype, first * d_weight.stride, d_weight.stride, 1)
              : from(d_weight.data, d_weight.dtype, first, 1, d_weight.stride);
@@ -77,7 +77,7 @@ oracle::StoredMatrix words_of(const Matrix& d_weight, HeadLayout layout, int64_t
 // Compares one call with the oracle and writes down what comes of it.
 class Check {
  public:
-  Check(const TaskCall& call, const TaskResult& result, const Truth& truth, GradcheckReport& report)
+  Check(const TaskRun& call, const TaskResult& result, const Truth& truth, GradcheckReport& report)
       : call_(call), result_(result), truth_(truth), report_(report) {}
 
   void compare_losses() {
@@ -112,8 +112,8 @@ class Check {
     const LogitsGradient& out = call_.dlogits;
     Deviation dlogits;
     truth_.of_logits->compute_logit_gradients(
-        truth_.stats, truth_.loss.grads, [&](int64_t first_word, const MatrixXd& tile) {
-          dlogits.add(tile, from(out.data, out.dtype, first_word, out.row_stride, 1));
+        truth_.stats, truth_.loss.grads, [&](int64_t first_entry, const MatrixXd& tile) {
+          dlogits.add(tile, from(out.data, out.dtype, first_entry, out.row_stride, 1));
         });
     report_.metrics.insert(report_.metrics.end(), {{"dlogits_max_abs", dlogits.max_abs()},
                                                    {"dlogits_max_rel", dlogits.max_rel()},
@@ -135,9 +135,9 @@ class Check {
     Deviation d_hidden, d_weight, d_bias;
     const MatrixXd hidden_truth = truth_.fused->compute_parameter_gradients(
         truth_.stats, truth_.loss.grads,
-        [&](int64_t first_word, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
-          if (out.d_weight.data) d_weight.add(weight_tile, words_of(out.d_weight, call_.head.layout, first_word));
-          if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_word, 1, 1));
+        [&](int64_t first_entry, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
+          if (out.d_weight.data) d_weight.add(weight_tile, entries_of(out.d_weight, call_.head.layout, first_entry));
+          if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_entry, 1, 1));
         });
     if (out.d_hidden.data) {
       d_hidden.add(hidden_truth, from(out.d_hidden.data, out.d_hidden.dtype, 0, out.d_hidden.stride, 1));
@@ -166,7 +166,7 @@ class Check {
   // to itself: those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
   bool may_cancel() const {
     const oracle::TokenGradients& grads = truth_.loss.grads;
-    return grads.entropy.any() || grads.prior.any() || call_.policy.beta != 0;
+    return grads.entropy.any() || grads.cross.any() || call_.policy.beta != 0;
   }
   // Finished logits are exact, and so is their rounding.
   double growth_by_rounding() const {
@@ -180,7 +180,7 @@ class Check {
                                    error_growth(report_.config, report_.job, tokens()) * growth_by_rounding(), spacing);
   }
 
-  const TaskCall& call_;
+  const TaskRun& call_;
   const TaskResult& result_;
   const Truth& truth_;
   GradcheckReport& report_;
@@ -197,7 +197,7 @@ void run_check(const GradcheckOptions& options, const Profile& profile, Progress
   const Context context(context_options_of(config));
   report.environment = describe_environment(context);
   const std::vector<Memory> outputs = add_outputs(config, report.job);
-  const TaskCall call(config, report.job);
+  const TaskRun call(config, report.job);
   report.job.touch();
   warm_up(context, report.job.dtype);
 
@@ -208,7 +208,7 @@ void run_check(const GradcheckOptions& options, const Profile& profile, Progress
   call.reset();
   TaskResult result;
   const double kernel_s = measure([&] { result = call.run(context); }).time_s;
-  phase("float64 reference");
+  phase("float64 oracle");
   const double reference_s = measure([&] {
                                const Truth truth = find_truth(call, report.job[TensorId::kLogits].data);
                                Check check(call, result, truth, report);

@@ -79,10 +79,10 @@ class Runner {
   std::string error_;  // empty: it has not failed
 
   Contender contender_;
-  Job job_;  // TaskCall refers to it
+  Job job_;  // TaskRun refers to it
   io::Config config_;
   Context context_;
-  TaskCall call_;
+  TaskRun call_;
   TaskResult result_;
   std::optional<double> first_s_;
   std::vector<double> times_s_, extra_peaks_;

@@ -36,17 +36,17 @@ void copy_rows(const TensorBytes& from, int64_t rows, const std::vector<int64_t>
 }
 
 // Words stand side by side in each of the head's rows, or one after the other.
-struct WordLayout {
+struct EntryLayout {
   size_t rows, row_bytes, first, bytes;
 
-  WordLayout(const Job& job, const RankPart& part, size_t element, bool of_matrix) {
-    const auto words = [&](int64_t count, size_t each) { return static_cast<size_t>(count) * each; };
+  EntryLayout(const Job& job, const RankPart& part, size_t element, bool of_matrix) {
+    const auto entries = [&](int64_t count, size_t each) { return static_cast<size_t>(count) * each; };
     const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
-    const size_t each = of_matrix && !side_by_side ? words(job.hidden_size, element) : element;
+    const size_t each = of_matrix && !side_by_side ? entries(job.hidden_size, element) : element;
     rows = side_by_side ? static_cast<size_t>(job.hidden_size) : 1;
-    row_bytes = words(job.vocab_size, each);
-    first = words(part.first_word, each);
-    bytes = words(part.words, each);
+    row_bytes = entries(job.vocab_size, each);
+    first = entries(part.first_entry, each);
+    bytes = entries(part.entries, each);
   }
 
   void take(const std::byte* from, std::byte* to) const {
@@ -77,9 +77,9 @@ void add_sequence(const Job& whole, int64_t sequence, RankPart& part) {
 
 RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place) {
   RankPart part;
-  const Range words = share_of(whole.vocab_size, place.vocab, config.parallel.vocab);
-  part.first_word = words.begin;
-  part.words = words.end - words.begin;
+  const Range entries = share_of(whole.vocab_size, place.vocab, config.parallel.vocab);
+  part.first_entry = entries.begin;
+  part.entries = entries.end - entries.begin;
 
   const int ranks = config.parallel.data;
   const bool packed = whole.has(TensorId::kOffsets);
@@ -114,7 +114,7 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
   own.job.tensors = {};
   own.job.tokens = static_cast<int64_t>(part.tokens.size());
   own.job.sequences = static_cast<int64_t>(part.sequences.size());
-  own.job.vocab_size = part.words;
+  own.job.vocab_size = part.entries;
   const size_t element = size_of(whole.dtype);
   for (size_t i = 0; i < kTensorCount; ++i) {
     const auto id = static_cast<TensorId>(i);
@@ -127,8 +127,8 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
     switch (id) {
       case TensorId::kWeight:
       case TensorId::kBias: {
-        const WordLayout words(whole, part, element, id == TensorId::kWeight);
-        words.take(from.data, own.add(id, name_of(id), words.rows * words.bytes));
+        const EntryLayout entries(whole, part, element, id == TensorId::kWeight);
+        entries.take(from.data, own.add(id, name_of(id), entries.rows * entries.bytes));
         break;
       }
       case TensorId::kClassWeights:
@@ -164,7 +164,7 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
 void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
   std::byte* to = whole[id].writable();
   if (id != TensorId::kDHidden) {
-    WordLayout(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight).put(from.data(), to);
+    EntryLayout(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight).put(from.data(), to);
     return;
   }
   const size_t bytes = static_cast<size_t>(whole.hidden_size) * size_of(whole.gradient_dtype);

@@ -11,7 +11,7 @@
 namespace logitless::cli {
 
 struct RankPart {
-  int64_t first_word = 0, words = 0;
+  int64_t first_entry = 0, entries = 0;
   std::vector<int64_t> tokens;     ///< rows of the whole job, in their order here
   std::vector<int64_t> sequences;  ///< the same of sequences
   std::vector<int64_t> offsets;    ///< of packed sequences, else empty
