@@ -213,6 +213,6 @@ def environment(context: Context | None = None) -> dict[str, Any]:
 def use_best_blas_kernels() -> tuple[str, str]:
     """Lets an OpenBLAS that is older than the CPU run kernels that fit it; returns what was done, and why.
 
-    HeadTensors it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
+    Call it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
     """
     return _core.use_best_blas_kernels()

@@ -89,6 +89,21 @@ class HeadTensors:
         return grads
 
 
+# torch.compiler.disable without its import of the compiler, which takes a second.
+_disable = getattr(torch, "_disable_dynamo", None) or torch.compiler.disable
+
+
+def not_compiled(function: Any) -> Any:
+    """Makes a function one that torch.compile breaks its graph at, once, and that runs as it does without it."""
+    disabled = _disable(function)
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (disabled if torch.compiler.is_compiling() else function)(*args, **kwargs)
+
+    return called
+
+
 def versions_of(arguments: dict[str, Any]) -> dict[str, int]:
     return {
         name: value._version

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of, values_of
+from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, not_compiled, rows_of, values_of
 from ._torch_ranks import in_group, local_parts
 
 
@@ -57,6 +57,7 @@ def _sequence_loss(
     return (loss, report["metrics"]) if return_metrics else loss
 
 
+@not_compiled
 def policy_loss(
     input: Tensor,
     linear_weight: Tensor,
@@ -92,6 +93,7 @@ def policy_loss(
     )
 
 
+@not_compiled
 def preference_loss(
     input: Tensor,
     linear_weight: Tensor,
@@ -126,6 +128,7 @@ def preference_loss(
     )
 
 
+@not_compiled
 def kto_loss(
     input: Tensor,
     linear_weight: Tensor,

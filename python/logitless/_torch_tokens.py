@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import HeadTensors, batched, cast_for_autocast, check_cpu, handed_over, shaped_like, values_of
+from ._torch_call import (
+    HeadTensors,
+    batched,
+    cast_for_autocast,
+    check_cpu,
+    handed_over,
+    not_compiled,
+    shaped_like,
+    values_of,
+)
 from ._torch_ranks import context_of, local_parts
 
 
@@ -59,6 +68,7 @@ class _TokenLogps(torch.autograd.Function):
         return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None, None)
 
 
+@not_compiled
 def token_logps(
     input: Tensor,
     linear_weight: Tensor,
