@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, not_compiled, rows_of, values_of
+from ._torch_call import (
+    Reduced,
+    cast_for_autocast,
+    check_cpu,
+    ids_of,
+    matrix_of,
+    not_compiled,
+    rows_of,
+    values_of,
+)
 from ._torch_ranks import in_group, local_parts
 
 
@@ -35,7 +44,7 @@ def _sequence_loss(
             f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(ids.shape)}"
         )
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    given: dict[str, Any] = {ids_name: ids}
+    given: dict[str, Any] = {ids_name: ids_of(ids)}
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             given[name] = value
