@@ -116,7 +116,17 @@ def _token_logps_backward(options: Any, inputs: Any, upstream: Any) -> Any:
 _token_logps.defvjp(_token_logps_forward, _token_logps_backward)
 
 
+def _check_narrowed(targets: Any) -> None:
+    """Without jax_enable_x64 JAX keeps the lower half of an int64, which may be the id of another token."""
+    if jax.config.jax_enable_x64 or not isinstance(targets, np.ndarray) or targets.dtype.kind not in "iu":
+        return
+    for value in (targets.min(initial=0), targets.max(initial=0)):
+        if not -(2**31) <= int(value) < 2**31:
+            raise ValueError(f"targets holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
+
+
 def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) -> Any:
+    _check_narrowed(targets)
     hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
     _check(hidden, weight, targets, layout)
     bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
