@@ -1,7 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless bench` as a user meets it: what it measures, what it writes, what it refuses.
-#include <set>
-
 #include "bench_fixture.h"
 
 namespace logitless::testing {
@@ -210,27 +208,6 @@ TEST_F(BenchTest, StandardOutputHoldsTheLinesOrTheTables) {
   EXPECT_EQ(read_run("run.jsonl").points.size(), 1u);
 }
 
-TEST_F(BenchTest, MetricsAreLinesForTrackers) {
-  const Values sweep = {"--sweep", "seq_len=4,6", "-o", path("run.jsonl"), "--metrics", path("metrics.jsonl")};
-  ASSERT_EQ(bench(small_, sweep).exit_code(), 0);
-  const std::string first = read("metrics.jsonl");
-  const report::BenchRun run = read_run("run.jsonl");
-  std::set<std::string> names;
-  for (const json& line : lines_of("metrics.jsonl")) {
-    ASSERT_EQ(line.size(), 3u);
-    const report::Point& point = run.points.at(line["step"].get<size_t>() - 1);
-    names.insert(line["name"]);
-    if (line["name"] == "apart/median_s") {
-      EXPECT_EQ(line["value"].get<double>(), point.find("apart")->median_s);
-    }
-  }
-  EXPECT_EQ(names.size(), 9u);
-  EXPECT_TRUE(names.contains("in_place/extra_peak_bytes"));
-  // Points of an earlier run are told of as well.
-  ASSERT_EQ(bench(small_, sweep).exit_code(), 0);
-  EXPECT_EQ(read("metrics.jsonl"), first);
-}
-
 TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
   write("text", "no benchmark\n");
   write("torn", "no benchmark");
@@ -265,8 +242,6 @@ TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
       {{"-o", path("text")}, "text:1: is not JSON"},
       {{"-o", path("torn")}, "torn: is not a file of bench"},
       {{"-o", small_, "--overwrite"}, "is the config"},
-      {{"--metrics", "-"}, "--metrics -"},
-      {{"--metrics", path("new.jsonl"), "-o", path("new.jsonl")}, "is the file that -o names"},
       {{"--against", path("absent.jsonl")}, "absent.jsonl: cannot be opened: No such file"},
       {{"--against", path("text")}, "text:1: is not JSON"},
   };

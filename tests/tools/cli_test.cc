@@ -237,7 +237,7 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
       {{"gradcheck", config, "--json", "-", "--metrics", "-"}, "--metrics -: is the file that --json names"},
       {{"score", config, "-o", path("s"), "--json", config}, "--json " + config + ": is the config"},
       {{"score", config, "-o", profile, "--profile", profile}, "p.yaml: is the profile"},
-      {{"bench", config, "--metrics", profile, "--profile", profile}, "p.yaml: is the profile"},
+      {{"bench", config, "-o", profile, "--profile", profile}, "p.yaml: is the profile"},
   };
   const std::string states = read("states");
   for (const Case& c : cases) {
