@@ -14,12 +14,7 @@
 
 namespace logitless::report {
 
-inline constexpr const char* kDense = "dense";      ///< the contender that the others are held against
-inline constexpr const char* kAuto = "auto";        ///< the contender whose plan the library chooses
-inline constexpr const char* kForward = "forward";  ///< the contender that makes no gradients
-
-/// Sizes that are drawn lie between these or are 0, so that quotients and logarithms of any two are finite.
-inline constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
+inline constexpr const char* kDense = "dense";  ///< the contender that the others are held against
 
 /// A contender at one point. Where it failed, `error` says why and no figure counts.
 struct Measurement {
@@ -45,8 +40,6 @@ struct Shape {
   int64_t vocab = 0;
   std::string dtype;
   std::string layout;
-
-  double size() const { return static_cast<double>(tokens) * static_cast<double>(hidden) * static_cast<double>(vocab); }
 };
 
 struct Point {
@@ -68,8 +61,6 @@ struct Point {
     const Measurement* measurement = find(contender);
     return measurement && measurement->ok() ? measurement : nullptr;
   }
-  /// Whether dense ran here, and another contender that can be divided by it.
-  bool has_quotients() const { return find_ok(kDense) && std::ranges::count_if(measurements, &Measurement::ok) > 1; }
 };
 
 struct SweptKey {
@@ -79,8 +70,6 @@ struct SweptKey {
 
 struct BenchRun {
   std::string name;  ///< the file's name without its folder
-  std::string version;
-  std::string started;
   std::vector<std::string> settings;
   std::vector<std::string> profiles;  ///< what a profile set on top, a line a point
   std::vector<SweptKey> sweep;
@@ -88,16 +77,10 @@ struct BenchRun {
   int64_t warmup = 0;
   std::string inputs;
   std::vector<std::string> contenders;  ///< the header's, then those that only a point names
-  std::vector<std::pair<std::string, std::string>> environment;
-  std::vector<std::string> warnings;  ///< of the environment
-  std::vector<Point> points;          ///< at least one
-  std::vector<std::string> notes;     ///< what the reader left out
-
-  /// A fact of the environment, empty where it is not there.
-  std::string fact(const std::string& key) const {
-    const auto it = std::ranges::find(environment, key, &std::pair<std::string, std::string>::first);
-    return it == environment.end() ? "" : it->second;
-  }
+  std::vector<std::pair<std::string, std::string>> environment;  ///< but for its warnings
+  std::vector<Point> points;       ///< at least one
+  std::vector<std::string> lines;  ///< the header's and the points', as they stand in the file
+  std::vector<std::string> notes;  ///< what the reader left out
 };
 
 /// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by

@@ -12,6 +12,7 @@
 
 #include "cli/common/job.h"
 #include "logitless/environment.h"
+#include "report/bench_run.h"
 #include "report/units.h"
 
 namespace logitless::cli {
