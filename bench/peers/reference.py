@@ -12,12 +12,13 @@ from job import GRPO_BETA, GRPO_EPSILON
 Tensors = dict[str, torch.Tensor]
 
 BLOCK_ROWS = 128
-BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and so many vocabulary entries of 4,096 columns 256 MiB
+BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and as many rows of 4,096 columns 256 MiB
 MOST_ROWS = 512  # of d_hidden that are checked
 MOST_WORDS = 8192  # of d_weight
 
-# What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order. bfloat16: a
-# gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few places more.
+# What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order.
+# bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few
+# places more.
 LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
 GRADIENT_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 

@@ -198,14 +198,14 @@ void slices(const logitless::Context& context, const Batch& batch) {
   constexpr int64_t T1 = T + 1;  // hidden, its gradient and the ids are [B, T + 1, ...]
   const logitless::LmHead head({batch.weight.data(), V, H});
   Floats states(B * T1 * H, std::nanf("")), d_states(B * T1 * H, 0.0f);
-  Ids entries(B * T1, 0);
+  Ids padded_ids(B * T1, 0);
   for (int64_t b = 0; b < B; ++b) {
     std::copy_n(batch.hidden.begin() + b * T * H, T * H, states.begin() + b * T1 * H);
-    std::copy_n(batch.targets.begin() + b * T, T, entries.begin() + b * T1 + 1);
+    std::copy_n(batch.targets.begin() + b * T, T, padded_ids.begin() + b * T1 + 1);
   }
   const float* hidden = states.data();
   float* d_hidden = d_states.data();
-  const int64_t* ids = entries.data();
+  const int64_t* ids = padded_ids.data();
   // [slices]
   const logitless::HiddenStates all_but_the_last(hidden, B, T, H, /*batch_stride=*/T1 * H);  // hidden[:, :-1]
   const logitless::Targets all_but_the_first(ids + 1, B, T, /*batch_stride=*/T1);            // ids[:, 1:]
@@ -225,17 +225,17 @@ void slices(const logitless::Context& context, const Batch& batch) {
 void time_first(const logitless::Context& context, const Batch& batch) {
   const logitless::LmHead head({batch.weight.data(), V, H});
   Floats states(T * B * H), d_states(T * B * H), want(T * B * H);
-  Ids entries(T * B);
+  Ids time_first_ids(T * B);
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t t = 0; t < T; ++t) {
       std::copy_n(batch.hidden.begin() + (b * T + t) * H, H, states.begin() + (t * B + b) * H);
       std::copy_n(batch.dense.d_hidden.begin() + (b * T + t) * H, H, want.begin() + (t * B + b) * H);
-      entries[t * B + b] = batch.targets[b * T + t];
+      time_first_ids[t * B + b] = batch.targets[b * T + t];
     }
   }
   const float* hidden = states.data();
   float* d_hidden = d_states.data();
-  const int64_t* ids = entries.data();
+  const int64_t* ids = time_first_ids.data();
   // [time_first]
   logitless::Gradients gradients;
   gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);

@@ -52,8 +52,8 @@ struct ContextOptions {
   PlanKind plan = PlanKind::kAuto;
   /// The number of rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
-  /// The number of columns of a logits tile, or for finished logits the number of vocabulary entries that a row
-  /// kernel takes at once; 0 lets the library choose.
+  /// The number of columns of a logits tile, or for finished logits the number of vocabulary entries that a
+  /// row kernel takes at once; 0 lets the library choose.
   int64_t vocab_tile = 0;
   /// A thread folds this many rows of finished logits (logits.h) and turns them into gradients while they are
   /// in its cache; 0 lets the library choose. Finished logits have no tiles, and products have no such

@@ -5,10 +5,10 @@
 /// enough where the loss couples no rows: a block of rows is folded, its loss evaluated and its gradient
 /// written while it is still in the cache.
 ///
-/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of vocabulary entries that
-/// a row kernel takes at once; 0 lets the library choose. Nothing outside of the V vocabulary entries of each row is
-/// read or written, and rows that take no part are never read. The results have the same bits for every number of
-/// threads.
+/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of vocabulary
+/// entries that a row kernel takes at once; 0 lets the library choose. Nothing outside of the V vocabulary
+/// entries of each row is read or written, and rows that take no part are never read. The results have the
+/// same bits for every number of threads.
 #pragma once
 
 #include <cstdint>

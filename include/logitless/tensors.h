@@ -20,7 +20,8 @@
 namespace logitless {
 
 namespace detail {
-/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses it.
+/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses
+/// it.
 constexpr int64_t saturated_product(int64_t a, int64_t b) {
   int64_t product = 0;
   if (!__builtin_mul_overflow(a, b, &product)) return product;
@@ -171,8 +172,8 @@ enum class HeadLayout {
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
-  /// [V], or empty where there is none. A -inf entry masks its vocabulary entry (but not under a softcap, which bounds
-  /// it from below).
+  /// [V], or empty where there is none. A -inf entry masks its vocabulary entry (but not under a softcap,
+  /// which bounds it from below).
   ConstVector bias;
   /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
@@ -248,17 +249,17 @@ enum class WriteMode {
   /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
   /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
   /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
-  /// 2^-24 or 2^-53: d_hidden has a part a vocabulary tile and at most one every 64 vocabulary entries, d_weight and
-  /// d_bias a part a tile of rows and at most one every 64 rows.
+  /// 2^-24 or 2^-53: d_hidden has a part a vocabulary tile and at most one every 64 vocabulary entries,
+  /// d_weight and d_bias a part a tile of rows and at most one every 64 rows.
   kAccumulate,
 };
 
-/// Receives each finished vocabulary tile of d_weight once: the vocabulary entries [first, first + count). The tiles
-/// come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the head's layout
-/// (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are long: honour
-/// its stride), float32 (float64 for a float64 head), and lives until the callback returns. The callback may
-/// overwrite these vocabulary entries of the weight: nothing reads them afterwards. What it throws reaches the caller
-/// of the library.
+/// Receives each finished vocabulary tile of d_weight once: the vocabulary entries [first, first + count).
+/// The tiles come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the
+/// head's layout (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are
+/// long: honour its stride), float32 (float64 for a float64 head), and lives until the callback returns. The
+/// callback may overwrite these vocabulary entries of the weight: nothing reads them afterwards. What it
+/// throws reaches the caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
 /// Where the gradients go. No output may overlap an input or another output; a matrix covers

@@ -74,9 +74,9 @@ struct TokenStats {
   std::vector<double> entropy;  ///< in nats
   std::vector<double> cross;    ///< Σ_v q_v log p_v
   std::vector<int64_t> argmax;  ///< the first vocabulary entry with the largest logit; -1 where the statistics are NaN
-  /// 1 + the number of vocabulary entries whose capped logit c is larger than the target's, as computed: it is 1
-  /// where the target is argmax, and does not depend on the temperature. Equal logits share the better rank.
-  /// It is 0 where the statistics are NaN.
+  /// 1 + the number of vocabulary entries whose capped logit c is larger than the target's, as computed: it
+  /// is 1 where the target is argmax, and does not depend on the temperature. Equal logits share the better
+  /// rank. It is 0 where the statistics are NaN.
   std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i

@@ -113,9 +113,9 @@ class Backend {
 
   /// Returns up to how many rows of a call kernels that read the head once are faster (few_rows.h).
   virtual int64_t few_rows(DType a, DType b) const = 0;
-  /// Returns how many vocabulary entries a tile of 512 rows of logits has where gradients are made of it: the more, the
-  /// more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of the kernels,
-  /// too.
+  /// Returns how many vocabulary entries a tile of 512 rows of logits has where gradients are made of it: the
+  /// more, the more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of
+  /// the kernels, too.
   virtual int64_t tile_entries(DType a, DType b) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two

@@ -133,8 +133,8 @@ struct GradientArgs {
 
 /// The most rows of FewRowsArgs.
 inline constexpr int64_t kMostFewRows = 16;
-/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, and else with so many of its
-/// rows and columns: they stay in the nearest cache while all rows of A use them.
+/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, and else with so
+/// many of its rows and columns: they stay in the nearest cache while all rows of A use them.
 inline constexpr int64_t kFewRowsEntries = 8;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 1024;

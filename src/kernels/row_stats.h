@@ -26,7 +26,8 @@ struct RowStats {
   bool defined() const { return std::isfinite(max); }
 };
 
-/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only vocabulary entries that have a weight q weigh in.
+/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only vocabulary entries that have a weight q weigh
+/// in.
 inline double shifted_cross(const RowStats& s, double shift) {
   return s.cross_mass == 0 ? s.cross : s.cross + shift * s.cross_mass;
 }

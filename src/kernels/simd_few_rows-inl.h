@@ -57,8 +57,8 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// Four rows by two vocabulary entries: eight sums hide the latency of MulAdd, and each element of B serves four rows.
-// The next vocabulary entries come in meanwhile; past the end that is harmless.
+// Four rows by two vocabulary entries: eight sums hide the latency of MulAdd, and each element of B serves
+// four rows. The next vocabulary entries come in meanwhile; past the end that is harmless.
 template <class T, class Stored>
 HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
   const hn::ScalableTag<T> d;

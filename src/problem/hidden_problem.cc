@@ -66,7 +66,7 @@ void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequenc
 }
 
 // Checks both strides of hidden states, or of their gradient, that messages call `name`.
-void check_places(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
+void check_places(std::string_view name, core::MemberName batch_stride, core::MemberName row_stride,
                   const core::BatchedRows& places) {
   core::check_strides(name, batch_stride, row_stride, places);
   core::check_blas_stride(row_stride, places);

@@ -29,8 +29,8 @@ struct HiddenProblem : TokenProblem {
 };
 
 /// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the
-/// caller. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws InvalidInput for anything that
-/// breaks the contracts of tensors.h.
+/// caller. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws InvalidInput for
+/// anything that breaks the contracts of tensors.h.
 HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
 
 /// Returns what is read of hidden states that messages call `name` and `second_name`.

@@ -131,7 +131,7 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
   }
 }
 
-void check_empty_sequences(std::string_view name, int64_t sequences) {
+void check_empty_sequences(core::MemberName name, int64_t sequences) {
   constexpr int64_t kMost = 1 << 24;  // their offsets are 128 MiB
   if (sequences > kMost) fail(name, " = ", sequences, " is above ", kMost, ", the most sequences without rows");
 }

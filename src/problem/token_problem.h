@@ -50,7 +50,7 @@ struct TokenProblem {
   StatsRequest request;  // its cross_weights are not read: those of `cross` are
   Cross cross;
   int64_t tokens = 0;
-  int64_t vocab_size = 0;                 // of the whole vocabulary: targets, cross weights and losses mean this one
+  int64_t vocab_size = 0;                 // of the whole vocabulary, which targets, weights and losses mean
   int64_t first_entry = 0;                // of those whose logits are here
   int64_t entries = 0;                    // whose logits are here: all, but where ranks share them
   DType dtype = DType::kFloat32;          // type of hidden, or of the logits
@@ -102,7 +102,7 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
 
 /// Throws InvalidInput for more sequences without a row than a call makes lists of; `name` is what messages
 /// call their number.
-void check_empty_sequences(std::string_view name, int64_t sequences);
+void check_empty_sequences(core::MemberName name, int64_t sequences);
 
 /// Throws InvalidInput unless `entries`, the size of what messages call `name`, is the number of tokens.
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);

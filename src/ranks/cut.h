@@ -25,7 +25,7 @@ struct Cut {
   core::Array<int64_t> entries;  // of each slice, in the order of the vocabulary
   core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
   bool sum_d_hidden = true;      // over all ranks
-  HeadTypes types;  // of the first rank that has vocabulary entries; ranks without vocabulary entries plan as it does
+  HeadTypes types;  // of the first rank that has entries; a rank without any plans as it does
   bool wants_gradients = false;  // on some rank
 
   int64_t most_entries() const { return *std::max_element(entries.begin(), entries.end()); }
@@ -53,9 +53,9 @@ struct Cut {
   }
 };
 
-/// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into `slices`, or
-/// into one where there are none. Throws InvalidInput where slices are negative or do not fill the vocabulary entries,
-/// or where no rank has a vocabulary entry.
+/// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into
+/// `slices`, or into one where there are none. Throws InvalidInput where slices are negative or do not fill
+/// the vocabulary entries, or where no rank has a vocabulary entry.
 Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types);
 
 }  // namespace logitless::ranks

@@ -38,8 +38,8 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
 
 /// The steps between folded tiles and the statistics of a call: combine, then finish. A call fills
 /// the entries of the rows whose partials it is given; any thread may call it, for different rows. A logp is
-/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the vocabulary entries above the
-/// target are added.
+/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the vocabulary entries
+/// above the target are added.
 class Finisher {
  public:
   /// Everything that is given must outlive this. `stats` is made by make_stats().

@@ -28,8 +28,8 @@ auto with_gradient_types(const problem::TokenProblem& problem, int gradient_term
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
 }
 
-/// vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some rows,
-/// row-major.
+/// vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some
+/// rows, row-major.
 template <class Logit>
 struct LogitsTile {
   const Logit* data = nullptr;
@@ -60,8 +60,8 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. `bias` has an entry for each
-  /// of its vocabulary entries in the type of the logits, or is null. The problem must outlive this.
+  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. `bias` has an entry
+  /// for each of its vocabulary entries in the type of the logits, or is null. The problem must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
               const Logit* bias, double softcap)
       : kernels_(kernels.of_tiles<Types>()),
@@ -107,8 +107,8 @@ class TileKernels {
     kernels_.fold(args);
   }
 
-  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than chosen[r], the target's as
-  /// fold() found it.
+  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than chosen[r], the
+  /// target's as fold() found it.
   void count_above(const LogitsTile<Logit>& tile, const Logit* chosen, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
   }
@@ -118,9 +118,10 @@ class TileKernels {
     bool entropy = false;
     bool cross = false;
   };
-  /// Makes the gradients of the tile's logits. gradients[k].target is a vocabulary entry on entry; its row's logits
-  /// stand in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs says where `out`
-  /// may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are changed.
+  /// Makes the gradients of the tile's logits. gradients[k].target is a vocabulary entry on entry; its row's
+  /// logits stand in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs
+  /// says where `out` may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are
+  /// changed.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientParts parts,
                 kernels::RowGradient<Logit>* gradients, Logit* row_scratch, const GradientRows<Gradient>& out) const {
     for (size_t k = 0; k < places.size(); ++k) {

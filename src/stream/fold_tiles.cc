@@ -43,9 +43,9 @@ class SegmentTask {
     }
   }
 
-  // Adds to each row's rank the vocabulary entries of this segment whose logits are larger than the target's. `whole`
-  // is what all segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to the
-  // bit.
+  // Adds to each row's rank the vocabulary entries of this segment whose logits are larger than the target's.
+  // `whole` is what all segments together gave. The same GEMM makes the same tiles, so the logits are those
+  // of fold() to the bit.
   void count_above(const kernels::RowStats* whole, std::span<int64_t> ranks) {
     for (int64_t r = 0; r < block_.count; ++r) {
       scratch_.chosen[r] =

@@ -23,8 +23,8 @@ template <class Types>
 void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
                 const stats::Partials& partials);
 
-/// Adds to ranks[row] the vocabulary entries whose logits are larger than the target's, of rows whose combined
-/// statistics `partials` holds. It follows fold_tiles() of the same blocks and buffers.
+/// Adds to ranks[row] the vocabulary entries whose logits are larger than the target's, of rows whose
+/// combined statistics `partials` holds. It follows fold_tiles() of the same blocks and buffers.
 template <class Types>
 void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
                        const stats::Partials& partials, std::span<int64_t> ranks);

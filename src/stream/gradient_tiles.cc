@@ -244,8 +244,8 @@ class GradientTasks {
     }
   }
 
-  // Returns where d_weight, or the tile that it is summed in, holds the vocabulary entries of vocabulary tile j from
-  // `component` on.
+  // Returns where d_weight, or the tile that it is summed in, holds the vocabulary entries of vocabulary tile
+  // j from `component` on.
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);

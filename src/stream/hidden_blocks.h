@@ -126,8 +126,8 @@ inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks&
   return {first.data, dtype, first.stride, false};
 }
 
-/// Returns the part of the head that holds vocabulary entries [entry, ...) and hidden components [component, ...), as
-/// op(M) [H, V] when `hidden_first`, else as op(M) [V, H].
+/// Returns the part of the head that holds vocabulary entries [entry, ...) and hidden components [component,
+/// ...), as op(M) [H, V] when `hidden_first`, else as op(M) [V, H].
 inline gemm::Operand head_operand(const LmHead& head, int64_t entry, int64_t component, bool hidden_first) {
   const ConstMatrix& w = head.weight;
   const bool stored_hidden_first = head.layout == HeadLayout::kHiddenVocab;

@@ -80,8 +80,8 @@ struct RunPlan {
   bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
   bool scatter = false;
-  /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in them. This is
-  /// always so where the output is narrower than its sums.
+  /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in
+  /// them. This is always so where the output is narrower than its sums.
   bool hidden_apart = false;
 };
 

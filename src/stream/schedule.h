@@ -45,8 +45,8 @@ class SliceSchedule : public Schedule {
   /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called
   /// that is not count_above().
   virtual stats::Partials fold_slice(int64_t chunk) = 0;
-  /// Adds to ranks[row] the vocabulary entries of the slice whose logits are larger than the target's. `partials` are
-  /// those of fold_slice(), whose whole() is that of the whole vocabulary by now.
+  /// Adds to ranks[row] the vocabulary entries of the slice whose logits are larger than the target's.
+  /// `partials` are those of fold_slice(), whose whole() is that of the whole vocabulary by now.
   virtual void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) = 0;
 };
 

@@ -17,7 +17,7 @@ using problem::HiddenProblem;
 
 /// This cuts rows, vocabulary and hidden into tiles and blocks.
 struct TileGrid {
-  int64_t vocab_size = 0;  // of the vocabulary entries that are cut: those of one slice, where ranks share them
+  int64_t vocab_size = 0;  // entries that are cut: those of one slice, where ranks share them
   int64_t hidden_size = 0;
   int64_t row_tile = 0;      // most rows of hidden that a tile is made for
   int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it

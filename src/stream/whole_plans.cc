@@ -68,7 +68,8 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
                       const Work& work) {
   const size_t budget = context.options.workspace_bytes;
   SweepPlan run = cut_sweep(context, problem, work);
-  // How many vocabulary entries a kernel takes at once decides about bits, so that stays, and threads are left out.
+  // How many vocabulary entries a kernel takes at once decides about bits, so that stays, and threads are
+  // left out.
   for (int team = threads; team > 0; --team) {
     set_team(team, problem, run);
     if (run.plan.workspace_bytes <= budget) return run;

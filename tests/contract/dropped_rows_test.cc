@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // One logit, one value: two pass computes the logits of the rows that have a gradient again, and gets the
 // bits that the statistics came from, whichever rows have none. The hidden states carry one more component a
-// row, which is 1 in that row alone and which no vocabulary entry reads, so that d_weight's columns of these components
-// are dL/dlogits, exactly.
+// row, which is 1 in that row alone and which no vocabulary entry reads, so that d_weight's columns of these
+// components are dL/dlogits, exactly.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -76,7 +76,8 @@ TEST(Logits, RowsAroundRowTileEdges) {
   }
 }
 
-// Losses of 12 rows of 41 vocabulary entries are local to a token, coupled by sequence, or coupled by the batch.
+// Losses of 12 rows of 41 vocabulary entries are local to a token, coupled by sequence, or coupled by the
+// batch.
 std::vector<PolicyTester> policy_losses() {
   PolicyTester tester = PolicyTester().from_logits().padded(3, 4).vocab(41).tiles(5, 16).threads(2);
   std::vector<PolicyTester> testers(4, tester.variant(PolicyVariant::kGrpo));

@@ -288,13 +288,14 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
 
 TEST(Numerics, MaskedEntries) {
   const int64_t vocab = 150;
-  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle one, all
-  // but one vocabulary entry.
+  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle
+  // one, all but one vocabulary entry.
   std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;
   for (const std::vector<double>& bias : masks) {
-    // Targets in each tile: a masked target has logp -inf, and its gradient is that of any other vocabulary entry.
+    // Targets in each tile: a masked target has logp -inf, and its gradient is that of any other vocabulary
+    // entry.
     ExactLogits logits({whole_logits(vocab, 5, 0), whole_logits(vocab, -20, 1), whole_logits(vocab, 0, 2)});
     logits.targets({10, 100, 149}).bias(bias).vocab_tile(64).match_oracle();
     // A masked vocabulary entry without cross statistic adds nothing: 0 · ∞ = 0.

@@ -18,7 +18,8 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A good call, for a case to spoil: 6 tokens in two sequences, 5 vocabulary entries, H = 4. Token 3 is masked.
+// A good call, for a case to spoil: 6 tokens in two sequences, 5 vocabulary entries, H = 4. Token 3 is
+// masked.
 struct Call {
   static InputSpec spec() {
     InputSpec spec;

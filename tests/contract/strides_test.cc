@@ -224,7 +224,8 @@ TEST(Strides, BitsOfCopies) {
   }
 }
 
-// A good call for a case to spoil: 2 sequences of 3 tokens each with one row to spare, 5 vocabulary entries, H = 4.
+// A good call for a case to spoil: 2 sequences of 3 tokens each with one row to spare, 5 vocabulary entries,
+// H = 4.
 struct Call {
   std::vector<float> states = std::vector<float>(40, 0.5f), weight = std::vector<float>(20, 0.25f);
   std::vector<float> written = std::vector<float>(200, 7.0f);

@@ -31,8 +31,8 @@ using nlohmann::json;
 
 // The files hold ten digits, of gradients by logits six.
 inline constexpr double kDigits = 1e-8;
-// Of the public calls. Statistics of 11 vocabulary entries with logits below 8 have float32 errors of a few units of
-// 2^-24 times 8.
+// Of the public calls. Statistics of 11 vocabulary entries with logits below 8 have float32 errors of a few
+// units of 2^-24 times 8.
 inline constexpr double kRelative = 1e-5;
 inline constexpr double kLogpError = 1e-6;
 

@@ -76,8 +76,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     // With logits off by d_w, -log p_v = log Σ_w exp(a_w - a_v) is off by at most log(1 + x) <= x,
     //   x = Σ_w≠v p_w (e^(d_w + d_v) - 1) = e^d_v others + (1 - p_v) (e^d_v - 1),
     //   others = Σ_w≠v p_w (e^d_w - 1):
-    // nothing from v itself, so that log p_v of a nearly certain vocabulary entry has a small relative error. Where d_v
-    // is large, log(1 + x) <= d_v + others.
+    // nothing from v itself, so that log p_v of a nearly certain vocabulary entry has a small relative error.
+    // Where d_v is large, log(1 + x) <= d_v + others.
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));

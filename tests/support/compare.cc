@@ -20,8 +20,8 @@ std::string element_name(const std::string& what, int64_t row, int64_t col) {
   return what + "[" + std::to_string(row) + ", " + std::to_string(col) + "]";
 }
 
-// One gradient output. want, element and mean_square are [vocabulary entries or tokens, H]; `transposed` says that the
-// tensor is not.
+// One gradient output. want, element and mean_square are [vocabulary entries or tokens, H]; `transposed` says
+// that the tensor is not.
 struct OutputCheck {
   std::string what;
   const HostTensor& got;
@@ -215,7 +215,8 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
       EXPECT_EQ(entry, -1) << "argmax[" << i << "]";
     } else if (!std::isnan(want.max[i])) {
       ASSERT_TRUE(entry >= 0 && entry < problem.vocab()) << "argmax[" << i << "] is " << entry;
-      // Another vocabulary entry than the oracle's only where rounding can have put it first, and of equals the first.
+      // Another vocabulary entry than the oracle's only where rounding can have put it first, and of equals
+      // the first.
       const double gap = bounds.shifted(i, entry) + bounds.shifted(i, want.argmax[i]);
       EXPECT_TRUE(entry == want.argmax[i] || (gap > 0 && want.shifted(i, entry) + gap >= 0))
           << "argmax[" << i << "] is " << entry << ", not " << want.argmax[i];

@@ -33,15 +33,16 @@ struct InputSpec {
   /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so
   /// that the gradient of hidden states is that of the logits; there is no bias.
   bool finished_logits = false;
-  /// When set, each row favours one vocabulary entry, which is the target half of the time. Near-uniform probabilities
-  /// hide errors of the softmax. Otherwise logits are a few tenths.
+  /// When set, each row favours one vocabulary entry, which is the target half of the time. Near-uniform
+  /// probabilities hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
   bool shift = false;
   std::vector<int64_t> targets;  ///< used over and over; empty: random
   bool targets32 = false;
-  /// Targets are every other id of a table with a column to spare, in which nothing else is a vocabulary entry.
+  /// Targets are every other id of a table with a column to spare, in which nothing else is a vocabulary
+  /// entry.
   bool strided_targets = false;
   /// Hidden states of rows that take no part are NaN.
   bool poison = true;
@@ -87,7 +88,8 @@ struct Inputs {
   HostArray<int64_t> offsets;
 };
 
-/// Draw numbers for options that hold one a token or one a vocabulary entry, from the same seed as the inputs.
+/// Draw numbers for options that hold one a token or one a vocabulary entry, from the same seed as the
+/// inputs.
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed);
 std::vector<float> random_class_weights(int64_t vocab, uint64_t seed);
 /// Draws normal numbers, but 0 for about a third of the tokens.

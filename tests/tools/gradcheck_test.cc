@@ -295,7 +295,8 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("none.json")));
 }
 
-// One element of a gradient that is off by a thousandth, its own or one vocabulary entry's in the sum over a row.
+// One element of a gradient that is off by a thousandth, its own or one vocabulary entry's in the sum over a
+// row.
 TEST(Gradcheck, AWrongGradientIsCaught) {
   constexpr int64_t kTokens = 40, kVocab = 300;
   std::vector<float> values(kTokens * kVocab), gradient(values.size());

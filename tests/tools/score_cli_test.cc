@@ -168,7 +168,8 @@ TEST_F(ScoreTest, ShiftedRowsAreThoseOfHidden) {
   Truth({1, -1, 3, -1, 5, -1}, 1, {2, 2, 2}).expect(Scores(output()), s);
 }
 
-// Targets that are the most likely tokens make a sequence greedy; one vocabulary entry changed, and it is not.
+// Targets that are the most likely tokens make a sequence greedy; one vocabulary entry changed, and it is
+// not.
 TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
   const std::vector<std::string> tensors = write_tensors(true);
   summary(tensors);

@@ -228,7 +228,8 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
-    // The term of smoothing 0 is left out, not multiplied by 0: with a masked vocabulary entry it would be 0 · ∞.
+    // The term of smoothing 0 is left out, not multiplied by 0: with a masked vocabulary entry it would be 0
+    // · ∞.
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
     if (smoothing > 0) nll += smoothing * -stats.cross[i];
     const double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;

@@ -24,16 +24,16 @@ class TiledTruth {
   const Tokens& tokens() const { return tokens_; }
   TokenStatistics compute_statistics() const;
 
-  /// dL/dlogits of all tokens and the vocabulary entries [first_entry, first_entry + tile.cols()); 0 where a token
-  /// takes no part.
+  /// dL/dlogits of all tokens and the vocabulary entries [first_entry, first_entry + tile.cols()); 0 where a
+  /// token takes no part.
   using ReceiveLogits = std::function<void(int64_t first_entry, const MatrixXd& tile)>;
   /// Calls `receive` with one tile after the other, in vocabulary order.
   void compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                const ReceiveLogits& receive) const;
 
  protected:
-  /// Raw logits, before any rounding, of rows and vocabulary entries from the given ones on. What stands in rows that
-  /// take no part does not matter.
+  /// Raw logits, before any rounding, of rows and vocabulary entries from the given ones on. What stands in
+  /// rows that take no part does not matter.
   virtual void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const = 0;
   bool has_gradient(const TokenGradients& grads, int64_t row) const {
     return tokens_.takes_part(row) && !grads.all_zero(row);

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The ranks of MPI share a head: each has its own vocabulary entries of it, and all have the loss of the whole.
+// The ranks of MPI share a head: each has its own vocabulary entries of it, and all have the loss of the
+// whole.
 #include <vector>
 
 // [head]

@@ -7,8 +7,8 @@
 namespace logitless::cli {
 namespace {
 
-// Tiles of 100 rows or a few thousand vocabulary entries at the largest shapes: large enough for a matrix product's
-// blocks, and small beside the tensors themselves.
+// Tiles of 100 rows or a few thousand vocabulary entries at the largest shapes: large enough for a matrix
+// product's blocks, and small beside the tensors themselves.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
 std::vector<int64_t> offsets_of(const TaskRun& call) {

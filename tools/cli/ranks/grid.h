@@ -27,8 +27,8 @@ struct GridPlace {
   int data = 0;
 };
 
-/// The ranks end together, and rank 0 tells why: this one ends without a vocabulary entry, and with status 0, for
-/// mpirun kills the others as soon as one has another.
+/// The ranks end together, and rank 0 tells why: this one ends without a vocabulary entry, and with status 0,
+/// for mpirun kills the others as soon as one has another.
 struct RankEnds {};
 
 class RankGrid {
