@@ -81,7 +81,7 @@ ContextOptions options_of(const logitless_context_options& in) {
   return out;
 }
 
-/// An environment with the texts that it points to.
+/// This is an environment with the texts that it points to.
 struct KeptEnvironment : logitless_environment {
   Environment kept;
   std::vector<const char*> kept_warnings;

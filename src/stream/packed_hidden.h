@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The hidden states of a pass's tiles as the backend packs them: once for all words.
+// These are the hidden states of a pass's tiles as the backend packs them: once for all words.
 #pragma once
 
 #include <omp.h>

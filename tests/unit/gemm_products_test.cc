@@ -132,7 +132,7 @@ std::vector<const gemm::Backend*> named_backends() {
   return out;
 }
 
-// The same and, for calls with few rows, what takes the place of each.
+// These are the same and, for calls with few rows, what takes the place of each.
 std::vector<const gemm::Backend*> all_backends() {
   std::vector<const gemm::Backend*> out = named_backends();
   for (const gemm::Backend* backend : named_backends())
