@@ -64,7 +64,7 @@ void run_rows(int64_t hidden, int repeat) {
     gradients[static_cast<size_t>(r)] = {.max = 12,
                                          .log_sum = 3,
                                          .inverse_temperature = 1,
-                                         .softmax_term = 1,
+                                         .softmax_scale = 1,
                                          .target = 7,
                                          .source_row = static_cast<int32_t>(r)};
   }

@@ -84,10 +84,10 @@ void run(const Options& options) {
   const auto share = [&](int64_t all) { return all * (rank + 1) / size - all * rank / size; };
   const bool vocab = options.split == "vocab", narrow = options.dtype == "bfloat16";
   const int64_t tokens = vocab ? options.tokens : share(options.tokens);
-  const int64_t words = vocab ? share(options.vocab) : options.vocab;
+  const int64_t entries = vocab ? share(options.vocab) : options.vocab;
 
   const Tensor hidden(tokens, options.hidden, narrow, 1);
-  Tensor weight(words, options.hidden, narrow, 2);
+  Tensor weight(entries, options.hidden, narrow, 2);
   Tensor d_hidden = hidden;
   Tensor d_weight = weight;
   std::vector<int64_t> targets(static_cast<size_t>(tokens));

@@ -190,13 +190,13 @@ def measure(options: argparse.Namespace, output: TextIO) -> bool:
                 at = {"model.name": model, "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": what}
                 sizes = {"tokens": tokens, "hidden": shape.hidden, "vocab": shape.vocab, "dtype": dtype,
                          "layout": "vocab_hidden"}
-                checked = {"loss": truth.loss, "rows": len(truth.rows), "words": len(truth.words)}
+                checked = {"loss": truth.loss, "rows": len(truth.rows), "entries": len(truth.entries)}
                 write_line(output, {"type": "point", "at": at, "task": task, "level": "fused", "shape": sizes,
                                     "reference": checked,
                                     "gradient_bytes": shape.input_bytes if what == "gradients" else 0,
                                     "contenders": [turns.to_json() for turns in all_turns]})
                 print(f"\n{model}, {dtype}, {tokens} tokens, {task}, {what}; errors against float64, of "
-                      f"{checked['rows']} rows of d_hidden and {checked['words']} of d_weight\n{table(all_turns)}")
+                      f"{checked['rows']} rows of d_hidden and {checked['entries']} of d_weight\n{table(all_turns)}")
                 for turns in all_turns:
                     for complaint in reference.disagreements(turns.errors, dtype):
                         print(f"{turns.contender} DISAGREES: {complaint}")

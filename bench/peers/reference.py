@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Loss and gradients in float64, of the inputs as the file holds them. It goes block by block, so that its
-memory does not grow with the logits; of large shapes the gradients of some rows and words alone are computed."""
+memory does not grow with the logits; of large shapes the gradients of some rows and vocabulary entries alone are computed."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,13 @@ from job import GRPO_BETA, GRPO_EPSILON
 Tensors = dict[str, torch.Tensor]
 
 BLOCK_ROWS = 128
-BLOCK_WORDS = 8192  # 128 x 8,192 float64 logits are 8 MiB, and so many words of 4,096 columns 256 MiB
+BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and as many rows of 4,096 columns 256 MiB
 MOST_ROWS = 512  # of d_hidden that are checked
 MOST_WORDS = 8192  # of d_weight
 
-# What two correct programs may differ by. float32: sums over up to 152,000 words in any order. bfloat16: a
-# gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few places more.
+# What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order.
+# bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few
+# places more.
 LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
 GRADIENT_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -26,7 +27,7 @@ GRADIENT_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 class Reference:
     loss: float
     rows: torch.Tensor  # which rows d_hidden has
-    words: torch.Tensor  # which words d_weight has
+    entries: torch.Tensor  # which vocabulary entries d_weight has
     d_hidden: torch.Tensor
     d_weight: torch.Tensor
 
@@ -34,10 +35,10 @@ class Reference:
 def log_sums(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
     """Of each row's logits, by a running maximum over blocks of words."""
     sums = torch.full((len(hidden),), -torch.inf, dtype=torch.float64)
-    for words in head.split(BLOCK_WORDS):
-        words = words.double()
+    for entries in head.split(BLOCK_ENTRIES):
+        entries = entries.double()
         for block, rows in zip(sums.split(BLOCK_ROWS), hidden.split(BLOCK_ROWS)):
-            torch.logaddexp(block, torch.logsumexp(rows.double() @ words.T, -1), out=block)
+            torch.logaddexp(block, torch.logsumexp(rows.double() @ entries.T, -1), out=block)
     return sums
 
 
@@ -66,30 +67,30 @@ def compute(inputs: str, task: str) -> Reference:
         batch = {name: file.get_tensor(name) for name in file.keys()}
     hidden, head, targets = batch["hidden"], batch["lm_head"], batch["targets"]
     log_sum = log_sums(hidden, head)
-    chosen = torch.cat([(rows.double() * head[words].double()).sum(-1)
-                        for rows, words in zip(hidden.split(BLOCK_ROWS), targets.split(BLOCK_ROWS))])
+    chosen = torch.cat([(rows.double() * head[entries].double()).sum(-1)
+                        for rows, entries in zip(hidden.split(BLOCK_ROWS), targets.split(BLOCK_ROWS))])
     logps = (chosen - log_sum).requires_grad_()
     loss = loss_of_logps(task, logps, batch)
     (d_logps,) = torch.autograd.grad(loss, logps)
 
     generator = torch.Generator().manual_seed(0)
     rows = sample(len(hidden), MOST_ROWS, torch.empty(0, dtype=torch.long), generator)
-    words = sample(len(head), MOST_WORDS, targets.unique(), generator)
-    # A logit's gradient is d_logp * ([the word is the target] - p).
+    entries = sample(len(head), MOST_ENTRIES, targets.unique(), generator)
+    # A logit's gradient is d_logp * ([the vocabulary entry is the target] - p).
     of_rows = hidden[rows].double()
     d_hidden = d_logps[rows, None] * head[targets[rows]].double()
     for block in head.split(BLOCK_WORDS):
         block = block.double()
         d_hidden -= d_logps[rows, None] * torch.exp(of_rows @ block.T - log_sum[rows, None]) @ block
-    of_words = head[words].double()
-    d_weight = torch.zeros(len(words), hidden.shape[1], dtype=torch.float64)
+    of_entries = head[entries].double()
+    d_weight = torch.zeros(len(entries), hidden.shape[1], dtype=torch.float64)
     for start in range(0, len(hidden), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         states = hidden[block].double()
-        hits = (targets[block, None] == words).double()
-        d_logits = d_logps[block, None] * (hits - torch.exp(states @ of_words.T - log_sum[block, None]))
+        hits = (targets[block, None] == entries).double()
+        d_logits = d_logps[block, None] * (hits - torch.exp(states @ of_entries.T - log_sum[block, None]))
         d_weight += d_logits.T @ states
-    return Reference(loss.item(), rows, words, d_hidden, d_weight)
+    return Reference(loss.item(), rows, entries, d_hidden, d_weight)
 
 
 def errors(reference: Reference, results: str) -> dict[str, float]:
@@ -99,7 +100,7 @@ def errors(reference: Reference, results: str) -> dict[str, float]:
     with safe_open(results, framework="pt") as file:
         loss = file.get_tensor("loss").item()
         found = {"d_hidden": file.get_tensor("d_hidden")[reference.rows],
-                 "d_weight": file.get_tensor("d_weight")[reference.words]}
+                 "d_weight": file.get_tensor("d_weight")[reference.entries]}
     figures = {"loss_error": abs(loss - reference.loss) / max(1.0, abs(reference.loss))}
     for name, gradient in found.items():
         truth = getattr(reference, name)

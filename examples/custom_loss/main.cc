@@ -15,7 +15,7 @@ class FocalLoss final : public logitless::TokenLoss {
  public:
   FocalLoss(double gamma, int64_t tokens) : gamma_(gamma), losses_(static_cast<size_t>(tokens)) {}
   logitless::StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   void evaluate(std::span<const int64_t> rows, const logitless::TokenStats& stats,
                 logitless::TokenGrads& grads) override {
     for (const int64_t i : rows) {
@@ -41,12 +41,12 @@ int main() try {
   constexpr int64_t tokens = 64, hidden_size = 24, vocab = 500;
   std::mt19937 generator(1);
   std::normal_distribution<double> normal(0.0, 1.0);
-  std::uniform_int_distribution<int64_t> word(0, vocab - 1);
+  std::uniform_int_distribution<int64_t> token_id(0, vocab - 1);
   std::vector<double> hidden(tokens * hidden_size), weight(vocab * hidden_size), d_hidden(hidden.size());
   std::vector<int64_t> targets(tokens);
   for (double& value : hidden) value = normal(generator);
   for (double& value : weight) value = 0.5 * normal(generator);
-  for (int64_t& target : targets) target = word(generator);
+  for (int64_t& target : targets) target = token_id(generator);
 
   const logitless::Context context;
   const logitless::LmHead head({weight.data(), vocab, hidden_size});

@@ -67,10 +67,10 @@ struct Model {
   Model() {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal;
-    std::uniform_int_distribution<int64_t> word(0, kVocab - 1);
+    std::uniform_int_distribution<int64_t> token_id(0, kVocab - 1);
     for (float& value : x.reshaped()) value = normal(generator);
     for (float& value : w.reshaped()) value = 0.1f * normal(generator);
-    for (int64_t i = 0; i < kTokens; ++i) targets.push_back(word(generator));
+    for (int64_t i = 0; i < kTokens; ++i) targets.push_back(token_id(generator));
   }
 
   logitless::HiddenStates hidden() const { return {{x.data(), x.rows(), x.cols()}, kBatch}; }
@@ -166,7 +166,7 @@ void fused_optimizer_step(const logitless::Context& context, Model& model, float
   // [sink]
   logitless::Gradients gradients;
   gradients.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
-    // Words [first, first + count) of d_weight; nothing reads these words of the head afterwards.
+    // Rows [first, first + count) of d_weight; nothing reads these rows of the head afterwards.
     for (int64_t v = 0; v < count; ++v) {
       const float* gradient = static_cast<const float*>(tile.data) + v * tile.stride;
       for (int64_t h = 0; h < w.cols(); ++h) w(first + v, h) -= learning_rate * gradient[h];

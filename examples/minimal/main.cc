@@ -32,12 +32,12 @@ int main() try {
 
   std::mt19937 generator(1);
   std::normal_distribution<float> normal(0.0f, 1.0f);
-  std::uniform_int_distribution<int64_t> word(0, vocab - 1);
+  std::uniform_int_distribution<int64_t> token_id(0, vocab - 1);
   std::vector<float> hidden(tokens * hidden_size), weight(vocab * hidden_size);
   std::vector<int64_t> targets(tokens);
   for (float& value : hidden) value = normal(generator);
   for (float& value : weight) value = 0.05f * normal(generator);
-  for (int64_t& target : targets) target = word(generator);
+  for (int64_t& target : targets) target = token_id(generator);
   targets[3] = -100;  // ignore_index: this token takes no part and costs nothing
 
   std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());

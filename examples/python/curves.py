@@ -20,6 +20,10 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 import matplotlib.ticker as ticker  # noqa: E402
+from matplotlib.backends import backend_svg  # noqa: E402
+
+# Strict readers of SVG refuse a DOCTYPE.
+backend_svg.svgProlog = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 # Wide and light first, thin and dark last, so that curves that agree can all be seen.
 LINES = [
@@ -90,7 +94,9 @@ def main():
         axis.spines[["top", "right"]].set_visible(False)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(frameon=False, fontsize="small")
-    figure.savefig(options.output, dpi=150)
+    is_svg = options.output.endswith(".svg")
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if is_svg else None
+    figure.savefig(options.output, dpi=150, metadata=metadata)
     print(f"{os.path.basename(options.output)}: {', '.join(label(run) for run in runs)}")
 
 

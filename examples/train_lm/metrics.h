@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. scripts/forward_metrics.py
-// reads them.
+// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. examples/README.md hands them
+// to experiment trackers.
 #pragma once
 
 #include <cstdint>

@@ -132,12 +132,12 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
       trunk_(shape),
       context_(context_options(options)) {
   check(options);
-  if (options.ranks.vocab) keep_own_words();
+  if (options.ranks.vocab) keep_own_entries();
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
 }
 
 /// Of a head that ranks share, only the rank's own words stay.
-void Trainer::keep_own_words() {
+void Trainer::keep_own_entries() {
   const auto [begin, end] = share_of(*options_.ranks.vocab, parameters_.head_weight.rows());
   for (Parameters* tensors : {&parameters_, &gradients_}) {
     tensors->head_weight = RowMatrix(tensors->head_weight.middleRows(begin, end - begin));

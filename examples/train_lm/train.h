@@ -96,7 +96,7 @@ class Trainer {
 
  private:
   double run_head(const RowMatrix& hidden, const Batch& batch);
-  void keep_own_words();
+  void keep_own_entries();
 
   TrainOptions options_;
   Parameters parameters_;

@@ -9,7 +9,7 @@
 
 namespace logitless {
 
-/// This says what use_best_blas_kernels() did, or why it left the BLAS as it was.
+/// What use_best_blas_kernels() did, or why it left the BLAS as it was.
 enum class BlasKernelsOutcome {
   kSwitched,   ///< The BLAS now runs kernels as wide as the CPU.
   kFit,        ///< Its kernels were as wide already.
@@ -22,7 +22,7 @@ enum class BlasKernelsOutcome {
 /// Returns "switched", "fit", "user_chose", "unknown", "fixed" or "failed".
 LOGITLESS_API const char* name_of(BlasKernelsOutcome outcome);
 
-/// This is what use_best_blas_kernels() found and left.
+/// What use_best_blas_kernels() found and left.
 struct BlasKernels {
   BlasKernelsOutcome outcome = BlasKernelsOutcome::kUnknown;
   std::string before;  ///< the core whose kernels ran, as OpenBLAS names it, e.g. "Prescott"

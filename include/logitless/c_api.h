@@ -1,7 +1,7 @@
 /* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * This is the whole library for C99, and for every language that calls C. What a call computes, and what it
+ * The whole library for C99, and for every language that calls C. What a call computes, and what it
  * asks of its input, stands in the C++ header of the same name (cross_entropy.h, policy.h, preference.h,
  * token_stats.h, logits.h); here stands how C says it.
  *
@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/** This is what became of a call. */
+/** What became of a call. */
 typedef enum logitless_status {
   LOGITLESS_OK = 0,
   LOGITLESS_INVALID_INPUT = 1,   /**< an argument breaks its contract; nothing was written */
@@ -54,7 +54,7 @@ LOGITLESS_C_API const char* logitless_version(void);
 
 /* ---- Names. A function returns NULL beyond the last value, so that it lists all of them. ---- */
 
-/** These are the types of elements. Members that hold one are int32_t, as are those of every enumeration. */
+/** The types of elements. Members that hold one are int32_t, as are those of every enumeration. */
 typedef enum logitless_dtype {
   LOGITLESS_NO_DTYPE = -1,
   LOGITLESS_FLOAT32 = 0,
@@ -174,28 +174,28 @@ LOGITLESS_C_API int logitless_needs_reference(int32_t loss);
 
 /* ---- Tensors (tensors.h). A stride of 0 means that rows, or sequences, follow one another. ---- */
 
-/** This is a row-major matrix that is read. */
+/** A row-major matrix that is read. */
 typedef struct logitless_const_matrix {
   const void* data; /**< element (0, 0); NULL: there is none */
   int32_t dtype;
   int64_t rows, cols, stride; /**< in elements */
 } logitless_const_matrix;
 
-/** This is a row-major matrix that is written. */
+/** A row-major matrix that is written. */
 typedef struct logitless_matrix {
   void* data; /**< element (0, 0); NULL: it is not wanted */
   int32_t dtype;
   int64_t rows, cols, stride; /**< in elements */
 } logitless_matrix;
 
-/** This is a vector that is read. */
+/** A vector that is read. */
 typedef struct logitless_const_vector {
   const void* data; /**< element 0; NULL: there is none */
   int32_t dtype;
   int64_t size;
 } logitless_const_vector;
 
-/** This is a vector that is written. */
+/** A vector that is written. */
 typedef struct logitless_vector {
   void* data; /**< element 0; NULL: it is not wanted */
   int32_t dtype;
@@ -232,7 +232,7 @@ typedef struct logitless_logits {
   int64_t batch_stride, row_stride;
 } logitless_logits;
 
-/** This is what a loss is taken of: hidden states and a head, or finished logits. */
+/** What a loss is taken of: hidden states and a head, or finished logits. */
 typedef struct logitless_source {
   size_t struct_size;
   const logitless_hidden_states* hidden; /**< with `head` */
@@ -278,9 +278,9 @@ LOGITLESS_C_API void logitless_gradients_init(logitless_gradients* gradients, si
 
 /* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h) ---- */
 
-/** This is memory that calls use again. */
+/** Memory that calls use again. */
 typedef struct logitless_workspace logitless_workspace;
-/** This says how calls run. */
+/** How calls run. */
 typedef struct logitless_context logitless_context;
 
 /** See Communicator: it carries bytes between ranks. The functions get `user`, return 0, and anything else ends
@@ -306,9 +306,9 @@ typedef struct logitless_context_options {
   int32_t gradient_precision;
   const char* simd_target;                   /**< NULL: "auto" */
   const logitless_communicator* vocab_ranks; /**< ranks that share the vocabulary, or NULL; see Ranks */
-  const int64_t* slices;                     /**< the words of each of this rank's slices, or NULL */
+  const int64_t* slices;                     /**< the vocabulary entries of each of this rank's slices, or NULL */
   size_t slice_count;
-  int32_t own_d_hidden;                     /**< not 0: d_hidden is the sum over this rank's own words */
+  int32_t own_d_hidden;                     /**< not 0: d_hidden is the sum over this rank's own vocabulary entries */
   const logitless_communicator* data_ranks; /**< ranks that have parts of the batch, or NULL */
   int32_t sum_d_weight;                     /**< not 0: d_weight and d_bias are summed over data_ranks */
 } logitless_context_options;
@@ -389,18 +389,18 @@ typedef struct logitless_token_options {
 /** See StatsRequest. */
 typedef struct logitless_stats_request {
   size_t struct_size;
-  int32_t entropy, prior, argmax, rank; /**< not 0: wanted */
-  const float* prior_weights;
-  size_t prior_weight_count; /**< V, or 0 */
+  int32_t entropy, cross, argmax, rank; /**< not 0: wanted */
+  const float* cross_weights;
+  size_t cross_weight_count; /**< V, or 0 */
 } logitless_stats_request;
 
 /** See TokenStats: arrays of `tokens` entries. Those that a call fills may be NULL where they are not wanted.
- * Those that it reads must be there: logp, lse, max_logit and log_sum, and entropy and prior where the gradients
+ * Those that it reads must be there: logp, lse, max_logit and log_sum, and entropy and cross where the gradients
  * have them. */
 typedef struct logitless_token_stats {
   size_t struct_size;
   int64_t tokens; /**< N */
-  double *logp, *lse, *entropy, *prior;
+  double *logp, *lse, *entropy, *cross;
   int64_t *argmax, *rank;
   double *max_logit, *log_sum;
 } logitless_token_stats;
@@ -409,14 +409,14 @@ typedef struct logitless_token_stats {
 typedef struct logitless_token_grads {
   size_t struct_size;
   int64_t tokens; /**< N */
-  double *logp, *lse, *entropy, *prior;
+  double *logp, *lse, *entropy, *cross;
 } logitless_token_grads;
 
 /** See TokenLoss. */
 typedef struct logitless_token_loss {
   size_t struct_size;
   const logitless_stats_request* needs; /**< NULL: logp and lse are enough */
-  int32_t fills_lse, fills_entropy, fills_prior;
+  int32_t fills_lse, fills_entropy, fills_cross;
   int32_t may_drop_rows; /**< 1 by default */
   const int64_t* groups; /**< [N], or NULL */
   size_t group_count;    /**< N, or 0 */
@@ -473,7 +473,7 @@ LOGITLESS_C_API logitless_status logitless_entropy_from_logits(const logitless_c
  * the first of these leaves for the second is freed by logitless_forward_free(); and the plan of the one call. A
  * half that is run backward wants the same source, batch and options again. ---- */
 
-/** This is what a forward half leaves. */
+/** What a forward half leaves. */
 typedef struct logitless_forward logitless_forward;
 LOGITLESS_C_API void logitless_forward_free(logitless_forward* forward);
 

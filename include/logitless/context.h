@@ -16,7 +16,7 @@
 
 namespace logitless {
 
-/// This is the largest row_tile, vocab_tile and row_block: a tile is made to stay in a core's cache, and its
+/// The largest row_tile, vocab_tile and row_block: a tile is made to stay in a core's cache, and its
 /// edges are 32-bit.
 inline constexpr int64_t kMostTileEdge = 65536;
 
@@ -36,30 +36,30 @@ LOGITLESS_API const char* name_of(GradientPrecision precision);
 
 /// A Context is made of these options. Every entry has a default that suits training.
 struct ContextOptions {
-  /// This is the number of threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results
+  /// The number of threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results
   /// have the same bits for every value (except under plan dense).
   int threads = 0;
-  /// This is the upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token,
+  /// The upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token,
   /// below 200 bytes a token, and the BLAS's packing buffers come on top. Where it is small, fewer threads
   /// work. Plan kDense takes what it needs.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
   Workspace* workspace = nullptr;
-  /// This is kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its
-  /// budget, a sink, 16-bit outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one sweep,
+  /// One of kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its
+  /// budget, a sink, 16-bit outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one walk,
   /// kTwoPass and kDense are two.
   PlanKind plan = PlanKind::kAuto;
-  /// This is the number of rows of a logits tile; 0 lets the library choose from the shape.
+  /// The number of rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
-  /// This is the number of columns of a logits tile, or for finished logits the number of words that a row
-  /// kernel takes at once; 0 lets the library choose.
+  /// The number of columns of a logits tile, or for finished logits the number of vocabulary entries that a
+  /// row kernel takes at once; 0 lets the library choose.
   int64_t vocab_tile = 0;
   /// A thread folds this many rows of finished logits (logits.h) and turns them into gradients while they are
   /// in its cache; 0 lets the library choose. Finished logits have no tiles, and products have no such
   /// blocks.
   int64_t row_block = 0;
-  /// This is "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit
+  /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit
   /// of an Intel CPU by kernels of this library, where Linux lets a process use it. "onednn" multiplies it on
   /// the units that the CPU has; it is there where the build found oneDNN and the CPU has such units, and
   /// stands before "openblas" where these are faster than float32. Both multiply everything else as
@@ -67,10 +67,10 @@ struct ContextOptions {
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
-  /// This is "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference
+  /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable version
   /// kernels).
   std::string simd_target = "auto";
-  /// This is the part that this rank has of calls that several share; by default it has all.
+  /// The part that this rank has of calls that several share; by default it has all.
   Ranks ranks = {};
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This is the cross-entropy of an LM head, fused: no call but one of plan kDense holds the [N, V] logits.
+/// The cross-entropy of an LM head, fused: no call but one of plan kDense holds the [N, V] logits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace logitless {
 
-/// This says how the tokens' losses become one.
+/// How the tokens' losses become one.
 enum class Reduction {
   kMean,  ///< Σ_i loss_i / normaliser
   kSum,   ///< Σ_i loss_i
@@ -46,19 +46,19 @@ struct CrossEntropyOptions {
   bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
 
-/// This is what is worth logging besides the loss; NaN stands for what was not asked for.
+/// What is worth logging besides the loss; NaN stands for what was not asked for.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
-  /// This is the part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale.
+  /// The part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale.
   double z_loss = 0;
-  /// This is the share of tokens whose argmax is the target.
+  /// The share of tokens whose argmax is the target.
   double accuracy = std::numeric_limits<double>::quiet_NaN();
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
-/// This is what cross_entropy() returns.
+/// What cross_entropy() returns.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
   /// [N]: each entry is loss_scale (nll_i + z_i), whatever the reduction; it is 0 where a row takes no part.
@@ -68,10 +68,10 @@ struct CrossEntropyResult {
   Plan plan;                            ///< what ran
 };
 
-/// This is what a forward leaves for its backward: a few numbers a token.
+/// What a forward leaves for its backward: a few numbers a token.
 struct CrossEntropyForward {
   CrossEntropyResult result;  ///< as cross_entropy() returns it
-  TokenStats stats;           ///< with what the options need: entropy, prior, argmax
+  TokenStats stats;           ///< with what the options need: entropy, cross, argmax
 };
 
 /// Computes the loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This is the materialised baseline, ContextOptions::plan = PlanKind::kDense: it runs one multi-threaded
+/// The materialised baseline, ContextOptions::plan = PlanKind::kDense: it runs one multi-threaded
 /// GEMM into an [N, V] buffer, the same row kernels in place, and two GEMMs back. Gradient checks and
 /// benchmarks compare with it, for every loss. It computes every row, ignored ones too, as lm_head + loss
 /// does.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are the element types of the tensors that a caller hands over.
+/// The element types of the tensors that a caller hands over.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace logitless {
 
-/// This is the upper half of an IEEE float32. It is only storage: arithmetic happens in float32.
+/// The upper half of an IEEE float32. It is only storage: arithmetic happens in float32.
 struct bfloat16 {
   uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
-/// This is IEEE binary16: it has 11 bits of precision, subnormals from 2^-24 and the largest value 65504. It
+/// IEEE binary16: it has 11 bits of precision, subnormals from 2^-24 and the largest value 65504. It
 /// is only storage: arithmetic happens in float32.
 struct float16 {
   uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction

@@ -12,7 +12,7 @@
 
 namespace logitless {
 
-/// These are the machine and the libraries as a context sees them.
+/// The machine and the libraries as a context sees them.
 struct Environment {
   std::string version;                     ///< of logitless
   std::string cpu;                         ///< model name

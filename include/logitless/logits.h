@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are losses of logits that the caller already holds, [B, T, V]. They use the same statistics, losses
-/// and row kernels as the fused calls, for trainers whose model returns logits. One sweep over the logits is
+/// Losses of logits that the caller already holds, [B, T, V]. They use the same statistics, losses
+/// and row kernels as the fused calls, for trainers whose model returns logits. One walk over the logits is
 /// enough where the loss couples no rows: a block of rows is folded, its loss evaluated and its gradient
 /// written while it is still in the cache.
 ///
-/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of words that a
-/// row kernel takes at once; 0 lets the library choose. Nothing outside of the V words of each row is read or
-/// written, and rows that take no part are never read. The results have the same bits for every number of
-/// threads.
+/// ContextOptions::row_block is the number of rows of such a block and vocab_tile the number of vocabulary
+/// entries that a row kernel takes at once; 0 lets the library choose. Nothing outside of the V vocabulary
+/// entries of each row is read or written, and rows that take no part are never read. The results have the
+/// same bits for every number of threads.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct Logits {
   int64_t tokens() const { return detail::saturated_product(batch, time); }
 };
 
-/// This is where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
+/// Where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
 /// type or float32 (float64, and nothing else, for float64 logits). It is either a buffer apart from the
 /// logits and every other input, or exactly the logits: the same pointer, type and strides (in place). Rows
 /// may not overlap: one of the two strides must step over all that the other one covers. It is overwritten;

@@ -12,7 +12,7 @@
 
 namespace logitless {
 
-/// This says how a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
+/// How a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
 enum class PlanKind {
   kAuto,         ///< the fastest plan that fits the workspace
   kForwardOnly,  ///< statistics only; what every call without gradients runs
@@ -39,7 +39,7 @@ struct LOGITLESS_API Plan {
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
-  /// These say what multiplies: what reads hidden states and head to make logits ("amx", "onednn",
+  /// What multiplies: what reads hidden states and head to make logits ("amx", "onednn",
   /// "openblas", or "logitless" for few rows, at most 16; empty for finished logits), and, where gradients of
   /// such are asked for, the type in which their products read dL/dlogits, of `gradient_terms` terms.
   std::string gemm_library;
@@ -47,14 +47,14 @@ struct LOGITLESS_API Plan {
   int gradient_terms = 1;
   int threads = 1;      ///< threads that can work with the tiles that fit
   int tiles_alive = 1;  ///< logits tiles in memory at once
-  /// This is the most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial
+  /// The most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial
   /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 200 bytes
   /// a token.
   size_t workspace_bytes = 0;
   /// Of these bytes so many hold a pass's hidden states in the form that the backend multiplies; it is 0
   /// where it takes them as they stand, or where the budget has no room.
   size_t packed_bytes = 0;
-  /// This is the least ContextOptions::workspace_bytes with which the same call is accepted, where the other
+  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other
   /// options stay as they are; a call with less names it in its message. Plan functions (plan_cross_entropy()
   /// and its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
   /// long as to plan. It is also 0 under kDense, which runs with any budget.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO and REINFORCE.
+/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO and REINFORCE.
 /// Formulas, sources, masks and ties stand in docs/losses.md, section 1.
 #pragma once
 
@@ -33,20 +33,20 @@ enum class PolicyVariant {
   kPpo,
 };
 
-/// These are estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
+/// Estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
 enum class KlEstimator {
   kK1,  ///< −d
   kK2,  ///< d² / 2
   kK3,  ///< e^d − d − 1
 };
 
-/// This says whether ratios belong to tokens or to sequences.
+/// Whether ratios belong to tokens or to sequences.
 enum class ImportanceLevel {
   kToken,     ///< one ratio a token
   kSequence,  ///< GSPO: the geometric mean of a sequence's token ratios
 };
 
-/// This says what r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
+/// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
 enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
 
 /// Returns "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo" or
@@ -61,10 +61,10 @@ LOGITLESS_API const char* name_of(SamplerCorrection correction);
 /// Returns all variants, in the order of the enumeration: to parse a name, compare it with name_of() of each.
 LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
 
-/// This is what a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
+/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
 /// or float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
-  Targets chosen_ids;             ///< [N]: the word that was sampled at each position of hidden
+  Targets chosen_ids;             ///< [N]: the token id that was sampled at each position of hidden
   ConstVector advantages;         ///< [B], one a sequence, or [N], one a token, as advantages_per says
   ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
   ConstVector ref_logps;          ///< [N], exactly when beta != 0
@@ -78,11 +78,11 @@ struct PolicyBatch {
 /// place for every variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
-  /// This says how log-probabilities are taken. The batch's mask says which rows take part and chosen_ids
+  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids
   /// stand where they are predicted: ignore_index and shift have no use here.
   TokenOptions token = {};
 
-  /// This is the level of the ratio (docs/losses.md, 1.1).
+  /// The level of the ratio (docs/losses.md, 1.1).
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
   /// It is in [0, 1], and 0.2 where unset. Like delta it is not for cispo, sapo, vespo and reinforce.
   std::optional<double> epsilon_low = {};
@@ -121,14 +121,14 @@ struct PolicyOptions {
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
 };
 
-/// These are means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
+/// Means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
 /// not asked for is NaN.
 struct PolicyMetrics {
   int64_t tokens = 0;                                            ///< tokens that took part
   double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
-  /// This is the share that the lower bound stopped.
+  /// The share that the lower bound stopped.
   double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
-  /// This is the share that the upper bound stopped.
+  /// The share that the upper bound stopped.
   double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();
   double clip_fraction = std::numeric_limits<double>::quiet_NaN();  ///< either
   double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
@@ -136,7 +136,7 @@ struct PolicyMetrics {
   double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
 };
 
-/// This is what policy_loss() returns.
+/// What policy_loss() returns.
 struct PolicyResult {
   double loss = 0;  ///< with its normaliser and loss_scale
   /// [N]: each entry is ℓ_i, before normaliser and loss_scale; it is 0 where a token takes no part.
@@ -152,7 +152,7 @@ LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenState
                                        const PolicyBatch& batch, const PolicyOptions& options = {},
                                        const Gradients& gradients = {});
 
-/// This is what policy_loss_forward() leaves for policy_loss_backward().
+/// What policy_loss_forward() leaves for policy_loss_backward().
 using PolicyForward = LossForward<PolicyResult>;
 
 /// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.

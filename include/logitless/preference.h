@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs, KTO on
+/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs, KTO on
 /// single sequences. Formulas, sources and which pairs count stand in docs/losses.md, section 2.
 #pragma once
 
@@ -47,20 +47,20 @@ LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
 /// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
-/// This is one of the losses that are added up.
+/// One of the losses that are added up.
 struct PreferenceTerm {
   PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which loss it is
   double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
 };
 
-/// This is what the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
+/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
 struct Reference {
   /// It has the sum of log-probabilities of each sequence, or the log-probability of each token of the hidden
   /// states, as logps_per says. Its type is float32, float64, bfloat16 or float16. Entries of tokens and
   /// sequences that take no part are not read.
   ConstVector logps;
-  /// These are the reference's own hidden states of the same tokens (its H may differ): they and its head are
+  /// The reference's own hidden states of the same tokens (its H may differ): they and its head are
   /// run forward in the same call, with the same targets and options.
   HiddenStates hidden;
   LmHead head;                                 ///< the reference's, of the same vocabulary
@@ -75,16 +75,16 @@ struct PreferenceOptions {
   bool average_log_prob = false;             ///< a sequence's mean log-probability instead of its sum
   double discopop_tau = 0.05;                ///< positive and finite
   double simpo_gamma = 0.5;                  ///< finite
-  /// This is the weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
+  /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
   /// orpo or cpo, else 0.
   std::optional<double> nll_weight = {};
-  /// This says which tokens take part (prompts do not), and how log-probabilities are taken.
+  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// These are means over the pairs that take part, and NaN when there are none.
+/// Means over the pairs that take part, and NaN when there are none.
 struct PreferenceMetrics {
   int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
   int64_t tokens = 0;  ///< their tokens
@@ -98,7 +98,7 @@ struct PreferenceMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
 };
 
-/// This is what preference_loss() returns.
+/// What preference_loss() returns.
 struct PreferenceResult {
   double loss = 0;  ///< terms and likelihood, times loss_scale
   /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo).
@@ -116,7 +116,7 @@ LOGITLESS_API PreferenceResult preference_loss(const Context& context, const Hid
                                                const Targets& targets, const Reference& reference = {},
                                                const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
-/// This is what preference_loss_forward() leaves for preference_loss_backward().
+/// What preference_loss_forward() leaves for preference_loss_backward().
 using PreferenceForward = LossForward<PreferenceResult>;
 
 /// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
@@ -137,30 +137,30 @@ LOGITLESS_API Plan plan_preference_loss(const Context& context, const HiddenStat
                                         const Targets& targets, const Reference& reference = {},
                                         const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
-/// These are the constants of KTO.
+/// The constants of KTO.
 struct KtoOptions {
   double beta = 0.1;                ///< positive and finite
   double desirable_weight = 1.0;    ///< >= 0, finite
   double undesirable_weight = 1.0;  ///< >= 0, finite
   bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
-  /// This says which tokens take part (prompts do not), and how log-probabilities are taken.
+  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// This is what a batch says of its sequences.
+/// What a batch says of its sequences.
 struct KtoBatch {
   Targets targets;                  ///< [N]
   std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
   Reference reference;              ///< needed; logps [B] or [N]
-  /// These are sequence log-probabilities of mismatched completions under the policy and the reference, of
+  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
   /// equal length; where both are empty the baseline is 0.
   ConstVector kl_logps;
   ConstVector kl_ref_logps;  ///< those of the reference
 };
 
-/// These are means over the sequences of each kind that take part, and NaN when there are none.
+/// Means over the sequences of each kind that take part, and NaN when there are none.
 struct KtoMetrics {
   int64_t desirable = 0;                                                 ///< sequences
   int64_t undesirable = 0;                                               ///< sequences
@@ -174,7 +174,7 @@ struct KtoMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for
 };
 
-/// This is what kto_loss() returns.
+/// What kto_loss() returns.
 struct KtoResult {
   double loss = 0;  ///< the mean over the sequences, times loss_scale
   /// [B]: each entry is ℓ_s, weighted, without loss_scale; it is 0 where a sequence takes no part.
@@ -191,7 +191,7 @@ LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hid
                                  const KtoBatch& batch, const KtoOptions& options = {},
                                  const Gradients& gradients = {});
 
-/// This is what kto_loss_forward() leaves for kto_loss_backward().
+/// What kto_loss_forward() leaves for kto_loss_backward().
 using KtoForward = LossForward<KtoResult>;
 
 /// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.

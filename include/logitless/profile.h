@@ -21,7 +21,7 @@ namespace logitless {
 /// A profile is looked up by this.
 struct ProfileShape {
   int64_t tokens = 0;  ///< N of a call
-  /// This is H, or 0 for losses of finished logits (logits.h), where the layout does not count.
+  /// H, or 0 for losses of finished logits (logits.h), where the layout does not count.
   int64_t hidden_size = 0;
   int64_t vocab_size = 0;                        ///< V
   DType dtype = DType::kFloat32;                 ///< of hidden states and head, or of the logits

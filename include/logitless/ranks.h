@@ -41,33 +41,34 @@ class LOGITLESS_API RankError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// This says which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the
+/// Which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the
 /// calls. Every function that takes a Context of ranks, those that plan included, is called by all ranks,
 /// one call at a time.
 struct Ranks {
-  /// These ranks hold the words of the vocabulary, in the order of the ranks: the LmHead of each, and the
-  /// d_weight and d_bias of each, have its own words, of which there may be none. Everything else that is
-  /// given is the same on all of them: hidden states, targets, options and their vectors with an entry a
-  /// word, which mean the whole vocabulary, and type and mode of a d_hidden that is summed. All of them
-  /// return the same results. Finished logits and plan dense are not split. Null: this rank holds the whole
-  /// vocabulary.
+  /// These ranks hold the entries of the vocabulary, in the order of the ranks: the LmHead of each, and the
+  /// d_weight and d_bias of each, have its own vocabulary entries, of which there may be none. Everything
+  /// else that is given is the same on all of them: hidden states, targets, options and their vectors with an
+  /// entry a vocabulary entry, which mean the whole vocabulary, and type and mode of a d_hidden that is
+  /// summed. All of them return the same results. Finished logits and plan dense are not split. Null: this
+  /// rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
-  /// This rank's words are cut into slices of these sizes; empty: they are one slice. Results have the same
-  /// bits however many ranks share the slices of a vocabulary, one of them included. Each slice has a budget
-  /// of ContextOptions::workspace_bytes. On top come float32 or float64 sums of d_hidden [N, H] for each
-  /// slice (none for a rank's only slice whose d_hidden is one matrix of that type, which is overwritten),
-  /// some 24 MiB of messages, and what is sent of statistics (docs/parallel.md) for each slice there is.
+  /// This rank's vocabulary entries are cut into slices of these sizes; empty: they are one slice. Results
+  /// have the same bits however many ranks share the slices of a vocabulary, one of them included. Each slice
+  /// has a budget of ContextOptions::workspace_bytes. On top come float32 or float64 sums of d_hidden [N, H]
+  /// for each slice (none for a rank's only slice whose d_hidden is one matrix of that type, which is
+  /// overwritten), some 24 MiB of messages, and what is sent of statistics (docs/parallel.md) for each slice
+  /// there is.
   std::vector<int64_t> slices;
-  /// This says what a rank's d_hidden is: the sum over all words, or (false) over its own words, for a caller
-  /// who sums later.
+  /// What a rank's d_hidden is: the sum over all vocabulary entries, or (false) over its own vocabulary
+  /// entries, for a caller who sums later.
   bool sum_d_hidden = true;
 
   /// These ranks have parts of the batch: other tokens, as many as each likes, and the same head. Means are
   /// over the tokens, sequences or pairs of all of them; loss and metrics are those of the whole batch,
   /// values with an entry a token or a sequence are the rank's own, and so are its gradients, unless they
   /// are summed. A loss that sorts the whole batch (top_entropy_quantile, aot) is refused. Null: this rank
-  /// has the whole batch. With `vocab` too, ranks are a grid: those of one `data` group hold the same words,
-  /// and those of one `vocab` group have the same tokens.
+  /// has the whole batch. With `vocab` too, ranks are a grid: those of one `data` group hold the same
+  /// vocabulary entries, and those of one `vocab` group have the same tokens.
   Communicator* data = nullptr;
   /// After a call, what d_weight and d_bias hold is summed over `data`, in the order of its ranks: with mode
   /// accumulate, what they held before is too. Elements of 16 bits are widened, summed and rounded once. A

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are non-owning views of what a caller hands over: hidden states, LM head, targets and gradient
+/// Non-owning views of what a caller hands over: hidden states, LM head, targets and gradient
 /// outputs. Building a view never throws and checks nothing; the call that uses it checks everything (see
 /// error.h).
 ///
@@ -20,7 +20,8 @@
 namespace logitless {
 
 namespace detail {
-/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses it.
+/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses
+/// it.
 constexpr int64_t saturated_product(int64_t a, int64_t b) {
   int64_t product = 0;
   if (!__builtin_mul_overflow(a, b, &product)) return product;
@@ -28,7 +29,7 @@ constexpr int64_t saturated_product(int64_t a, int64_t b) {
 }
 }  // namespace detail
 
-/// This is a row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
+/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
 /// least cols.
 struct ConstMatrix {
   const void* data = nullptr;     ///< element (0, 0)
@@ -47,7 +48,7 @@ struct ConstMatrix {
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
-/// This is a writable row-major matrix. data == nullptr means that this output is not wanted.
+/// A writable row-major matrix. data == nullptr means that this output is not wanted.
 struct Matrix {
   void* data = nullptr;           ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -65,7 +66,7 @@ struct Matrix {
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
 };
 
-/// This is a contiguous vector.
+/// A contiguous vector.
 struct ConstVector {
   const void* data = nullptr;     ///< element 0
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -79,7 +80,7 @@ struct ConstVector {
   ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// This is a writable contiguous vector. data == nullptr means that this output is not wanted.
+/// A writable contiguous vector. data == nullptr means that this output is not wanted.
 struct Vector {
   void* data = nullptr;           ///< element 0
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -93,7 +94,7 @@ struct Vector {
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// These are the hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin
+/// The hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin
 /// and end. They stand in one matrix, or in two of other lengths (chosen and rejected answers of a preference
 /// loss): rows [0, N1) are those of `states`, rows [N1, N1 + N2) those of `second`, and everything with an
 /// entry a token (targets, temperatures, statistics) has N = N1 + N2 of them in this order.
@@ -101,7 +102,7 @@ struct HiddenStates {
   ConstMatrix states;  ///< [N1, H]; all rows when there is no second matrix
   /// [N2, H]: it has the same type and a stride of its own. Left as it is, there is none.
   ConstMatrix second;
-  /// This is the number of sequences of equal length in each matrix, whose rows must be a multiple of it:
+  /// The number of sequences of equal length in each matrix, whose rows must be a multiple of it:
   /// with a second one there are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of
   /// none, [0, T, H], which has no rows. It is unused when offsets is not empty.
   int64_t sequences = 1;
@@ -109,7 +110,7 @@ struct HiddenStates {
   /// Sequence s holds the rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of
   /// the offsets.
   std::span<const int64_t> offsets;
-  /// This is the step from one sequence of `states` to the next, in elements, at least H; unset, the
+  /// The step from one sequence of `states` to the next, in elements, at least H; unset, the
   /// sequences follow one another. Position t of sequence b begins at element
   /// b * batch_stride + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B,
   /// H], can be given. It is not for packed sequences.
@@ -158,7 +159,7 @@ struct HiddenStates {
   int64_t hidden_size() const { return states.cols; }
 };
 
-/// This says which way round the head's weight is stored.
+/// Which way round the head's weight is stored.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
   /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). This layout is
@@ -171,8 +172,8 @@ enum class HeadLayout {
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
-  /// [V], or empty where there is none. A -inf entry masks its word (but not under a softcap, which bounds it
-  /// from below).
+  /// [V], or empty where there is none. A -inf entry masks its vocabulary entry (but not under a softcap,
+  /// which bounds it from below).
   ConstVector bias;
   /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
@@ -187,16 +188,16 @@ struct LmHead {
   int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
 };
 
-/// Targets are one word id a token, int32 or int64. Id i = b * time + t stands at
+/// Targets are one id a token, int32 or int64. Id i = b * time + t stands at
 /// data[b * batch_stride + t * stride], so that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
   const int32_t* data32 = nullptr;  ///< id 0, or null
   const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
   int64_t size = 0;                 ///< N
   int64_t stride = 1;               ///< from one id to the next of its sequence, in elements; positive
-  /// This is T, the number of ids of a sequence, of which size is a multiple; with 0 one sequence holds all.
+  /// T, the number of ids of a sequence, of which size is a multiple; with 0 one sequence holds all.
   int64_t time = 0;
-  /// This is the step from one sequence to the next, in elements; it is positive where there are several.
+  /// The step from one sequence to the next, in elements; it is positive where there are several.
   int64_t batch_stride = 0;
 
   Targets() = default;
@@ -242,26 +243,26 @@ enum class EntriesPer {
   kToken,     ///< [N]
 };
 
-/// This says what a call does with what an output holds.
+/// What a call does with what an output holds.
 enum class WriteMode {
   kOverwrite,  ///< what was there does not matter, not even a NaN
   /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
   /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
   /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
-  /// 2^-24 or 2^-53: d_hidden has a part a tile of words and at most one every 64 words, d_weight and d_bias
-  /// a part a tile of rows and at most one every 64 rows.
+  /// 2^-24 or 2^-53: d_hidden has a part a vocabulary tile and at most one every 64 vocabulary entries,
+  /// d_weight and d_bias a part a tile of rows and at most one every 64 rows.
   kAccumulate,
 };
 
-/// Receives each finished vocabulary tile of d_weight once: the words [first, first + count). The tiles come
-/// in vocabulary order, one call at a time, from any thread of the team. `tile` is in the head's layout
-/// (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are long: honour
-/// its stride), float32 (float64 for a float64 head), and lives until the callback returns. The callback may
-/// overwrite these words of the weight: nothing reads them afterwards. What it throws reaches the caller of
-/// the library.
+/// Receives each finished vocabulary tile of d_weight once: the vocabulary entries [first, first + count).
+/// The tiles come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the
+/// head's layout (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are
+/// long: honour its stride), float32 (float64 for a float64 head), and lives until the callback returns. The
+/// callback may overwrite these vocabulary entries of the weight: nothing reads them afterwards. What it
+/// throws reaches the caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// This says where the gradients go. No output may overlap an input or another output; a matrix covers
+/// Where the gradients go. No output may overlap an input or another output; a matrix covers
 /// everything from its first to its last element, what stands between its rows included. Each output is
 /// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
 /// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
@@ -277,7 +278,7 @@ struct Gradients {
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   /// This takes the place of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
-  /// This is the step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
+  /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
   /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
   /// another.
   std::optional<int64_t> d_hidden_batch_stride;

@@ -1,16 +1,16 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// These are per-token statistics of the final logits, and gradients from them. Every loss is built on them.
+/// Per-token statistics of the final logits, and gradients from them. Every loss is built on them.
 ///
 ///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to)
 ///     c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
 ///     a_iv = c_iv / temperature_i                  final logit (a = c under TemperatureMeaning::kScaleLogp)
 ///     m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
 ///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
-///     prior = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
+///     cross = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 ///
 /// In float32 a term exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V ·
-/// 1.7e-38. logp and prior are never above 0 and entropy is never below 0, by construction. A row with a NaN
+/// 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a NaN
 /// or +inf logit, or with nothing but -inf, has NaN statistics.
 #pragma once
 
@@ -25,25 +25,25 @@
 
 namespace logitless {
 
-/// This says what a temperature divides: two conventions exist.
+/// What a temperature divides: two conventions exist.
 enum class TemperatureMeaning {
   kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
-  kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and prior are those of c
+  kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and cross are those of c
 };
 
-/// This says which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
+/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
 /// costs a second walk over the logits, which are computed once more where they have not stayed (one pass
 /// keeps them).
 struct StatsRequest {
   bool entropy = false;  ///< entropy of the token's distribution
-  bool prior = false;    ///< Σ_v q_v log p_v
-  bool argmax = false;   ///< most likely word
+  bool cross = false;    ///< Σ_v q_v log p_v
+  bool argmax = false;   ///< most likely token
   bool rank = false;     ///< rank of the target among the logits
-  /// This is q of the prior statistic, [V], finite and >= 0; empty means uniform, 1/V.
-  std::span<const float> prior_weights = {};
+  /// This is q of the cross statistic, [V], finite and >= 0; empty means uniform, 1/V.
+  std::span<const float> cross_weights = {};
 };
 
-/// This says which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
+/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
 /// of these, as `token`.
 struct TokenOptions {
   /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
@@ -57,7 +57,7 @@ struct TokenOptions {
   /// [N], by position of hidden: it replaces the scalar when it is not empty; entries of rows that take no
   /// part are not read.
   std::span<const double> temperatures = {};
-  /// This says what the temperature divides.
+  /// What the temperature divides.
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   /// With kBFloat16 or kFloat16 every raw logit r, bias included, is rounded to that type (nearest even)
   /// before softcap and temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b)
@@ -72,20 +72,20 @@ struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
   std::vector<double> entropy;  ///< in nats
-  std::vector<double> prior;    ///< Σ_v q_v log p_v
-  std::vector<int64_t> argmax;  ///< the first word with the largest logit; -1 where the statistics are NaN
-  /// This is 1 + the number of words whose capped logit c is larger than the target's, as computed: it is 1
-  /// where the target is argmax, and does not depend on the temperature. Equal logits share the better rank.
-  /// It is 0 where the statistics are NaN.
+  std::vector<double> cross;    ///< Σ_v q_v log p_v
+  std::vector<int64_t> argmax;  ///< the first vocabulary entry with the largest logit; -1 where the statistics are NaN
+  /// 1 + the number of vocabulary entries whose capped logit c is larger than the target's, as computed: it
+  /// is 1 where the target is argmax, and does not depend on the temperature. Equal logits share the better
+  /// rank. It is 0 where the statistics are NaN.
   std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
 };
 
-/// These are ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
+/// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
 /// them the gradients are
 ///
-///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_prior (q_v − p Σq)
+///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_cross (q_v − p Σq)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
 /// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no
@@ -95,7 +95,7 @@ struct TokenGrads {
   std::vector<double> logp;     ///< g_logp
   std::vector<double> lse;      ///< g_lse
   std::vector<double> entropy;  ///< g_entropy
-  std::vector<double> prior;    ///< g_prior
+  std::vector<double> cross;    ///< g_cross
 };
 
 /// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
@@ -112,7 +112,7 @@ LOGITLESS_API void backpropagate_token_grads(const Context& context, const Hidde
                                              const StatsRequest& request, const TokenStats& stats,
                                              const TokenGrads& grads, const Gradients& outputs, Plan* plan = nullptr);
 
-/// This is a loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of
+/// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of
 /// rows, each increasing, that together are all rows that take part (from one thread at a time), and fills
 /// the entries of `grads` for these rows; the vectors it declares in needs() and gradients() have N entries
 /// by then. One pass calls it for one chunk after the other, all other plans once.
@@ -121,14 +121,14 @@ class LOGITLESS_API TokenLoss {
   virtual ~TokenLoss();
   /// Returns the statistics that evaluate() reads beyond logp and lse.
   virtual StatsRequest needs() const = 0;
-  /// This says which entries of TokenGrads evaluate() fills besides logp, which it always fills.
-  struct GradientTerms {
+  /// Which entries of TokenGrads evaluate() fills besides logp, which it always fills.
+  struct GradsFilled {
     bool lse = false;      ///< TokenGrads::lse
     bool entropy = false;  ///< TokenGrads::entropy
-    bool prior = false;    ///< TokenGrads::prior
+    bool cross = false;    ///< TokenGrads::cross
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
-  virtual GradientTerms gradients() const = 0;
+  virtual GradsFilled gradients() const = 0;
   /// Tells whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss
   /// that says no and does it all the same gets a std::logic_error.
   virtual bool may_drop_rows() const { return true; }
@@ -140,7 +140,7 @@ class LOGITLESS_API TokenLoss {
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// This is what the forward half of a loss leaves for its backward half: a few numbers a token.
+/// What the forward half of a loss leaves for its backward half: a few numbers a token.
 template <class Result>
 struct LossForward {
   Result result;     ///< as the loss in one call returns it

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This is the version of these headers; version() of environment.h is that of the library that runs. CMake
+/// The version of these headers; version() of environment.h is that of the library that runs. CMake
 /// reads it from here.
 #pragma once
 

@@ -15,15 +15,22 @@ same names, and in docs/python.md.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import Plan, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy import float64, int64
+    from numpy.typing import NDArray
 
 __all__ = [
     "Context",
     "Plan",
     "Result",
+    "TokenStats",
     "Workspace",
     "cross_entropy",
     "environment",
@@ -45,7 +52,7 @@ class Context(_core.Context):
     workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
     plan: "auto", "one_pass", "two_pass" or "dense" (the baseline, with all logits in memory).
     vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
-        all_to_all(mine, theirs), which get NumPy arrays of bytes. data_ranks: ranks that have parts of the batch. slices,
+        all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
         sum_d_hidden and sum_d_weight are those of ranks.h.
     gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
     """
@@ -94,12 +101,38 @@ class Result:
     """What a loss returns: `loss`, NumPy arrays with an entry a token or a sequence, `metrics` and `plan`."""
 
     loss: float
-    per_token_logps: Any
+    per_token_logps: NDArray[float64]
     metrics: dict[str, float]
     plan: Plan
-    per_token_loss: Any = None
-    sequence_logps: Any = None
-    sequence_losses: Any = None
+    per_token_loss: NDArray[float64] | None = None
+    sequence_logps: NDArray[float64] | None = None
+    sequence_losses: NDArray[float64] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenStats:
+    """What token_stats() returns: NumPy arrays with an entry a token. What was not asked for is None."""
+
+    logp: NDArray[float64]
+    lse: NDArray[float64]
+    max_logit: NDArray[float64]
+    log_sum: NDArray[float64]
+    entropy: NDArray[float64] | None = None
+    cross: NDArray[float64] | None = None
+    argmax: NDArray[int64] | None = None
+    rank: NDArray[int64] | None = None
+
+    def keys(self) -> list[str]:
+        """The names of what was asked for; with stats["logp"] for stats.logp a dict(stats) has its columns."""
+        return [name for name in self.__dataclass_fields__ if getattr(self, name) is not None]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self, name)
 
 
 def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +174,7 @@ def policy_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A policy loss (variant="grpo", ...) of sampled words: advantages, old_logps, ref_logps, sampling_logps, mask.
+    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps, mask.
 
     The other arguments are the members of PolicyOptions and TokenOptions, and the source's and outputs' as in
     cross_entropy().
@@ -183,11 +216,17 @@ def token_stats(
     *,
     context: Context | None = None,
     **arguments: Any,
-) -> dict[str, Any]:
-    """Statistics of every token as NumPy arrays: logp, lse, max_logit and log_sum, and with entropy=True, prior=True,
-    argmax=True or rank=True these as well."""
+) -> TokenStats:
+    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True or
+    rank=True these as well.
+
+    Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
+    temperature_meaning and round_logits_to; cross_weights.
+    """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
-    return _core.token_stats(context or default_context(), arguments).columns()
+    columns = _core.token_stats(context or default_context(), arguments).columns()
+    unasked = [name for name in ("entropy", "cross", "argmax", "rank") if not arguments.get(name)]
+    return TokenStats(**{name: column for name, column in columns.items() if name not in unasked})
 
 
 _PLANS = {

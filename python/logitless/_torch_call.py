@@ -49,15 +49,32 @@ def values_of(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_neg()
 
 
+def _has_rows(tensor: Tensor, axis: int) -> bool:
+    """Tells whether elements along the axis follow one another in rows of which no two overlap, as those of expanded
+    tensors do."""
+    cols = tensor.size(axis)
+    return all(
+        size <= 1 or (stride == 1 if a == axis else stride >= cols)
+        for a, (size, stride) in enumerate(zip(tensor.shape, tensor.stride()))
+    )
+
+
 def rows_of(tensor: Tensor) -> Tensor:
     """The tensor as [N, C] or [B, T, C] whose rows follow their elements; a copy only where strides allow nothing else."""
     if tensor.dim() > 3:
         tensor = tensor.flatten(0, -3)
-    return tensor if tensor.stride(-1) == 1 or tensor.size(-1) == 1 else tensor.contiguous()
+    return tensor if tensor.is_contiguous() or _has_rows(tensor, tensor.dim() - 1) else tensor.contiguous()
 
 
 def matrix_of(weight: Tensor) -> Tensor:
-    return weight if weight.stride(1) == 1 or weight.stride(0) == 1 else weight.contiguous()
+    if weight.is_contiguous() or _has_rows(weight, 1) or _has_rows(weight, 0):
+        return weight
+    return weight.contiguous()
+
+
+def ids_of(ids: Tensor) -> Tensor:
+    """Token ids [N] or [B, T] that the library can step through: a copy of expanded ones."""
+    return ids if 0 not in ids.stride() else ids.contiguous()
 
 
 def memory_like(tensor: Tensor) -> Tensor:
@@ -66,7 +83,7 @@ def memory_like(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, dtype=torch.float32 if tensor.dtype == torch.float16 else tensor.dtype)
 
 
-class Call:
+class HeadTensors:
     """The arguments of one call on a head, and the gradients that are wanted."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float) -> None:
@@ -87,6 +104,21 @@ class Call:
             if needs[i] and tensor is not None:
                 grads[i] = self.arguments[name] = memory_like(tensor)
         return grads
+
+
+# torch.compiler.disable without its import of the compiler, which takes a second.
+_disable = getattr(torch, "_disable_dynamo", None) or torch.compiler.disable
+
+
+def not_compiled(function: Any) -> Any:
+    """Makes a function one that torch.compile breaks its graph at, once, and that runs as it does without it."""
+    disabled = _disable(function)
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return (disabled if torch.compiler.is_compiling() else function)(*args, **kwargs)
+
+    return called
 
 
 def versions_of(arguments: dict[str, Any]) -> dict[str, int]:
@@ -139,7 +171,7 @@ def batched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """A vector is a batch of one token, and of several leading axes all but the last count sequences."""
     if target.dim() == 0:
         return input.unsqueeze(0), target.reshape(1)
-    return input, target.flatten(0, -2) if target.dim() > 2 else target
+    return input, ids_of(target.flatten(0, -2) if target.dim() > 2 else target)
 
 
 def cast_for_autocast(*tensors: Tensor | None) -> list[Tensor | None]:
@@ -183,7 +215,7 @@ class Reduced(torch.autograd.Function):
         arguments: dict[str, Any],
         needs: tuple[bool, bool, bool],
     ) -> tuple[dict[str, Any], list[Tensor | None]]:
-        call = Call(*inputs, softcap)
+        call = HeadTensors(*inputs, softcap)
         grads = call.outputs(needs)
         return function(current_context(), {**call.arguments, **arguments}), grads
 

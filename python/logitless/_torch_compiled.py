@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Call, current_context, handed_over, loss_tensor, shaped_like
+from ._torch_call import HeadTensors, current_context, handed_over, loss_tensor, shaped_like
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def _literal(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _arguments(call: Call, target: Tensor, class_weights: Tensor | None, options: dict[str, Any]) -> dict[str, Any]:
+def _arguments(call: HeadTensors, target: Tensor, class_weights: Tensor | None, options: dict[str, Any]) -> dict[str, Any]:
     return {**call.arguments, "targets": target, "class_weights": class_weights, **options}
 
 
@@ -83,7 +83,7 @@ def linear_cross_entropy_op(
     softcap: float = 0.0,
     **options: Any,
 ) -> list[Tensor]:
-    call = Call(input, weight, bias, softcap)
+    call = HeadTensors(input, weight, bias, softcap)
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, options)
@@ -121,7 +121,7 @@ def backward_op(
     softcap: float = 0.0,
     **options: Any,
 ) -> list[Tensor]:
-    call = Call(input, weight, bias, softcap)
+    call = HeadTensors(input, weight, bias, softcap)
     arguments = _arguments(call, target, class_weights, options)
     _, half = _core.cross_entropy_forward(current_context(), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]

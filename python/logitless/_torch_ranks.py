@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Heads whose words are split over the ranks of a torch.distributed group."""
+"""Heads whose vocabulary entries are split over the ranks of a torch.distributed group."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_group(function: Any, group: Any) -> Any:
 def local_parts(
     input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, group: Any
 ) -> tuple[Tensor, Tensor, Tensor | None, Any]:
-    """The tensors of this rank and their group: DTensors, whose words are sharded over a mesh of one axis, know theirs."""
+    """The tensors of this rank and their group: DTensors, whose vocabulary entries are sharded over a mesh of one axis, know theirs."""
     if not any(hasattr(t, "placements") for t in (input, linear_weight, linear_bias)):
         return input, linear_weight, linear_bias, group
     from torch.distributed.tensor import DTensor, Replicate, Shard

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Reduced, cast_for_autocast, check_cpu, matrix_of, rows_of, values_of
+from ._torch_call import (
+    Reduced,
+    cast_for_autocast,
+    check_cpu,
+    ids_of,
+    matrix_of,
+    not_compiled,
+    rows_of,
+    values_of,
+)
 from ._torch_ranks import in_group, local_parts
 
 
@@ -35,7 +44,7 @@ def _sequence_loss(
             f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(ids.shape)}"
         )
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    given: dict[str, Any] = {ids_name: ids}
+    given: dict[str, Any] = {ids_name: ids_of(ids)}
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             given[name] = value
@@ -57,6 +66,7 @@ def _sequence_loss(
     return (loss, report["metrics"]) if return_metrics else loss
 
 
+@not_compiled
 def policy_loss(
     input: Tensor,
     linear_weight: Tensor,
@@ -73,7 +83,7 @@ def policy_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A policy loss of sampled words (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
+    """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
     input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
     members of PolicyOptions. With return_metrics=True a dict of them comes with the loss."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
@@ -92,6 +102,7 @@ def policy_loss(
     )
 
 
+@not_compiled
 def preference_loss(
     input: Tensor,
     linear_weight: Tensor,
@@ -126,6 +137,7 @@ def preference_loss(
     )
 
 
+@not_compiled
 def kto_loss(
     input: Tensor,
     linear_weight: Tensor,

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import Call, batched, cast_for_autocast, check_cpu, handed_over, shaped_like, values_of
+from ._torch_call import (
+    HeadTensors,
+    batched,
+    cast_for_autocast,
+    check_cpu,
+    handed_over,
+    not_compiled,
+    shaped_like,
+    values_of,
+)
 from ._torch_ranks import context_of, local_parts
 
 
@@ -27,7 +36,7 @@ class _TokenLogps(torch.autograd.Function):
         group: Any,
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        call = Call(hidden, weight, bias, softcap)
+        call = HeadTensors(hidden, weight, bias, softcap)
         arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
         ctx.stats = _core.token_stats(context_of(group), arguments)
         columns = ctx.stats.columns()
@@ -44,7 +53,7 @@ class _TokenLogps(torch.autograd.Function):
     def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
         softcap, options, entropy, needs, group = ctx.rest
-        call = Call(hidden, weight, bias, softcap)
+        call = HeadTensors(hidden, weight, bias, softcap)
         grads = call.outputs(needs)
         upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
         if entropy and d_entropy is not None:
@@ -59,6 +68,7 @@ class _TokenLogps(torch.autograd.Function):
         return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None, None)
 
 
+@not_compiled
 def token_logps(
     input: Tensor,
     linear_weight: Tensor,

@@ -51,7 +51,7 @@ def _check(hidden: Any, weight: Any, targets: Any, layout: str) -> None:
     if layout not in ("vocab_hidden", "hidden_vocab"):
         raise ValueError(f"layout = {layout!r} is none of vocab_hidden, hidden_vocab")
     if not jnp.issubdtype(targets.dtype, jnp.integer):
-        raise TypeError(f"targets is {targets.dtype}: word ids are int32 or int64")
+        raise TypeError(f"targets is {targets.dtype}: token ids are int32 or int64")
     if targets.shape != hidden.shape[:-1]:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
     size = weight.shape[1 if layout == "vocab_hidden" else 0]
@@ -88,13 +88,13 @@ _cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _token_logps(hidden: Any, weight: Any, bias: Any, targets: Any, options: Any) -> Any:
-    """Log-probabilities, entropies, log-sum-exps and, with the option prior, means of all words' log-probabilities."""
+    """Log-probabilities, entropies, log-sum-exps and, with the option cross, means of all vocabulary entries' log-probabilities."""
     column = jax.ShapeDtypeStruct(targets.shape, _loss_type(hidden).dtype)
-    of_prior = column if dict(options)["prior"] else jax.ShapeDtypeStruct((0,), column.dtype)
+    of_cross = column if dict(options)["cross"] else jax.ShapeDtypeStruct((0,), column.dtype)
     return tuple(
         _call(
             "logitless_token_logps",
-            (column, column, column, of_prior),
+            (column, column, column, of_cross),
             hidden,
             weight,
             bias,
@@ -116,15 +116,25 @@ def _token_logps_backward(options: Any, inputs: Any, upstream: Any) -> Any:
 _token_logps.defvjp(_token_logps_forward, _token_logps_backward)
 
 
+def _check_narrowed(targets: Any) -> None:
+    """Without jax_enable_x64 JAX keeps the lower half of an int64, which may be the id of another token."""
+    if jax.config.jax_enable_x64 or not isinstance(targets, np.ndarray) or targets.dtype.kind not in "iu":
+        return
+    for value in (targets.min(initial=0), targets.max(initial=0)):
+        if not -(2**31) <= int(value) < 2**31:
+            raise ValueError(f"targets holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
+
+
 def _prepared(hidden: Any, weight: Any, targets: Any, bias: Any, layout: str) -> Any:
+    _check_narrowed(targets)
     hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
     _check(hidden, weight, targets, layout)
     bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
     return hidden.reshape(-1, hidden.shape[-1]), weight, bias, targets.reshape(-1)
 
 
-def _of_all_words(stats: Any, mine: Any, axis: str, with_means: bool) -> tuple[Any, Any, Any]:
-    """(log-probabilities, log-sum-exps, means of all words' log-probabilities) over the words of all devices, from
+def _of_all_entries(stats: Any, mine: Any, axis: str, with_means: bool) -> tuple[Any, Any, Any]:
+    """(log-probabilities, log-sum-exps, means of all vocabulary entries' log-probabilities) over the vocabulary entries of all devices, from
     those over each one's own. `mine` says whose targets a device holds."""
     logps, _, lses, means = stats
     most = jax.lax.pmax(jax.lax.stop_gradient(lses), axis)
@@ -145,22 +155,22 @@ def _sharded_cross_entropy(
         raise ValueError(f"label_smoothing = {smoothing} is outside [0, 1]")
     if not 0 <= z_loss < float("inf"):
         raise ValueError(f"z_loss = {z_loss} is no finite number of at least 0")
-    words = weight.shape[1 if options["hidden_vocab"] else 0]
-    own = targets - jax.lax.axis_index(axis) * words
-    mine = (own >= 0) & (own < words) & (targets != ignore_index)
+    entries = weight.shape[1 if options["hidden_vocab"] else 0]
+    own = targets - jax.lax.axis_index(axis) * entries
+    mine = (own >= 0) & (own < entries) & (targets != ignore_index)
     # A target that no device has is wrong on all of them, so that none waits for another.
     somewhere = jax.lax.psum(mine.astype(jnp.int32), axis) == 1
-    known = jnp.where(somewhere, jnp.clip(own, 0, words - 1), words)
+    known = jnp.where(somewhere, jnp.clip(own, 0, entries - 1), entries)
     known = jnp.where(targets == ignore_index, -1, known)
     token = (
         ("hidden_vocab", options["hidden_vocab"]),
         ("ignore_index", np.int64(-1)),
         ("softcap", options["softcap"]),
         ("temperature", options["temperature"]),
-        ("prior", np.bool_(smoothing != 0)),
+        ("cross", np.bool_(smoothing != 0)),
     )
     stats = _token_logps(*_spread(hidden, weight, bias, known), token)
-    logps, lses, means = _of_all_words(stats, mine, axis, smoothing != 0)
+    logps, lses, means = _of_all_entries(stats, mine, axis, smoothing != 0)
     active = targets != ignore_index
     losses = -logps if smoothing == 0 else -(1 - smoothing) * logps - smoothing * means
     total = jnp.where(active, losses + z_loss * lses**2, 0).sum()
@@ -188,7 +198,7 @@ def linear_cross_entropy(
     float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call.
     reduction is "mean" or "sum"; for a loss a token see token_logps().
 
-    vocab_axis: in a shard_map, the axis over which the words are sharded: weight and bias have this device's, an equal
+    vocab_axis: in a shard_map, the axis over which the vocabulary entries are sharded: weight and bias have this device's, an equal
         number on each, hidden and targets are the same on all, and so is the loss.
     """
     if reduction not in ("mean", "sum"):
@@ -226,7 +236,7 @@ def token_logps(
         ("ignore_index", np.int64(ignore_index)),
         ("softcap", np.float64(softcap)),
         ("temperature", np.float64(temperature)),
-        ("prior", np.bool_(False)),
+        ("cross", np.bool_(False)),
     )
     logps, entropies, *_ = _token_logps(*_spread(*_prepared(hidden, weight, targets, bias, layout)), options)
     shape = jnp.asarray(targets).shape

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import (
-    Call,
+    HeadTensors,
     Reduced,
     batched,
     cast_for_autocast,
@@ -60,7 +60,7 @@ class _PerToken(torch.autograd.Function):
         dtype: torch.dtype,
         group: Any,
     ) -> Tensor:
-        call = Call(hidden, weight, bias, softcap)
+        call = HeadTensors(hidden, weight, bias, softcap)
         result, ctx.half = _core.cross_entropy_forward(context_of(group), {**call.arguments, **arguments})
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
@@ -72,7 +72,7 @@ class _PerToken(torch.autograd.Function):
         softcap, arguments, needs, group = ctx.rest
         check_versions(arguments, ctx.versions)
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        call = Call(*inputs, softcap)
+        call = HeadTensors(*inputs, softcap)
         grads = call.outputs(needs)
         _core.cross_entropy_backward(
             context_of(group), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
@@ -122,8 +122,8 @@ def linear_cross_entropy(
     loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
         float32 shows more of it than bfloat16 does; gradients do not depend on it.
     group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
-        words, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
-        DTensor, sharded over its words, needs none.
+        vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
+        DTensor, sharded over its vocabulary entries, needs none.
 
     What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
     probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
@@ -177,7 +177,7 @@ def linear_cross_entropy(
     # PyTorch, too, tells probabilities by their shape.
     probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
     if group is not None and (linear_weight.dim() > 2 or probabilities):
-        raise ValueError("group is set: targets must be words, and linear_weight must have 2 axes")
+        raise ValueError("group is set: targets must be vocabulary entries, and linear_weight must have 2 axes")
     if linear_weight.dim() > 2 or probabilities:
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",

@@ -157,7 +157,7 @@ class _Patch:
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
         if vocab_size is not None and vocab_size != self.head.out_features:
-            raise ValueError(f"vocab_size = {vocab_size}, but the head has {self.head.out_features} words")
+            raise ValueError(f"vocab_size = {vocab_size}, but the head has {self.head.out_features} vocabulary entries")
         given = labels if shift_labels is None else shift_labels
         if given is None:
             raise ValueError("neither labels nor shift_labels are given")

@@ -1,7 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "arrays.h"
 
+#include <nanobind/stl/string.h>
+
 #include <sstream>
+#include <string_view>
 
 #include "logitless/error.h"
 
@@ -47,9 +50,61 @@ DType dtype_of(const nb::ndarray<nb::ro>& array, const char* name) {
   refuse(name, " is ", dtype_name(type), ": it must be float32, bfloat16, float16 or float64");
 }
 
+// A type of a module that is loaded, or null. Modules and their types live as long as the process.
+PyTypeObject* loaded_type(const char* module, const char* type) {
+  PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+  if (!found || !nb::hasattr(found, type)) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(nb::object(nb::handle(found).attr(type)).release().ptr());
+}
+
+bool is_a(nb::handle object, PyTypeObject* type) {
+  return type && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object.type().ptr()), type);
+}
+
+// Frameworks whose arrays never change, though DLPack hands their memory out as if they could.
+bool is_immutable(nb::handle object) {
+  const nb::object module = nb::getattr(object.type(), "__module__", nb::none());
+  std::string name;
+  if (!nb::try_cast(module, name)) return false;
+  name = name.substr(0, name.find('.'));
+  return name == "jaxlib" || name == "jax" || name == "tensorflow";
+}
+
 }  // namespace
 
+// What neither DLPack nor the buffer protocol says of an array.
+void Arrays::check_framework(nb::handle object, const char* name, bool writable) {
+  static PyTypeObject* const ndarray =
+      reinterpret_cast<PyTypeObject*>(nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr());
+  if (reinterpret_cast<PyTypeObject*>(object.type().ptr()) == ndarray) return;
+  static PyTypeObject* tensor = nullptr;
+  if (!tensor) tensor = loaded_type("torch", "Tensor");
+  if (is_a(object, tensor)) {
+    if (nb::cast<bool>(object.attr("is_neg")())) {
+      refuse(name, " has PyTorch's negative bit set, its memory holds other values: give ", name, ".resolve_neg()");
+    }
+    if (writable) written_.push_back(nb::borrow(object));
+  } else if (is_a(object, ndarray)) {
+    if (nb::cast<bool>(nb::module_::import_("numpy.ma").attr("is_masked")(object))) {
+      refuse(name, " is a masked array with masked elements, which would count: give ", name, ".filled(value)");
+    }
+  } else if (writable && is_immutable(object)) {
+    refuse(name, " is an array of ", nb::str(object.type().attr("__module__")).c_str(),
+           ", which must not change: an output must be writable, such as NumPy's or PyTorch's");
+  }
+}
+
+void Arrays::tell_written() const {
+  if (written_.empty()) return;
+  static const nb::handle raise_version =
+      nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release();
+  nb::list tensors;
+  for (const nb::object& tensor : written_) tensors.append(tensor);
+  raise_version(tensors);
+}
+
 nb::ndarray<nb::ro>& Arrays::keep(nb::handle object, const char* name, bool writable) {
+  check_framework(object, name, writable);
   nb::ndarray<nb::ro> array;
   if (writable) {
     nb::ndarray<> written;
@@ -61,9 +116,8 @@ nb::ndarray<nb::ro>& Arrays::keep(nb::handle object, const char* name, bool writ
     PyErr_Clear();
     const std::string type = nb::str(object.type().attr("__name__")).c_str();
     nb::raise_type_error(
-        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of "
-        "the CPU, and one that requires no gradient",
-        name, type.c_str(), writable ? " that may be written, and" : "");
+        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU", name,
+        type.c_str(), writable ? " that may be written, and" : "");
   }
   if (array.device_type() != nb::device::cpu::value) {
     refuse(name, " is on another device (DLPack's type ", array.device_type(), "): it must be in the CPU's memory");
@@ -81,35 +135,27 @@ Array Arrays::floating(nb::handle object, const char* name, bool writable) {
 
 namespace {
 
-// Axes of one element have any stride.
-bool follows(const Array& array, size_t axis) { return array.size(axis) <= 1 || array.stride(axis) == 1; }
-
-int64_t row_stride(const Array& array, size_t axis, int64_t cols) {
-  return array.size(axis) <= 1 ? std::max<int64_t>(cols, 1) : array.stride(axis);
-}
-
 [[noreturn]] void refuse_strides(const Array& array, const char* name) {
   std::string strides;
   for (size_t i = 0; i < array.axes(); ++i) strides += (i ? ", " : "") + std::to_string(array.stride(i));
   refuse(name, " has strides [", strides, "]: the elements of a row must follow one another; make it contiguous");
 }
 
+// The strides of rows and sequences go to the library as they are, which checks them.
 template <class View>
-View matrix_of(const Array& array, const char* name, bool* transposed) {
+View matrix_of(const Array& array, const char* name, bool* transposed, bool prefer_transposed = false) {
   if (array.axes() != 2) refuse(name, " has shape ", shape_of(array.view), ": it must have 2 axes");
-  const int64_t rows = array.size(0), cols = array.size(1);
-  if (transposed) *transposed = false;
-  if (follows(array, 1)) return View(array.data, array.dtype, rows, cols, row_stride(array, 0, cols));
-  if (!transposed || !follows(array, 0)) refuse_strides(array, name);
-  *transposed = true;
-  return View(array.data, array.dtype, cols, rows, row_stride(array, 1, rows));
+  const bool straight = array.follows(1) && !(prefer_transposed && array.follows(0));
+  if (!straight && !(transposed && array.follows(0))) refuse_strides(array, name);
+  if (transposed) *transposed = !straight;
+  const size_t row = straight ? 0 : 1, col = 1 - row;
+  return View(array.data, array.dtype, array.size(row), array.size(col), array.stride(row));
 }
 
 // Finds rows and sequences of [N, C] or [B, T, C].
 struct Batched {
   int64_t batch = 1, time = 0, cols = 0, row_stride = 0;
   std::optional<int64_t> batch_stride;
-  bool has_batch = false;
 };
 
 Batched batched(const Array& array, const char* name) {
@@ -117,15 +163,20 @@ Batched batched(const Array& array, const char* name) {
     refuse(name, " has shape ", shape_of(array.view), ": it must have 2 or 3 axes");
   }
   const size_t last = array.axes() - 1;
-  if (!follows(array, last)) refuse_strides(array, name);
+  if (!array.follows(last)) refuse_strides(array, name);
   Batched out;
-  out.has_batch = last == 2;
-  out.batch = out.has_batch ? array.size(0) : 1;
   out.time = array.size(last - 1);
   out.cols = array.size(last);
-  out.row_stride = row_stride(array, last - 1, out.cols);
-  if (out.has_batch && out.batch > 1) out.batch_stride = array.stride(0);
+  out.row_stride = array.stride(last - 1);
+  if (last == 2) out.batch = array.size(0);
+  if (out.batch > 1) out.batch_stride = array.stride(0);
   return out;
+}
+
+template <class View>
+View logits_of(const Array& array, const char* name) {
+  const Batched b = batched(array, name);
+  return View(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 }  // namespace
@@ -134,30 +185,33 @@ ConstMatrix Arrays::matrix(nb::handle object, const char* name, bool* transposed
   return matrix_of<ConstMatrix>(floating(object, name), name, transposed);
 }
 
-Matrix Arrays::output(nb::handle object, const char* name, bool* transposed) {
-  return matrix_of<Matrix>(floating(object, name, true), name, transposed);
+Matrix Arrays::output(nb::handle object, const char* name, bool transposed) {
+  const Array array = floating(object, name, true);
+  if (!array.follows(transposed ? 0 : 1) && array.follows(transposed ? 1 : 0)) {
+    refuse(name, " and weight stand in memory the other way round: give both alike");
+  }
+  bool also = transposed;
+  return matrix_of<Matrix>(array, name, transposed ? &also : nullptr, transposed);
 }
 
 ConstVector Arrays::vector(nb::handle object, const char* name) {
   const Array array = floating(object, name);
   if (array.axes() != 1) refuse(name, " has shape ", shape_of(array.view), ": it must have 1 axis");
-  if (!follows(array, 0)) refuse_strides(array, name);
+  if (!array.follows(0)) refuse_strides(array, name);
   return ConstVector(array.data, array.dtype, array.size(0));
 }
 
 Vector Arrays::vector_output(nb::handle object, const char* name) {
   const Array array = floating(object, name, true);
   if (array.axes() != 1) refuse(name, " has shape ", shape_of(array.view), ": it must have 1 axis");
-  if (!follows(array, 0)) refuse_strides(array, name);
+  if (!array.follows(0)) refuse_strides(array, name);
   return Vector(array.data, array.dtype, array.size(0));
 }
 
 HiddenStates Arrays::hidden(nb::handle object, const char* name) {
   const Array array = floating(object, name);
   const Batched b = batched(array, name);
-  HiddenStates out(ConstMatrix(array.data, array.dtype, b.batch * b.time, b.cols, b.row_stride), b.batch);
-  out.batch_stride = b.batch_stride;
-  return out;
+  return HiddenStates(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride) {
@@ -167,16 +221,10 @@ Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64
   return Matrix(array.data, array.dtype, b.batch * b.time, b.cols, b.row_stride);
 }
 
-Logits Arrays::logits(nb::handle object, const char* name) {
-  const Array array = floating(object, name);
-  const Batched b = batched(array, name);
-  return Logits(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
-}
+Logits Arrays::logits(nb::handle object, const char* name) { return logits_of<Logits>(floating(object, name), name); }
 
 LogitsGradient Arrays::d_logits(nb::handle object, const char* name) {
-  const Array array = floating(object, name, true);
-  const Batched b = batched(array, name);
-  return LogitsGradient(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
+  return logits_of<LogitsGradient>(floating(object, name, true), name);
 }
 
 Targets Arrays::targets(nb::handle object, const char* name) {
@@ -184,27 +232,20 @@ Targets Arrays::targets(nb::handle object, const char* name) {
   using Code = nb::dlpack::dtype_code;
   const bool is32 = is(array.dtype(), Code::Int, 32);
   if (!is32 && !is(array.dtype(), Code::Int, 64)) {
-    refuse(name, " is ", dtype_name(array.dtype()), ": word ids are int64 or int32");
+    refuse(name, " is ", dtype_name(array.dtype()), ": token ids are int64 or int32");
   }
   if (array.ndim() != 1 && array.ndim() != 2) {
     refuse(name, " has shape ", shape_of(array), ": it must have 1 or 2 axes");
   }
   const size_t last = array.ndim() - 1;
-  Targets out;
-  if (is32) {
-    out.data32 = static_cast<const int32_t*>(array.data());
-  } else {
-    out.data64 = static_cast<const int64_t*>(array.data());
-  }
   const auto time = static_cast<int64_t>(array.shape(last));
-  out.stride = time > 1 ? array.stride(last) : 1;
-  out.size = time;
-  if (last == 1) {
-    const auto batch = static_cast<int64_t>(array.shape(0));
-    out.time = time;
-    out.size = batch * time;
-    out.batch_stride = batch > 1 ? array.stride(0) : time * out.stride;
-  }
+  const bool batched = last == 1;
+  const int64_t batch = batched ? static_cast<int64_t>(array.shape(0)) : 1;
+  const std::optional<int64_t> batch_stride = batched ? std::optional(array.stride(0)) : std::nullopt;
+  const int64_t stride = array.stride(last);
+  Targets out = is32 ? Targets(static_cast<const int32_t*>(array.data()), batch, time, batch_stride, stride)
+                     : Targets(static_cast<const int64_t*>(array.data()), batch, time, batch_stride, stride);
+  if (!batched) out.time = 0;  // one sequence, or as many as hidden has
   return out;
 }
 

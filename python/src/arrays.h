@@ -16,7 +16,7 @@ namespace logitless::python {
 
 namespace nb = nanobind;
 
-/// This is an array that a call reads or writes, which lives as long as this does.
+/// An array that a call reads or writes, which lives as long as this does.
 struct Array {
   nb::ndarray<nb::ro> view;
   void* data = nullptr;
@@ -25,6 +25,8 @@ struct Array {
   int64_t size(size_t axis) const { return static_cast<int64_t>(view.shape(axis)); }
   int64_t stride(size_t axis) const { return view.stride(axis); }
   size_t axes() const { return view.ndim(); }
+  /// Tells whether the elements along the axis follow one another, as far as there are any to step to.
+  bool follows(size_t axis) const { return stride(axis) == 1 || view.shape(axis) <= 1 || view.size() == 0; }
 };
 
 /// Keeps the arrays of one call, and finds views of them. A name is the argument's, for messages: what is no
@@ -33,7 +35,8 @@ class Arrays {
  public:
   /// [rows, cols], or its transpose, which `transposed` then tells (null: it may not be).
   ConstMatrix matrix(nb::handle object, const char* name, bool* transposed = nullptr);
-  Matrix output(nb::handle object, const char* name, bool* transposed = nullptr);
+  /// The same of an output, the way round that is asked for.
+  Matrix output(nb::handle object, const char* name, bool transposed = false);
   ConstVector vector(nb::handle object, const char* name);
   Vector vector_output(nb::handle object, const char* name);
   /// [N, H] or [B, T, H], of hidden states.
@@ -46,23 +49,40 @@ class Arrays {
   Logits logits(nb::handle object, const char* name);
   LogitsGradient d_logits(nb::handle object, const char* name);
 
-  /// These are contiguous vectors of one type.
+  /// Contiguous vectors of one type.
   template <class T>
   std::span<const T> span(nb::handle object, const char* name);
 
+  /// Tells the frameworks whose tensors a call has written: autograd then knows what it has saved of them as changed.
+  void tell_written() const;
+
  private:
   nb::ndarray<nb::ro>& keep(nb::handle object, const char* name, bool writable);
+  void check_framework(nb::handle object, const char* name, bool writable);
   Array floating(nb::handle object, const char* name, bool writable = false);
 
   std::vector<nb::ndarray<nb::ro>> kept_;
+  std::vector<nb::object> written_;  // tensors of PyTorch
+};
+
+/// A vector as a NumPy array of one axis, which owns it.
+template <class T>
+struct Column {
+  nb::object array;
+  T* data = nullptr;
+
+  explicit Column(std::vector<T>&& column) {
+    auto* kept = new std::vector<T>(std::move(column));
+    nb::capsule owner(kept, [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
+    data = kept->data();
+    array = nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {kept->size()}, owner));
+  }
 };
 
 /// Hands a column of results over as a NumPy array, without a copy.
 template <class T>
 nb::object to_numpy(std::vector<T>&& column) {
-  auto* kept = new std::vector<T>(std::move(column));
-  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+  return Column<T>(std::move(column)).array;
 }
 
 }  // namespace logitless::python

@@ -3,43 +3,51 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "arrays.h"
 #include "logitless/ranks.h"
 
 namespace logitless::python {
 
-namespace nb = nanobind;
-
 /// The object has the attributes rank and size, and the methods all_gather(mine, all) and all_to_all(mine, theirs),
-/// which get arrays of uint8. What they raise ends the call.
+/// which get arrays of uint8 and fill the second. The arrays own their memory: whoever keeps one has a copy. What the
+/// methods raise ends the call.
 class PythonCommunicator final : public Communicator {
  public:
   explicit PythonCommunicator(nb::object object)
-      : object_(std::move(object)),
-        rank_(nb::cast<int>(object_.attr("rank"))),
-        size_(nb::cast<int>(object_.attr("size"))) {}
+      : object_(std::move(object)), rank_(number_of("rank")), size_(number_of("size")) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void all_gather(const void* mine, void* all, size_t bytes) override {
-    const nb::gil_scoped_acquire acquire;
-    object_.attr("all_gather")(bytes_of(mine, bytes), bytes_of(all, bytes * static_cast<size_t>(size_)));
+    exchange("all_gather", mine, bytes, all, bytes * static_cast<size_t>(size_));
   }
   void all_to_all(const void* mine, void* theirs, size_t bytes) override {
-    const nb::gil_scoped_acquire acquire;
     const size_t all = bytes * static_cast<size_t>(size_);
-    object_.attr("all_to_all")(bytes_of(mine, all), bytes_of(theirs, all));
+    exchange("all_to_all", mine, all, theirs, all);
   }
 
  private:
-  static nb::object bytes_of(const void* data, size_t bytes) {
-    const size_t shape[1] = {bytes};
-    return nb::ndarray<nb::numpy, uint8_t>(const_cast<void*>(data), 1, shape, nb::handle())
-        .cast(nb::rv_policy::reference);
+  int number_of(const char* name) const {
+    const nb::object value = object_.attr(name);
+    int out = 0;
+    if (nb::try_cast(value, out)) return out;
+    nb::raise_type_error("%s of a communicator is %s: it must be an int", name, nb::repr(value).c_str());
+  }
+
+  void exchange(const char* method, const void* mine, size_t given, void* theirs, size_t taken) {
+    const nb::gil_scoped_acquire acquire;
+    const auto* first = static_cast<const uint8_t*>(mine);
+    const Column<uint8_t> out(std::vector<uint8_t>(first, first + given));
+    const Column<uint8_t> in{std::vector<uint8_t>(taken)};
+    object_.attr(method)(out.array, in.array);
+    std::copy_n(in.data, taken, static_cast<uint8_t*>(theirs));
   }
 
   nb::object object_;

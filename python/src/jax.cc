@@ -33,7 +33,7 @@ DType dtype_of(ffi::DataType type, const char* name) {
   }
 }
 
-/// This is one matrix of floating-point numbers.
+/// One matrix of floating-point numbers.
 struct View {
   void* data;
   DType dtype;
@@ -49,7 +49,7 @@ struct View {
   Matrix written() const { return Matrix(data, dtype, rows, cols); }
 };
 
-/// These are the inputs of every call. A bias of no entry is none.
+/// The inputs of every call. A bias of no entry is none.
 struct Inputs {
   HiddenStates hidden;
   LmHead head;
@@ -60,8 +60,8 @@ struct Inputs {
       : hidden(View(states, "hidden").read()),
         head(View(weight, "weight").read(), hidden_vocab ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden) {
     head.softcap = softcap;
-    const auto words = static_cast<int64_t>(bias.element_count());
-    if (words > 0) head.bias = ConstVector(bias.untyped_data(), dtype_of(bias.element_type(), "bias"), words);
+    const auto entries = static_cast<int64_t>(bias.element_count());
+    if (entries > 0) head.bias = ConstVector(bias.untyped_data(), dtype_of(bias.element_type(), "bias"), entries);
     const auto count = static_cast<int64_t>(ids.element_count());
     if (ids.element_type() == ffi::DataType::S32) {
       targets = Targets(static_cast<const int32_t*>(ids.untyped_data()), count);
@@ -77,8 +77,8 @@ Gradients gradients_of(ffi::AnyBuffer d_hidden, ffi::AnyBuffer d_weight, ffi::An
   Gradients out;
   out.d_hidden = View(d_hidden, "d_hidden").written();
   out.d_weight = View(d_weight, "d_weight").written();
-  const auto words = static_cast<int64_t>(d_bias.element_count());
-  if (words > 0) out.d_bias = Vector(d_bias.untyped_data(), dtype_of(d_bias.element_type(), "d_bias"), words);
+  const auto entries = static_cast<int64_t>(d_bias.element_count());
+  if (entries > 0) out.d_bias = Vector(d_bias.untyped_data(), dtype_of(d_bias.element_type(), "d_bias"), entries);
   return out;
 }
 
@@ -158,7 +158,7 @@ ffi::Error cross_entropy_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weig
 
 ffi::Error token_logps_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                ffi::AnyBuffer targets, bool hidden_vocab, int64_t ignore_index, double softcap,
-                               double temperature, bool prior, ffi::Result<ffi::AnyBuffer> logp,
+                               double temperature, bool cross, ffi::Result<ffi::AnyBuffer> logp,
                                ffi::Result<ffi::AnyBuffer> entropy, ffi::Result<ffi::AnyBuffer> lse,
                                ffi::Result<ffi::AnyBuffer> mean_logp) {
   return guarded([&] {
@@ -166,19 +166,19 @@ ffi::Error token_logps_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi
     TokenOptions options;
     options.ignore_index = ignore_index;
     options.temperature = temperature;
-    const StatsRequest request{.entropy = true, .prior = prior};
+    const StatsRequest request{.entropy = true, .cross = cross};
     const TokenStats stats = compute_token_stats(Context(), in.hidden, in.head, in.targets, options, request);
     write_column(stats.logp, *logp);
     write_column(stats.entropy, *entropy);
     write_column(stats.lse, *lse);
-    if (prior) write_column(stats.prior, *mean_logp);
+    if (cross) write_column(stats.cross, *mean_logp);
   });
 }
 
 ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight, ffi::AnyBuffer bias,
                                     ffi::AnyBuffer targets, ffi::AnyBuffer g_logp, ffi::AnyBuffer g_entropy,
                                     ffi::AnyBuffer g_lse, ffi::AnyBuffer g_mean_logp, bool hidden_vocab,
-                                    int64_t ignore_index, double softcap, double temperature, bool prior,
+                                    int64_t ignore_index, double softcap, double temperature, bool cross,
                                     ffi::Result<ffi::AnyBuffer> d_hidden, ffi::Result<ffi::AnyBuffer> d_weight,
                                     ffi::Result<ffi::AnyBuffer> d_bias) {
   return guarded([&] {
@@ -186,14 +186,14 @@ ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight
     TokenOptions options;
     options.ignore_index = ignore_index;
     options.temperature = temperature;
-    const StatsRequest request{.entropy = true, .prior = prior};
+    const StatsRequest request{.entropy = true, .cross = cross};
     const Context context;
     const TokenStats stats = compute_token_stats(context, in.hidden, in.head, in.targets, options, request);
     TokenGrads grads;
     grads.logp = read_column(g_logp);
     grads.entropy = read_column(g_entropy);
     grads.lse = read_column(g_lse);
-    if (prior) grads.prior = read_column(g_mean_logp);
+    if (cross) grads.cross = read_column(g_mean_logp);
     backpropagate_token_grads(context, in.hidden, in.head, in.targets, options, request, stats, grads,
                               gradients_of(*d_hidden, *d_weight, *d_bias));
   });
@@ -211,12 +211,12 @@ ffi::Error token_logps_grad_handler(ffi::AnyBuffer hidden, ffi::AnyBuffer weight
       .Attr<double>("softcap")          \
       .Attr<double>("temperature")      \
       .Attr<double>("z_loss")
-#define LOGITLESS_TOKEN_ATTRS() \
-  Attr<bool>("hidden_vocab")            \
-      .Attr<int64_t>("ignore_index")    \
-      .Attr<double>("softcap")          \
-      .Attr<double>("temperature")      \
-      .Attr<bool>("prior")
+#define LOGITLESS_TOKEN_ATTRS()      \
+  Attr<bool>("hidden_vocab")         \
+      .Attr<int64_t>("ignore_index") \
+      .Attr<double>("softcap")       \
+      .Attr<double>("temperature")   \
+      .Attr<bool>("cross")
 
 XLA_FFI_DEFINE_HANDLER(kCrossEntropy, cross_entropy_handler,
                        LOGITLESS_HEAD_ARGS().LOGITLESS_CROSS_ENTROPY_ATTRS().Ret<ffi::AnyBuffer>());

@@ -81,13 +81,14 @@ nb::dict to_dict(const KtoMetrics& m) {
 
 nb::dict to_dict(TokenStats&& stats) {
   nb::dict out;
+  const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
   const auto add = [&](const char* name, auto& column) {
-    if (!column.empty()) out[name] = to_numpy(std::move(column));
+    if (no_tokens || !column.empty()) out[name] = to_numpy(std::move(column));
   };
   add("logp", stats.logp);
   add("lse", stats.lse);
   add("entropy", stats.entropy);
-  add("prior", stats.prior);
+  add("cross", stats.cross);
   add("argmax", stats.argmax);
   add("rank", stats.rank);
   add("max_logit", stats.max_logit);
@@ -120,6 +121,28 @@ template <class Work>
 auto unlocked(const Work& work) {
   const nb::gil_scoped_release release;
   return work();
+}
+
+// Runs work that writes outputs without Python's lock. What is an InvalidInput has written nothing.
+template <class Work>
+auto writing(const Arrays& arrays, const Work& work) {
+  try {
+    auto result = unlocked(work);
+    arrays.tell_written();
+    return result;
+  } catch (const InvalidInput&) {
+    throw;
+  } catch (...) {
+    arrays.tell_written();
+    throw;
+  }
+}
+
+// The gradient of a loss that is one number.
+double one_upstream(const std::vector<double>& upstream, const char* loss) {
+  if (upstream.size() == 1) return upstream[0];
+  throw InvalidInput("upstream has " + std::to_string(upstream.size()) + " entries but must have 1: " + loss +
+                     " is one value");
 }
 
 Targets take_targets(Keywords& keywords, Arrays& arrays) {
@@ -173,7 +196,7 @@ struct Policy {
   }
   Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
                 const auto& outputs, const auto&... source) const {
-    return policy_loss_backward(context, source..., batch, options, forward, upstream.at(0), outputs);
+    return policy_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
   }
 };
 
@@ -199,7 +222,8 @@ struct Preference {
   }
   Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
                 const auto& outputs, const auto&... source) const {
-    return preference_loss_backward(context, source..., targets, reference, options, forward, upstream.at(0), outputs);
+    return preference_loss_backward(context, source..., targets, reference, options, forward,
+                                    one_upstream(upstream, kName), outputs);
   }
 };
 
@@ -222,16 +246,16 @@ struct Kto {
   }
   Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
                 const auto& outputs, const auto&... source) const {
-    return kto_loss_backward(context, source..., batch, options, forward, upstream.at(0), outputs);
+    return kto_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
   }
 };
 
-/// These are the keywords of one call of a loss, read.
+/// The keywords of one call of a loss, read.
 template <class Loss>
 struct Read {
   Arrays arrays;
   Keywords keywords;
-  Call call;
+  CallTensors call;
   Loss loss;
 
   explicit Read(nb::dict given)
@@ -246,7 +270,7 @@ void define_loss(nb::module_& m, const char* forward_name) {
   nb::class_<typename Loss::Forward>(m, forward_name);
   m.def(name.c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Loss> read(std::move(keywords));
-    return result_dict(unlocked([&] {
+    return result_dict(writing(read.arrays, [&] {
       return read.call.with(
           [&](const auto& outputs, const auto&... source) { return read.loss.run(context, outputs, source...); });
     }));
@@ -267,7 +291,7 @@ void define_loss(nb::module_& m, const char* forward_name) {
   m.def((name + "_backward").c_str(), [](const Context& context, nb::dict keywords,
                                          const typename Loss::Forward& forward, const std::vector<double>& upstream) {
     const Read<Loss> read(std::move(keywords));
-    return unlocked([&] {
+    return writing(read.arrays, [&] {
       return read.call.with([&](const auto& outputs, const auto&... source) {
         return read.loss.backward(context, forward, upstream, outputs, source...);
       });
@@ -283,7 +307,7 @@ void define_token_stats(nb::module_& m) {
   m.def("token_stats", [](const Context& context, nb::dict given) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_stats");
-    const Call call(keywords, arrays);
+    const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
     const TokenOptions options = take_token_options(keywords, arrays);
     const StatsRequest request = take_request(keywords, arrays);
@@ -297,7 +321,7 @@ void define_token_stats(nb::module_& m) {
   m.def("token_grads", [](const Context& context, nb::dict given, const TokenStats& stats, nb::dict given_grads) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_grads");
-    const Call call(keywords, arrays);
+    const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
     const TokenOptions options = take_token_options(keywords, arrays);
     const StatsRequest request = take_request(keywords, arrays);
@@ -313,9 +337,9 @@ void define_token_stats(nb::module_& m) {
     take("logp", grads.logp);
     take("lse", grads.lse);
     take("entropy", grads.entropy);
-    take("prior", grads.prior);
+    take("cross", grads.cross);
     columns.check_all_known();
-    return unlocked([&] {
+    return writing(arrays, [&] {
       Plan plan;
       call.with([&](const auto& outputs, const auto&... source) {
         backpropagate_token_grads(context, source..., targets, options, request, stats, grads, outputs, &plan);
@@ -400,6 +424,10 @@ void define_context(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   using namespace logitless::python;
+  // A graph of PyTorch's that is alive when the interpreter ends is never taken apart (torch's PyNode gives its Python
+  // object back only while Py_IsInitialized()), and so are the halves and functions of ours that it holds. nanobind
+  // would report them as leaks of this module.
+  nb::set_leak_warnings(false);
   // InvalidInput is a std::invalid_argument, which is Python's ValueError.
   define_context(m);
   define_token_stats(m);

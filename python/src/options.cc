@@ -7,8 +7,19 @@
 
 #include "communicator.h"
 #include "logitless/error.h"
+#include "weight_sink.h"
 
 namespace logitless::python {
+namespace {
+
+// Python itself refuses to write out what has thousands of digits.
+std::string shown(nb::handle number) {
+  const nb::object bits = number.attr("bit_length")();
+  if (nb::cast<int64_t>(bits) <= 256) return nb::str(number).c_str();
+  return std::string("an int of ") + nb::str(bits).c_str() + " bits";
+}
+
+}  // namespace
 
 nb::handle Keywords::find(const char* key) {
   known_.emplace_back(key);
@@ -23,8 +34,19 @@ void Keywords::take_bound(const char* key, std::optional<double>& out) {
   out = value.is_none() ? std::nullopt : std::optional<double>(cast<double>(key, value));
 }
 
-void Keywords::refuse(const char* key, nb::handle value) const {
-  nb::raise_type_error("%s: %s is a %s", of_, key, nb::str(value.type().attr("__name__")).c_str());
+void Keywords::refuse(const char* key, nb::handle value, const char* wanted) const {
+  std::string message = std::string(of_) + ": " + key;
+  if (PyLong_Check(value.ptr())) {
+    message += " = " + shown(value);
+  } else {
+    message += std::string(" is a ") + nb::str(value.type().attr("__name__")).c_str();
+  }
+  if (wanted) message += std::string(": it must be ") + wanted;
+  throw nb::type_error(message.c_str());
+}
+
+void Keywords::refuse_int(const char* key, nb::handle value, const std::string& rule) const {
+  throw InvalidInput(std::string(of_) + ": " + key + " = " + shown(value) + ": " + rule);
 }
 
 void Keywords::refuse_name(const char* key, const std::string& value, const std::string& known) {
@@ -74,21 +96,6 @@ std::span<const T> take_span(Keywords& keywords, Arrays& arrays, const char* key
   return value ? arrays.span<T>(value, key) : std::span<const T>();
 }
 
-WeightGradientSink sink_of(nb::handle callable) {
-  // Calls come from threads of OpenMP's.
-  return [callable = nb::borrow(callable)](int64_t first, int64_t count, const ConstMatrix& tile) {
-    const nb::gil_scoped_acquire acquire;
-    const auto rows = static_cast<size_t>(tile.rows), cols = static_cast<size_t>(tile.cols);
-    const bool wide = tile.dtype == DType::kFloat64;
-    const nb::dlpack::dtype type = wide ? nb::dtype<double>() : nb::dtype<float>();
-    const size_t shape[2] = {rows, cols};
-    const int64_t strides[2] = {tile.stride, 1};
-    callable(first, count,
-             nb::ndarray<nb::numpy, nb::ro>(tile.data, 2, shape, nb::handle(), strides, type)
-                 .cast(nb::rv_policy::reference));
-  };
-}
-
 }  // namespace
 
 TokenOptions take_token_options(Keywords& keywords, Arrays& arrays) {
@@ -105,10 +112,10 @@ TokenOptions take_token_options(Keywords& keywords, Arrays& arrays) {
 StatsRequest take_request(Keywords& keywords, Arrays& arrays) {
   StatsRequest out;
   keywords.take("entropy", out.entropy);
-  keywords.take("prior", out.prior);
+  keywords.take("cross", out.cross);
   keywords.take("argmax", out.argmax);
   keywords.take("rank", out.rank);
-  out.prior_weights = take_span<float>(keywords, arrays, "prior_weights");
+  out.cross_weights = take_span<float>(keywords, arrays, "cross_weights");
   return out;
 }
 
@@ -268,7 +275,7 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   return out;
 }
 
-Call::Call(Keywords& keywords, Arrays& arrays) {
+CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   bool accumulate = false;
   keywords.take("accumulate", accumulate);
   if (const nb::handle logits = keywords.find("logits")) {
@@ -295,14 +302,12 @@ Call::Call(Keywords& keywords, Arrays& arrays) {
     gradients_.d_hidden_second = arrays.d_hidden(out, "d_hidden_second", gradients_.d_hidden_second_batch_stride);
   }
   if (const nb::handle out = keywords.find("d_weight")) {
-    bool also = false;
-    gradients_.d_weight = arrays.output(out, "d_weight", &also);
-    if (also != transposed && gradients_.d_weight.rows > 1 && gradients_.d_weight.cols > 1) {
-      throw InvalidInput("d_weight and weight stand in memory the other way round: give both alike");
-    }
+    gradients_.d_weight = arrays.output(out, "d_weight", transposed);
   }
   if (const nb::handle out = keywords.find("d_bias")) gradients_.d_bias = arrays.vector_output(out, "d_bias");
-  if (const nb::handle sink = keywords.find("weight_sink")) gradients_.weight_sink = sink_of(sink);
+  if (const nb::handle sink = keywords.find("weight_sink")) {
+    gradients_.weight_sink = sink_of(sink, transposed);
+  }
   if (accumulate) {
     gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = WriteMode::kAccumulate;
   }

@@ -6,8 +6,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "arrays.h"
 #include "logitless/context.h"
@@ -57,9 +59,30 @@ class Keywords {
   T cast(const char* key, nb::handle value) const {
     T out;
     if (nb::try_cast(value, out)) return out;
-    refuse(key, value);
+    const bool is_int = PyLong_Check(value.ptr());
+    if constexpr (std::is_floating_point_v<T>) {
+      if (is_int) refuse_int(key, value, "no float is as large");
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using Limits = std::numeric_limits<T>;
+      if (is_int) {
+        refuse_int(key, value,
+                   "it must be from " + std::to_string(Limits::min()) + " to " + std::to_string(Limits::max()));
+      }
+    }
+    refuse(key, value, type_name<T>());
   }
-  [[noreturn]] void refuse(const char* key, nb::handle value) const;
+  // How Python calls what an argument must be.
+  template <class T>
+  static const char* type_name() {
+    if constexpr (std::is_same_v<T, bool>) return "a bool";
+    if constexpr (std::is_integral_v<T>) return "an int";
+    if constexpr (std::is_floating_point_v<T>) return "a float";
+    if constexpr (std::is_same_v<T, std::string>) return "a str";
+    if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "a list of ints of 64 bits";
+    return nullptr;
+  }
+  [[noreturn]] void refuse(const char* key, nb::handle value, const char* wanted) const;
+  [[noreturn]] void refuse_int(const char* key, nb::handle value, const std::string& rule) const;
   [[noreturn]] static void refuse_name(const char* key, const std::string& value, const std::string& known);
 
   nb::dict given_;
@@ -100,12 +123,12 @@ Reference take_reference(Keywords& keywords, Arrays& arrays);
 /// transposed view.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed);
 
-/// This is what a loss is taken of, and where its gradients go.
-class Call {
+/// What a loss is taken of, and where its gradients go.
+class CallTensors {
  public:
   /// Takes hidden, hidden_second, offsets, weight, layout, bias and softcap, or logits; and d_hidden,
   /// d_hidden_second, d_weight, d_bias, weight_sink and accumulate, or d_logits.
-  Call(Keywords& keywords, Arrays& arrays);
+  CallTensors(Keywords& keywords, Arrays& arrays);
 
   /// Calls use(outputs, source...).
   template <class Use>

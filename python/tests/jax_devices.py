@@ -87,16 +87,16 @@ for function, shape, names, specs in (
     (vocabulary, (4,), ("vocab",), (P(), P("vocab"), P())),
     (of_grid, (2, 2), ("data", "vocab"), (P("data"), P("vocab"), P("data"))),
 ):
-    of_words = jax.shard_map(
+    of_entries = jax.shard_map(
         function,
         mesh=jax.make_mesh(shape, names, axis_types=(auto,) * len(names)),
         in_specs=specs,
         out_specs=P(),
     )
-    check(*jax.jit(jax.value_and_grad(lambda x, w: of_words(x, w, y4), argnums=(0, 1)))(x, w[:V4]))
+    check(*jax.jit(jax.value_and_grad(lambda x, w: of_entries(x, w, y4), argnums=(0, 1)))(x, w[:V4]))
     if shape == (4,):
         try:
-            jax.block_until_ready(of_words(x, w[:V4], y4.at[30].set(V4)))
+            jax.block_until_ready(of_entries(x, w[:V4], y4.at[30].set(V4)))
         except Exception as error:
             assert "outside" in str(error), error
         else:
@@ -105,7 +105,7 @@ for function, shape, names, specs in (
 # Twenty steps of gradient descent, on four devices and on one.
 curves = []
 for loss in (
-    lambda w: of_words(x, w, y4),
+    lambda w: of_entries(x, w, y4),
     lambda w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01, label_smoothing=0.1),
 ):
     step, head, curve = jax.jit(jax.value_and_grad(loss)), w[:V4], []

@@ -94,7 +94,12 @@ def test_options_reach_the_library():
     )
     stats = logitless.token_stats(hidden, weight, targets, entropy=True, argmax=True, rank=True)
     assert set(stats) == {"logp", "lse", "entropy", "argmax", "rank", "max_logit", "log_sum"}
-    assert stats["logp"] == pytest.approx(mean.per_token_logps)
+    assert stats.logp == pytest.approx(mean.per_token_logps) and stats["logp"] is stats.logp
+    assert stats.cross is None and stats.rank.dtype == np.int64
+    with pytest.raises(KeyError, match="cross"):
+        stats["cross"]
+    nothing = logitless.token_stats(hidden[:0], weight, targets[:0], entropy=True)
+    assert nothing.logp.shape == nothing.entropy.shape == (0,) and nothing.rank is None
     plan = logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=targets)
     assert plan.kind == "forward_only" and plan.least_workspace_bytes > 0
 
@@ -102,7 +107,7 @@ def test_options_reach_the_library():
 def test_policy_preference_and_kto_losses():
     hidden, weight, targets = problem(np.float64)
     hidden, targets = hidden[:20], np.abs(targets[:20]) % V
-    logps = logitless.token_stats(hidden, weight, targets)["logp"]
+    logps = logitless.token_stats(hidden, weight, targets).logp
     batched = hidden.reshape(4, 5, H)
     ids = targets.reshape(4, 5)
     advantages = np.array([1.0, -1.0, 0.5, -0.5])
@@ -124,7 +129,7 @@ def test_policy_preference_and_kto_losses():
     assert kto.sequence_losses.shape == (4,) and kto.loss > 0
 
 
-def test_a_sink_gets_every_word_once():
+def test_a_sink_gets_every_entry_once():
     hidden, weight, targets = problem()
     got = np.zeros_like(weight)
     seen = []
@@ -176,7 +181,10 @@ def test_threads_share_a_context():
         (dict(hidden=[[1.0]]), TypeError, "hidden is a list"),
         (dict(hidden=None), ValueError, "hidden is missing"),
         (dict(temprature=1.0), TypeError, "no argument 'temprature'"),
-        (dict(temperature="hot"), TypeError, "temperature is a str"),
+        (dict(temperature="hot"), TypeError, "temperature is a str: it must be a float"),
+        (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: no float"),
+        (dict(ignore_index=2**63), ValueError, "ignore_index = 9223372036854775808: it must be from -92"),
+        (dict(shift=1), TypeError, "shift = 1: it must be a bool"),
         (dict(temperature=0.0), ValueError, "temperature = 0"),
         (dict(reduction="avg"), ValueError, "none of mean, sum, none"),
         (dict(layout="vh"), ValueError, "none of hidden_vocab, vocab_hidden"),
@@ -200,6 +208,10 @@ def test_read_only_arrays():
 def test_contexts_refuse_what_is_none():
     with pytest.raises(ValueError, match="threads"):
         logitless.Context(threads=-1)
+    with pytest.raises(ValueError, match="threads = 1099511627776: it must be from -2147483648 to"):
+        logitless.Context(threads=2**40)
+    with pytest.raises(TypeError, match="slices is a list: it must be a list of ints of 64 bits"):
+        logitless.Context(slices=[2**64])
     with pytest.raises(ValueError, match="no_such"):
         logitless.Context(gemm_backend="no_such")
     with pytest.raises(ValueError, match="none of auto"):

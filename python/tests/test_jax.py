@@ -104,6 +104,7 @@ def test_what_is_refused():
         (dict(layout="vh"), ValueError, "layout"),
         (dict(reduction="none"), ValueError, "reduction"),
         (dict(targets=y.at[0].set(V)), Exception, "outside"),
+        (dict(targets=np.asarray(y).astype(np.int64) + 2**32), ValueError, "targets holds 42949.*32 bits"),
     ):
         with pytest.raises(error, match=words):
             jax.block_until_ready(linear_cross_entropy(**{"hidden": x, "weight": w, "targets": y, **change}))

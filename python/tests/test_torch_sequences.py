@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-from logitless.torch import kto_loss, policy_loss, preference_loss  # noqa: E402
+from logitless.torch import kto_loss, policy_loss, preference_loss, token_logps  # noqa: E402
 
 H, V = 7, 41
 
@@ -81,3 +81,36 @@ def test_kto_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
+
+
+ZEROS = torch.zeros(4, 6)
+CALLS = {
+    "policy": (policy_loss, (torch.ones(4),), {"old_logps": ZEROS}),
+    "preference": (preference_loss, (), {"ref_logps": ZEROS}),
+    "kto": (kto_loss, (torch.arange(4) % 2 == 0,), {"ref_logps": ZEROS}),
+    "token_logps": (token_logps, (), {}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_compiled_call_breaks_its_graph_once_and_has_the_same_results(call):
+    function, tensors, options = call
+
+    def step(x, w, y):
+        return (2 * function(torch.sin(x), w, y, *tensors, **options)).sum()
+
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph
+
+    results = []
+    for run in (step, torch.compile(step, backend=backend)):
+        torch.manual_seed(0)
+        x, w = torch.randn(4, 6, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
+        loss = run(x, w, torch.randint(0, V, (4, 6)))
+        loss.backward()
+        results.append((loss.detach(), x.grad, w.grad))
+    assert all(torch.equal(eager, compiled) for eager, compiled in zip(*results))
+    assert len(graphs) == 2  # what stands before the call, and what stands after it

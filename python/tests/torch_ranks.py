@@ -19,7 +19,7 @@ from logitless.torch import (
 )
 
 RANKS, B, T, H, V = 4, 4, 6, 16, 403
-CUT = [110, 0, 93, 200]  # words of each rank
+CUT = [110, 0, 93, 200]  # vocabulary entries of each rank
 
 
 def tensors(dtype=torch.float32):

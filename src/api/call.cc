@@ -39,7 +39,7 @@ Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& h
   shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, problem::head_types(problem, outputs));
   problem.cut = &shared->cut;
   problem.vocab_size = shared->cut.vocab_size();
-  problem.first_word = shared->cut.first_word();
+  problem.first_entry = shared->cut.first_entry();
   return {std::move(problem), outputs};
 }
 
@@ -58,7 +58,7 @@ Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
     : scope_(store_of(context)), context_(context), shared_(share(context)), source_(ranks::together(meeting(), [&] {
         if (context.options().ranks.cuts_vocab()) {
-          core::fail("ranks.vocab or ranks.slices is set: words of finished logits are not split");
+          core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
         }
         FromLogits source{problem::make_problem(logits), outputs};
         if (shared_) source.problem.totals = ranks::Totals(&shared_->meeting->data);
@@ -75,8 +75,8 @@ const core::Array<int64_t>& Call::sequence_offsets() const {
                     source_);
 }
 
-core::Array<int64_t> Call::words(const Targets& targets, const TokenOptions& options) const {
-  return problem::resolve_words(targets, options, sequence_offsets(), problem().vocab_size, problem().rows_name);
+core::Array<int64_t> Call::target_ids(const Targets& targets, const TokenOptions& options) const {
+  return problem::resolve_targets(targets, options, sequence_offsets(), problem().vocab_size, problem().rows_name);
 }
 
 bool Call::wants_gradients() const {
@@ -89,7 +89,7 @@ void Call::set_task(Task task) {
         problem::TokenProblem& problem = source.problem;
         problem.options = task.options;
         problem.request = task.request;
-        problem.prior = task.prior;
+        problem.cross = task.cross;
         problem.targets = std::move(task.targets);
         problem::check_tokens(problem);
         problem::check_outputs(source.problem, source.outputs);
@@ -117,9 +117,9 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
   core::check_finite("upstream", upstream);
   stats::Columns columns;
   TokenGrads& scaled = columns.grads;
-  for (const auto& [name, term] : stats::kTerms) {
-    scaled.*term = columns.take_grads((grads.*term).size());
-    std::transform((grads.*term).begin(), (grads.*term).end(), (scaled.*term).begin(),
+  for (const auto& [name, column] : stats::kGradColumns) {
+    scaled.*column = columns.take_grads((grads.*column).size());
+    std::transform((grads.*column).begin(), (grads.*column).end(), (scaled.*column).begin(),
                    [upstream](double value) { return value * upstream; });
   }
   return run_gradients(stats, scaled);

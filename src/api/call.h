@@ -23,14 +23,14 @@
 
 namespace logitless::api {
 
-/// This is a task on the rows of a call: it says which take part and what they predict, how a logit becomes a
+/// A task on the rows of a call: it says which take part and what they predict, how a logit becomes a
 /// log-probability, and which statistics are needed.
 struct Task {
   TokenOptions options;
   StatsRequest request;
   problem::RowTargets targets;
-  problem::Prior prior = {};
-  /// These are inputs beyond the tensors; no output may overlap them.
+  problem::Cross cross = {};
+  /// Inputs beyond the tensors; no output may overlap them.
   core::Array<core::ByteRange> reads = {};
 };
 
@@ -56,8 +56,8 @@ class Call {
   const problem::TokenProblem& problem() const;
   /// Returns the offsets of the sequences of the rows, [B + 1].
   const core::Array<int64_t>& sequence_offsets() const;
-  /// Returns problem::resolve_words() of these rows.
-  core::Array<int64_t> words(const Targets& targets, const TokenOptions& options) const;
+  /// Returns problem::resolve_targets() of these rows.
+  core::Array<int64_t> target_ids(const Targets& targets, const TokenOptions& options) const;
   /// Tells whether a gradient is wanted.
   bool wants_gradients() const;
   const Context& context() const { return context_; }
@@ -86,7 +86,7 @@ class Call {
   Plan plan(const TokenLoss* loss) const;
 
  private:
-  /// This is what calls of the ranks share; there is none where the context has no ranks.
+  /// What calls of the ranks share; there is none where the context has no ranks.
   struct Shared {
     std::shared_ptr<ranks::Meeting> meeting;  // of the whole call and its parts
     ranks::Cut cut;

@@ -25,8 +25,8 @@ struct Labels {
     loss::check_options(options);
     call.set_task({.options = options.token,
                    .request = loss::stats_request(options),
-                   .targets = problem::row_targets(call.words(targets, options.token)),
-                   .prior = loss::prior(options),
+                   .targets = problem::row_targets(call.target_ids(targets, options.token)),
+                   .cross = loss::cross(options),
                    .reads = {core::range_of("targets", targets)}});
     return Loss(options, call.problem());
   }
@@ -43,7 +43,7 @@ Plan run_backward(Call whole, const Labels& labels, const TokenStats& stats, con
     loss.set_upstream(upstream);
     problem::check_entries("forward.stats.logp", stats.logp.size(), problem);
     if (labels.options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
-    if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.prior", stats.prior.size(), problem);
+    if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.cross", stats.cross.size(), problem);
     stats::Columns columns;
     stats::make_grads(problem, loss, columns);
     loss.evaluate(problem.active(), stats, columns.grads);

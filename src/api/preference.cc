@@ -15,7 +15,7 @@ namespace {
 using api::Call;
 
 loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, const TokenOptions& token) {
-  return loss::read_sequences(call.sequence_offsets(), call.words(targets, token));
+  return loss::read_sequences(call.sequence_offsets(), call.target_ids(targets, token));
 }
 
 // Gives the call the task of a loss on sequences, which reads `reads` and the reference.

@@ -57,8 +57,8 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
       fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", problem.rows_name, " has ",
            problem.tokens);
     }
-    if (reference.head.vocab_size() != problem.words) {
-      fail("reference.head has ", reference.head.vocab_size(), " words but lm_head has ", problem.words);
+    if (reference.head.vocab_size() != problem.entries) {
+      fail("reference.head has ", reference.head.vocab_size(), " vocabulary entries but lm_head has ", problem.entries);
     }
   }
 }

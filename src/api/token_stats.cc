@@ -14,8 +14,8 @@ using api::Call;
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
   call.set_task({.options = options,
                  .request = request,
-                 .targets = problem::row_targets(call.words(targets, options)),
-                 .prior = {request.prior_weights},
+                 .targets = problem::row_targets(call.target_ids(targets, options)),
+                 .cross = {request.cross_weights},
                  .reads = {core::range_of("targets", targets)}});
 }
 
@@ -67,13 +67,13 @@ Plan plan_loss(Call whole, const Targets& targets, const TokenOptions& options, 
   });
 }
 
-// This is a loss whose gradient with respect to the entropy is given by the caller.
+// A loss whose gradient with respect to the entropy is given by the caller.
 class GivenEntropyGradient final : public TokenLoss {
  public:
   explicit GivenEntropyGradient(std::span<const double> upstream) : upstream_(upstream) {}
 
   StatsRequest needs() const override { return {.entropy = true}; }
-  GradientTerms gradients() const override { return {.entropy = true}; }
+  GradsFilled gradients() const override { return {.entropy = true}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) grads.entropy[static_cast<size_t>(row)] = upstream_[static_cast<size_t>(row)];
   }

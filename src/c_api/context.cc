@@ -81,7 +81,7 @@ ContextOptions options_of(const logitless_context_options& in) {
   return out;
 }
 
-/// This is an environment with the texts that it points to.
+/// An environment with the texts that it points to.
 struct KeptEnvironment : logitless_environment {
   Environment kept;
   std::vector<const char*> kept_warnings;

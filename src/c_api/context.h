@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the handles that the C API gives out.
+// The handles that the C API gives out.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace logitless::c_api {
 
-/// This is a Communicator made of the caller's functions.
+/// A Communicator made of the caller's functions.
 class CallbackCommunicator final : public Communicator {
  public:
   explicit CallbackCommunicator(const logitless_communicator& given) : given_(given) {}

@@ -138,8 +138,8 @@ TokenOptions token_options_of(const logitless_token_options* given) {
 
 StatsRequest request_of(const logitless_stats_request* given) {
   const logitless_stats_request in = read(given, "request");
-  return {in.entropy != 0, in.prior != 0, in.argmax != 0, in.rank != 0,
-          span_of(in.prior_weights, in.prior_weight_count, "request.prior_weights")};
+  return {in.entropy != 0, in.cross != 0, in.argmax != 0, in.rank != 0,
+          span_of(in.cross_weights, in.cross_weight_count, "request.cross_weights")};
 }
 
 Logits logits_of(const logitless_logits* given) {
@@ -163,13 +163,13 @@ LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) 
   return out;
 }
 
-int64_t Call::sequences() const {
+int64_t CallTensors::sequences() const {
   if (logits_) return logits_->batch;
   if (!hidden_.offsets.empty()) return static_cast<int64_t>(hidden_.offsets.size()) - 1;
   return hidden_.sequences * (hidden_.has_second() ? 2 : 1);
 }
 
-Call::Call(const logitless_source* given, const logitless_gradients* wanted) {
+CallTensors::CallTensors(const logitless_source* given, const logitless_gradients* wanted) {
   const logitless_source source = read(&there(given, "source"), "source");
   const logitless_gradients gradients = read(wanted, "gradients");
   if (source.logits) {

@@ -51,11 +51,11 @@ Targets targets_of(const logitless_targets* in, const char* name);
 TokenOptions token_options_of(const logitless_token_options* in);
 StatsRequest request_of(const logitless_stats_request* in);
 
-/// This is what a loss is taken of, and where its gradients go.
-class Call {
+/// What a loss is taken of, and where its gradients go.
+class CallTensors {
  public:
   /// Throws InvalidInput where `source` is neither or both, and where the gradients are those of the other.
-  Call(const logitless_source* source, const logitless_gradients* gradients);
+  CallTensors(const logitless_source* source, const logitless_gradients* gradients);
 
   /// Returns N, and the sequences of all its rows.
   int64_t tokens() const { return logits_ ? logits_->tokens() : hidden_.tokens(); }

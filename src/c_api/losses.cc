@@ -16,7 +16,7 @@ namespace logitless::c_api {
 
 namespace {
 
-/// This is where the caller wants a result. Its sizes are checked before a call, and it is filled after it.
+/// Where the caller wants a result. Its sizes are checked before a call, and it is filled after it.
 template <class CResult>
 class ResultOf {
  public:
@@ -99,7 +99,7 @@ logitless_status run_loss(const logitless_context* context, const logitless_sour
                           const logitless_gradients* gradients, CResult* result, logitless_plan* plan, const Run& run) {
   return guarded([&] {
     const Context& ran_in = context_of(context);
-    const Call call(source, gradients);
+    const CallTensors call(source, gradients);
     ResultOf<CResult> out(result, call.tokens(), call.sequences());
     check_plan(plan);
     const auto got = call.with([&](const auto& outputs, const auto&... from) { return run(outputs, ran_in, from...); });
@@ -114,7 +114,7 @@ logitless_status run_forward(const logitless_context* context, const logitless_s
   return guarded([&] {
     const Context& ran_in = context_of(context);
     logitless_forward*& left = there(forward, "forward");
-    const Call call(source, nullptr);
+    const CallTensors call(source, nullptr);
     ResultOf<CResult> out(result, call.tokens(), call.sequences());
     check_plan(plan);
     auto half = call.with([&](const auto&, const auto&... from) { return run(ran_in, from...); });
@@ -132,7 +132,7 @@ logitless_status run_plan(const logitless_context* context, const logitless_sour
                           const logitless_gradients* gradients, logitless_plan* plan, const Run& run) {
   return guarded([&] {
     const Context& ran_in = context_of(context);
-    const Call call(source, gradients);
+    const CallTensors call(source, gradients);
     check_plan(plan);
     write_plan(call.with([&](const auto& outputs, const auto&... from) { return run(outputs, ran_in, from...); }),
                plan);

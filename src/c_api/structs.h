@@ -20,7 +20,7 @@ T defaults() {
   return out;
 }
 
-/// This is what LOGITLESS_INIT calls: a caller with a newer header has members that are unknown here.
+/// What LOGITLESS_INIT calls: a caller with a newer header has members that are unknown here.
 template <class T>
 void init(T* out, size_t size) {
   if (!out || size < sizeof out->struct_size) return;

@@ -36,7 +36,7 @@ TokenStats stats_of(const logitless_token_stats* given) {
   out.logp = copied(in.logp, in.tokens);
   out.lse = copied(in.lse, in.tokens);
   out.entropy = copied(in.entropy, in.tokens);
-  out.prior = copied(in.prior, in.tokens);
+  out.cross = copied(in.cross, in.tokens);
   out.argmax = copied(in.argmax, in.tokens);
   out.rank = copied(in.rank, in.tokens);
   out.max_logit = copied(in.max_logit, in.tokens);
@@ -48,7 +48,7 @@ TokenGrads grads_of(const logitless_token_grads* given) {
   const logitless_token_grads in = read(&there(given, "grads"), "grads");
   if (in.tokens < 0) core::fail("grads.tokens = ", in.tokens, " is negative");
   return {copied(in.logp, in.tokens), copied(in.lse, in.tokens), copied(in.entropy, in.tokens),
-          copied(in.prior, in.tokens)};
+          copied(in.cross, in.tokens)};
 }
 
 // The arrays that are wanted are looked at before a call, and filled after it.
@@ -61,7 +61,7 @@ class StatsArrays {
     copy(stats.logp, in_.logp);
     copy(stats.lse, in_.lse);
     copy(stats.entropy, in_.entropy);
-    copy(stats.prior, in_.prior);
+    copy(stats.cross, in_.cross);
     copy(stats.argmax, in_.argmax);
     copy(stats.rank, in_.rank);
     copy(stats.max_logit, in_.max_logit);
@@ -73,7 +73,7 @@ class StatsArrays {
       if (array && !wanted) core::fail("stats.", name, " is given, but request does not ask for it");
     };
     check(in_.entropy, request.entropy, "entropy");
-    check(in_.prior, request.prior, "prior");
+    check(in_.cross, request.cross, "cross");
     check(in_.argmax, request.argmax, "argmax");
     check(in_.rank, request.rank, "rank");
   }
@@ -97,21 +97,19 @@ class CallbackLoss final : public TokenLoss {
   }
 
   StatsRequest needs() const override { return needs_; }
-  GradientTerms gradients() const override {
-    return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_prior != 0};
-  }
+  GradsFilled gradients() const override { return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_cross != 0}; }
   bool may_drop_rows() const override { return in_.may_drop_rows != 0; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
     const auto tokens = static_cast<int64_t>(stats.logp.size());
     const logitless_token_stats read_stats = {sizeof(logitless_token_stats), tokens,
                                               entries_of(stats.logp),        entries_of(stats.lse),
-                                              entries_of(stats.entropy),     entries_of(stats.prior),
+                                              entries_of(stats.entropy),     entries_of(stats.cross),
                                               entries_of(stats.argmax),      entries_of(stats.rank),
                                               entries_of(stats.max_logit),   entries_of(stats.log_sum)};
     logitless_token_grads written = {sizeof(logitless_token_grads), tokens,
                                      entries_of(grads.logp),        entries_of(grads.lse),
-                                     entries_of(grads.entropy),     entries_of(grads.prior)};
+                                     entries_of(grads.entropy),     entries_of(grads.cross)};
     const int result = in_.evaluate(in_.user, rows.data(), rows.size(), &read_stats, &written);
     if (result != 0) throw CallbackFailed("loss.evaluate returned " + std::to_string(result));
   }
@@ -135,7 +133,7 @@ logitless_status logitless_compute_token_stats(const logitless_context* context,
                                                logitless_plan* plan) {
   return guarded([&] {
     const Context& ran_in = context_of(context);
-    const Call call(source, nullptr);
+    const CallTensors call(source, nullptr);
     const StatsRequest wanted = request_of(request);
     const StatsArrays arrays(&there(stats, "stats"), call.tokens());
     arrays.check_wanted(wanted);
@@ -157,7 +155,7 @@ logitless_status logitless_backpropagate_token_grads(
     const Context& ran_in = context_of(context);
     check_plan(plan);
     Plan ran;
-    Call(source, gradients).with([&](const auto& outputs, const auto&... from) {
+    CallTensors(source, gradients).with([&](const auto& outputs, const auto&... from) {
       backpropagate_token_grads(ran_in, from..., targets_of(targets, "targets"), token_options_of(options),
                                 request_of(request), stats_of(stats), grads_of(grads), outputs, &ran);
     });
@@ -171,7 +169,7 @@ logitless_status logitless_run_token_loss(const logitless_context* context, cons
                                           logitless_token_stats* stats, logitless_plan* plan) {
   return guarded([&] {
     const Context& ran_in = context_of(context);
-    const Call call(source, gradients);
+    const CallTensors call(source, gradients);
     CallbackLoss callback(loss);
     const StatsArrays arrays(stats, call.tokens());
     arrays.check_wanted(callback.needs());
@@ -191,7 +189,7 @@ logitless_status logitless_plan_token_stats(const logitless_context* context, co
   return guarded([&] {
     const Context& ran_in = context_of(context);
     check_plan(&there(plan, "plan"));
-    write_plan(Call(source, nullptr).with([&](const auto&, const auto&... from) {
+    write_plan(CallTensors(source, nullptr).with([&](const auto&, const auto&... from) {
       return plan_token_stats(ran_in, from..., targets_of(targets, "targets"), token_options_of(options),
                               request_of(request));
     }),
@@ -207,7 +205,7 @@ logitless_status logitless_plan_token_loss(const logitless_context* context, con
     const Context& ran_in = context_of(context);
     check_plan(&there(plan, "plan"));
     const CallbackLoss callback(loss);
-    write_plan(Call(source, gradients).with([&](const auto& outputs, const auto&... from) {
+    write_plan(CallTensors(source, gradients).with([&](const auto& outputs, const auto&... from) {
       return plan_token_loss(ran_in, from..., targets_of(targets, "targets"), token_options_of(options), callback,
                              outputs);
     }),

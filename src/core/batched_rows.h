@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This says where the rows of [batch, time, cols] stand when sequences and positions each have a stride of
+// Where the rows of [batch, time, cols] stand when sequences and positions each have a stride of
 // their own.
 #pragma once
 

@@ -19,7 +19,7 @@ ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int
 // The BLAS takes strides and sizes as int.
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
-void check_stride(std::string_view stride_name, int64_t stride, int64_t cols) {
+void check_stride(MemberName stride_name, int64_t stride, int64_t cols) {
   if (stride >= cols) return;
   if (cols == 1) fail(stride_name, " = ", stride, " must be positive");
   fail(stride_name, " = ", stride, " is shorter than a row of ", cols, " elements");
@@ -27,8 +27,7 @@ void check_stride(std::string_view stride_name, int64_t stride, int64_t cols) {
 
 }  // namespace
 
-void check_strides(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
-                   const BatchedRows& rows) {
+void check_strides(std::string_view name, MemberName batch_stride, MemberName row_stride, const BatchedRows& rows) {
   if (rows.batch < 1 || rows.time < 1) return;
   if (rows.time > 1) check_stride(row_stride, rows.row_stride, rows.cols);
   if (rows.batch > 1) check_stride(batch_stride, rows.batch_stride, rows.cols);
@@ -51,14 +50,14 @@ void check_shape(std::string_view name, const void* data, DType dtype, int64_t r
   check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 
-void check_blas_stride(std::string_view row_stride, const BatchedRows& rows) {
+void check_blas_stride(MemberName row_stride, const BatchedRows& rows) {
   if (rows.time < 2 || rows.row_stride <= kMost) return;
   fail(row_stride, " = ", rows.row_stride, " is above ", kMost, ", the BLAS's limit");
 }
 
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
   check_shape(name, data, dtype, rows, cols);
-  const std::string row_stride = std::string(name) + ".stride";
+  const MemberName row_stride = {name, "stride"};
   const BatchedRows places = {1, rows, cols, 0, stride};
   check_strides(name, row_stride, row_stride, places);
   check_blas_stride(row_stride, places);
@@ -81,8 +80,7 @@ void check_targets(std::string_view name, const Targets& targets, int64_t rows, 
   if (targets.time > 0 && targets.size % targets.time != 0) {
     fail(name, " has ", targets.size, " entries, which is no multiple of its time = ", targets.time);
   }
-  const std::string of = std::string(name) + ".";
-  check_strides(name, of + "batch_stride", of + "stride", rows_of(targets));
+  check_strides(name, {name, "batch_stride"}, {name, "stride"}, rows_of(targets));
 }
 
 void check_positive_finite(std::string_view name, double value) {

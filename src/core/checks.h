@@ -26,20 +26,33 @@ template <class... Parts>
   throw InvalidInput(message.str());
 }
 
+/// A member of an argument, as messages name it: "lm_head.stride". The two are joined when they are written,
+/// so that a call without a mistake allocates nothing.
+struct MemberName {
+  std::string_view of;  // empty: the member stands alone
+  std::string_view member;
+
+  MemberName(std::string_view of_, std::string_view member_) : of(of_), member(member_) {}
+  MemberName(std::string_view whole) : member(whole) {}
+  MemberName(const char* whole) : member(whole) {}
+};
+inline std::ostream& operator<<(std::ostream& out, const MemberName& name) {
+  return out << name.of << (name.of.empty() ? "" : ".") << name.member;
+}
+
 struct BatchedRows;  // core/batched_rows.h
 
 /// The strides of every tensor are checked here, whoever hands it in. Wherever `rows` is stepped along, its
 /// stride is at least a row, and the last element stands at a 64-bit offset; a stride with which no step is
 /// taken may be anything. `batch_stride` and `row_stride` are what messages call the strides.
-void check_strides(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
-                   const BatchedRows& rows);
+void check_strides(std::string_view name, MemberName batch_stride, MemberName row_stride, const BatchedRows& rows);
 /// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without elements the pointer may be
 /// null.
 void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols);
 /// Does the same, and checks the stride of a matrix whose rows make no sequences.
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride);
 /// Throws unless the stride from row to row, where there is one, is within what a BLAS takes.
-void check_blas_stride(std::string_view row_stride, const BatchedRows& rows);
+void check_blas_stride(MemberName row_stride, const BatchedRows& rows);
 /// Throws unless `data` stands where an element of `bytes` bytes may; `type` is what messages call it.
 void check_aligned(std::string_view name, const void* data, size_t bytes, std::string_view type);
 /// Does the same for an array of numbers.

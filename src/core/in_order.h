@@ -56,7 +56,7 @@ class InOrder {
   // descheduled.
   static constexpr int kAhead = 2;
 
-  // These are the blocks that a thread has begun and not ended, in order.
+  // The blocks that a thread has begun and not ended, in order.
   class Begun {
    public:
     bool empty() const { return count_ == 0; }

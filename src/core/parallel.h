@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the library's OpenMP regions. What a region runs (a backend, a kernel, a caller's callback) may
+// The library's OpenMP regions. What a region runs (a backend, a kernel, a caller's callback) may
 // throw, and an exception that leaves a region ends the process: so every region is opened here, where the
 // first exception is kept and thrown again behind it. A team may be smaller than asked for (OMP_THREAD_LIMIT,
 // OMP_DYNAMIC, a region around it), but is never larger: omp_get_thread_num() is below `threads` in all of

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is typed access to the public, untyped views. All offsets are 64-bit.
+// Typed access to the public, untyped views. All offsets are 64-bit.
 #pragma once
 
 #include <cstddef>

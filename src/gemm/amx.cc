@@ -45,7 +45,7 @@ int64_t packed_columns(int64_t n, int64_t k) {
   return std::min(round_up(n, kPanel), most);
 }
 
-/// This is what a product packs at a time, in scratch.
+/// What a product packs at a time, in scratch.
 struct Packed {
   static constexpr int64_t kBlock = kPanel * kPanel;
   static constexpr size_t kAlignment = 64;
@@ -200,7 +200,7 @@ class Amx final : public Delegating {
   double flops_per_byte(DType a, DType b) const override { return is_native(a, b) ? 80 : others_.flops_per_byte(a, b); }
 
   int64_t few_rows(DType a, DType b) const override { return is_native(a, b) ? 6 : others_.few_rows(a, b); }
-  int64_t tile_words(DType a, DType b) const override { return is_native(a, b) ? 512 : others_.tile_words(a, b); }
+  int64_t tile_entries(DType a, DType b) const override { return is_native(a, b) ? 512 : others_.tile_entries(a, b); }
 
   // Elements of C do not share sums.
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {

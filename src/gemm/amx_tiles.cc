@@ -54,7 +54,7 @@ inline void write_all(const void* data) { __asm__ volatile("" ::"r"(data) : "mem
 // The first `count` of 32 elements.
 __mmask32 first(int64_t count) { return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1; }
 
-/// These are 16 x 16 pairs.
+/// 16 x 16 pairs.
 struct Pairs {
   __m512i row[kTileRows];
 };

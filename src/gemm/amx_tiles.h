@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are products of bfloat16 on the tile unit of a CPU with AMX (Intel, from Sapphire Rapids on). An
+// Products of bfloat16 on the tile unit of a CPU with AMX (Intel, from Sapphire Rapids on). An
 // operand is packed into panels of 32 rows of A, or columns of B, whose tiles the unit loads as they stand:
 // 16 rows of 32 bfloat16 of A, 32 x 16 of B with pairs along the depth side by side
 // (TDPBF16PS, Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
@@ -19,7 +19,7 @@ inline constexpr int64_t kPanel = 32;
 inline constexpr int64_t kStep = 32;
 inline constexpr int64_t kStepElements = kPanel * kStep;  // of one panel
 
-/// This is where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
+/// Where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
 /// data[i * edge + p * depth]. One of the two is 1.
 struct View {
   const uint16_t* data = nullptr;

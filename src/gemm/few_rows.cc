@@ -72,7 +72,7 @@ class FewRows final : public Delegating {
   static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
   static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
 
-  // d_weight has A transposed: its rows are words, or components of hidden.
+  // d_weight has A transposed: its rows are vocabulary entries, or components of hidden.
   template <class T>
   static bool is_ours(const Product<T>& p) {
     return p.m <= kFewRows && !p.a.transposed;

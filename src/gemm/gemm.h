@@ -20,7 +20,7 @@ struct RowKernels;
 
 namespace logitless::gemm {
 
-/// This is a row-major matrix as it stands in memory, and whether the product wants its transpose.
+/// A row-major matrix as it stands in memory, and whether the product wants its transpose.
 struct Operand {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -55,7 +55,7 @@ bool write_empty(const Product<T>& p) {
   return true;
 }
 
-/// This is what a product must look like for the bits of one of its rows to depend on that row of A, on B, n,
+/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n,
 /// k and the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It
 /// holds for products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was
 /// asked about.
@@ -71,7 +71,7 @@ struct RowRule {
   int64_t class_of(int64_t row) const { return class_rows == 0 ? 0 : row / class_rows % 2; }
 };
 
-/// This is a family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
+/// A family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
 struct RowFamily {
   int64_t n = 0;
   int64_t k = 0;
@@ -80,7 +80,7 @@ struct RowFamily {
   bool b_transposed = false;
 };
 
-/// This is what a backend says of itself.
+/// What a backend says of itself.
 struct Description {
   std::string library;                // e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
   std::string core;                   // whose kernels it runs, e.g. "Zen"
@@ -113,10 +113,10 @@ class Backend {
 
   /// Returns up to how many rows of a call kernels that read the head once are faster (few_rows.h).
   virtual int64_t few_rows(DType a, DType b) const = 0;
-  /// Returns how many words a tile of 512 rows of logits has where gradients are made of it: the more, the
-  /// more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of the kernels,
-  /// too.
-  virtual int64_t tile_words(DType a, DType b) const = 0;
+  /// Returns how many vocabulary entries a tile of 512 rows of logits has where gradients are made of it: the
+  /// more, the more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of
+  /// the kernels, too.
+  virtual int64_t tile_entries(DType a, DType b) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
   /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and

@@ -163,7 +163,7 @@ class OpenBlas final : public Backend {
   const char* library_of(DType, DType) const override { return name(); }
   double flops_per_byte(DType, DType) const override { return 12; }
   int64_t few_rows(DType, DType) const override { return kFewRows; }
-  int64_t tile_words(DType, DType) const override { return 1024; }
+  int64_t tile_entries(DType, DType) const override { return 1024; }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {

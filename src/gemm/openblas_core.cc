@@ -35,7 +35,7 @@ struct Core {
   VectorLevel level;
 };
 
-// These are all cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it
+// All cores of x86-64 from OpenBLAS 0.3.21 to 0.3.30, each with the generation of the CPUs that it
 // is written for.
 constexpr Core kCores[] = {
     {"Prescott", VectorLevel::kSse},      {"Atom", VectorLevel::kSse},

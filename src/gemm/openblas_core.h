@@ -12,7 +12,7 @@
 
 namespace logitless::gemm {
 
-/// These are generations of x86-64 vector instructions, as far as the kernels of matrix products differ by
+/// Generations of x86-64 vector instructions, as far as the kernels of matrix products differ by
 /// them.
 enum class VectorLevel { kSse, kAvx, kAvx2, kAvx512 };
 
@@ -24,7 +24,7 @@ std::optional<VectorLevel> cpu_vector_level();
 /// name is not one of x86-64.
 std::optional<VectorLevel> core_vector_level(std::string_view core);
 
-/// This is the process's OpenBLAS, or what a test puts in its place.
+/// The process's OpenBLAS, or what a test puts in its place.
 struct CoreSwitch {
   std::optional<VectorLevel> cpu;
   std::function<std::string()> core;

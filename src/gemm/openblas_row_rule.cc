@@ -18,7 +18,8 @@ struct CoreRows {
 
 // These were found by multiplying equal rows and comparing their products bit by bit; gemm_rows_test repeats
 // that on the core that runs. The kernels of Haswell and Zen take twelve rows at a time and start the two
-// halves at different words, so that the first and the last eight words of each panel are summed in two ways.
+// halves at different vocabulary entries, so that the first and the last eight vocabulary entries of each
+// panel are summed in two ways.
 constexpr CoreRows kCores[] = {
     {"SapphireRapids", 4, 0, 12, true}, {"Cooperlake", 4, 0, 12, true}, {"SkylakeX", 4, 0, 12, true},
     {"Haswell", 12, 6, 4, false},       {"Zen", 12, 6, 4, false},       {"Sandybridge", 4, 0, 4, false},

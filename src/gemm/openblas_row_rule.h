@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This says which of OpenBLAS's products depend on their neighbours, which is a property of the kernels of
+// Which of OpenBLAS's products depend on their neighbours, which is a property of the kernels of
 // each core.
 #pragma once
 

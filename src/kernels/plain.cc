@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the row kernels as a student would write them. Tests hold the vectorised ones against these.
+// The row kernels as a student would write them. Tests hold the vectorised ones against these.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -65,12 +65,12 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   }
   out.max = max;
   if (args.target[row] >= 0 && args.target[row] < shape.cols) out.chosen = args.scratch[args.target[row]];
-  if (args.prior && args.prior_weights) out.prior_mass = args.weights_mass;
+  if (args.cross && args.cross_weights) out.cross_mass = args.weights_mass;
   double below = 0;  // Σ exp(u) of the terms below the largest
   int64_t largest = 0;
   for (int64_t v = 0; v < shape.cols; ++v) {
-    const double q = !args.prior ? 0 : args.prior_weights ? args.prior_weights[v] : args.uniform_prior;
-    if (!args.prior_weights) out.prior_mass += q;
+    const double q = !args.cross ? 0 : args.cross_weights ? args.cross_weights[v] : args.uniform_cross;
+    if (!args.cross_weights) out.cross_mass += q;
     if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
     const T term = std::exp(u);
@@ -80,7 +80,7 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
       ++largest;
     }
     if (args.entropy && term > 0) out.weighted += term * u;
-    if (q > 0) out.prior += q * u;
+    if (q > 0) out.cross += q * u;
   }
   if (largest > 0) out.rest = below + static_cast<double>(largest - 1);
   return out;
@@ -152,9 +152,9 @@ void gradient(const GradientArgs<T, Gradient>& args) {
       const T log_p = (c - g.max) * g.inverse_temperature - g.log_sum;
       const T p = std::exp(log_p);
       T d = 0;
-      if (p != 0) d = -p * (g.softmax_term + g.entropy_term * (log_p + g.entropy));
-      if (args.prior)
-        d += g.prior_term * static_cast<T>(args.prior_weights ? args.prior_weights[v] : args.uniform_prior);
+      if (p != 0) d = -p * (g.softmax_scale + g.entropy_scale * (log_p + g.entropy));
+      if (args.cross)
+        d += g.cross_scale * static_cast<T>(args.cross_weights ? args.cross_weights[v] : args.uniform_cross);
       if (v == g.target) d = g.target_gradient;
       d *= cap_derivative(raw, shape.softcap);
       if (std::isnan(g.max) || std::isnan(g.log_sum)) d = std::numeric_limits<T>::quiet_NaN();

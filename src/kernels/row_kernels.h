@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the contracts of the row kernels, which do everything that is done to a tile of logits between
+// The contracts of the row kernels, which do everything that is done to a tile of logits between
 // two GEMMs. T is float or double; a table of kernels is chosen once, by a Context, never inside a loop.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace logitless::kernels {
 
-/// These are the types of a tile: of its sums, of its logits, and of their gradients as the gradient products
+/// The types of a tile: of its sums, of its logits, and of their gradients as the gradient products
 /// read them.
 template <class SumType, class LogitType = SumType, class GradientType = LogitType>
 struct TileTypes {
@@ -23,13 +23,13 @@ struct TileTypes {
   using Logit = LogitType;
   using Gradient = GradientType;
 };
-/// These are the types for float64 tensors, for all others, and for bfloat16 tensors whose gradients are
+/// The types for float64 tensors, for all others, and for bfloat16 tensors whose gradients are
 /// multiplied as bfloat16.
 using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
 using BFloat16Tiles = TileTypes<float, float, bfloat16>;
 
-/// This is a tile of products x · w, row-major, with what turns a product into a capped logit:
+/// A tile of products x · w, row-major, with what turns a product into a capped logit:
 ///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
 ///   c = softcap · tanh(r / softcap)
 /// The derivative of the rounding counts as 1.
@@ -63,10 +63,10 @@ struct FoldArgs {
   int64_t first_column = 0;              // added to the column in stats.argmax
   bool entropy = false;                  // fill stats.weighted
   bool argmax = false;                   // fill stats.argmax
-  bool prior = false;                    // fill stats.prior and prior_mass, with
-  const float* prior_weights = nullptr;  //   q = prior_weights[0 .. cols), or when null
-  double uniform_prior = 0;              //   q = uniform_prior
-  double weights_mass = 0;               // Σ prior_weights[0 .. cols), where these are given
+  bool cross = false;                    // fill stats.cross and cross_mass, with
+  const float* cross_weights = nullptr;  //   q = cross_weights[0 .. cols), or when null
+  double uniform_cross = 0;              //   q = uniform_cross
+  double weights_mass = 0;               // Σ cross_weights[0 .. cols), where these are given
   T* scratch = nullptr;
   RowStats* stats = nullptr;
 };
@@ -86,18 +86,18 @@ struct CountArgs {
   int64_t* counts = nullptr;
 };
 
-/// This is what the gradient of one row needs. dL/da_v = -p_v (softmax_term + entropy_term (log p_v +
-/// entropy)) + prior_term q_v for every column but the target's; all terms are already divided by the row's
+/// What the gradient of one row needs. dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v +
+/// entropy)) + cross_scale q_v for every column but the target's; all scales are already divided by the row's
 /// temperature, so that the kernel only multiplies with the softcap's derivative.
 template <class T>
 struct RowGradient {
   T max = 0;  // of the capped logits
   T log_sum = 0;
   T inverse_temperature = 1;
-  T softmax_term = 0;
-  T entropy_term = 0;
+  T softmax_scale = 0;
+  T entropy_scale = 0;
   T entropy = 0;
-  T prior_term = 0;
+  T cross_scale = 0;
   // This replaces the formula in the target's column, because its 1 - p is computed without cancellation.
   T target_gradient = 0;
   int32_t target = -1;     // column in this tile, or outside [0, cols)
@@ -124,18 +124,18 @@ struct GradientArgs {
   Gradient* low = nullptr;
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
-  bool entropy = false;                           // some entropy_term is not zero
-  bool prior = false;                             // some prior_term is not zero
-  const float* prior_weights = nullptr;           // as in FoldArgs
-  double uniform_prior = 0;
+  bool entropy = false;                           // some entropy_scale is not zero
+  bool cross = false;                             // some cross_scale is not zero
+  const float* cross_weights = nullptr;           // as in FoldArgs
+  double uniform_cross = 0;
   Logit* scratch = nullptr;
 };
 
-/// This is the most rows of FewRowsArgs.
+/// The most rows of FewRowsArgs.
 inline constexpr int64_t kMostFewRows = 16;
-/// A few rows are multiplied with so many words of a transposed B at a time, and else with so many of its
-/// rows and columns: they stay in the nearest cache while all rows of A use them.
-inline constexpr int64_t kFewRowsWords = 8;
+/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, and else with so
+/// many of its rows and columns: they stay in the nearest cache while all rows of A use them.
+inline constexpr int64_t kFewRowsEntries = 8;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 1024;
 /// Sums over the rows of B are made of parts of so many, a multiple of kFewRowsDepth.
@@ -162,7 +162,7 @@ struct FewRowsArgs {
   T* scratch = nullptr;
 
   static int64_t scratch_elements(int64_t depth) {
-    return std::max(kFewRowsWords * depth, kFewRowsDepth * kFewRowsCols);
+    return std::max(kFewRowsEntries * depth, kFewRowsDepth * kFewRowsCols);
   }
 };
 
@@ -241,7 +241,7 @@ struct RowKernels {
   }
 };
 
-/// Returns the readable reference, which has scalar loops and std::exp.
+/// Returns the readable version, which has scalar loops and std::exp.
 const RowKernels& plain_kernels();
 
 /// Returns the vectorised tables of this CPU, best first.

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the running statistics of one row of logits over some of its columns, and how two of them join.
+// The running statistics of one row of logits over some of its columns, and how two of them join.
 #pragma once
 
 #include <cmath>
@@ -12,12 +12,12 @@ namespace logitless::kernels {
 /// offset costs no digits; `rest` leaves one largest term out, so that a probability near 1 costs none
 /// either.
 struct RowStats {
-  // This is the largest c: NaN once a NaN was seen, and -inf while there is no mass.
+  // The largest c: NaN once a NaN was seen, and -inf while there is no mass.
   double max = -std::numeric_limits<double>::infinity();
   double rest = 0;                                           // Σ exp(u) − 1
   double weighted = 0;                                       // Σ exp(u) u
-  double prior = 0;                                          // Σ q u
-  double prior_mass = 0;                                     // Σ q
+  double cross = 0;                                          // Σ q u
+  double cross_mass = 0;                                     // Σ q
   double chosen = std::numeric_limits<double>::quiet_NaN();  // c of the target, NaN until it was seen
   int64_t argmax = -1;                                       // first column with the largest c
 
@@ -26,9 +26,10 @@ struct RowStats {
   bool defined() const { return std::isfinite(max); }
 };
 
-/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only words that have a prior weigh in.
-inline double shifted_prior(const RowStats& s, double shift) {
-  return s.prior_mass == 0 ? s.prior : s.prior + shift * s.prior_mass;
+/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only vocabulary entries that have a weight q weigh
+/// in.
+inline double shifted_cross(const RowStats& s, double shift) {
+  return s.cross_mass == 0 ? s.cross : s.cross + shift * s.cross_mass;
 }
 
 /// Joins two parts of a row, of which `earlier` holds columns before those of `later`. inverse_temperature is
@@ -43,15 +44,15 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   const RowStats& high = later_wins ? later : earlier;
   const RowStats& low = later_wins ? earlier : later;
   RowStats out = high;
-  out.prior_mass = earlier.prior_mass + later.prior_mass;
+  out.cross_mass = earlier.cross_mass + later.cross_mass;
   out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
   if (high.max == -std::numeric_limits<double>::infinity()) {
     // Neither side has mass, so there is no distance to shift by.
-    out.prior = earlier.prior + later.prior;
+    out.cross = earlier.cross + later.cross;
     return out;
   }
   const double shift = (low.max - high.max) * inverse_temperature;
-  out.prior += shifted_prior(low, shift);
+  out.cross += shifted_cross(low, shift);
   if (low.max == -std::numeric_limits<double>::infinity()) return out;
   const double scale = std::exp(shift);
   out.rest += scale * (1 + low.rest);

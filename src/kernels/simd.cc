@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the row kernels, compiled once for every instruction set that Highway knows on this architecture.
+// The row kernels, compiled once for every instruction set that Highway knows on this architecture.
 // They use no intrinsic and no compiler flag, so a new instruction set takes only a newer Highway.
 #ifndef HWY_WANT_AVX3_DL
 #define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is what the row kernels of one target share: exponentials, rounding, capped logits, and the choice of
+// What the row kernels of one target share: exponentials, rounding, capped logits, and the choice of
 // the loops that a call needs.
 // It is compiled once for each target: its guard is toggled by foreach_target.h.
 #if defined(LOGITLESS_KERNELS_BASE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -175,9 +175,9 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
   return nan;
 }
 
-enum class Prior { kNone, kUniform, kWeights };
+enum class Cross { kNone, kUniform, kWeights };
 
-// Prior weights are float32 for every T.
+// Cross weights are float32 for every T.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V load_weights(D d, const float* weights) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
@@ -187,24 +187,24 @@ HWY_INLINE V load_weights(D d, const float* weights) {
   }
 }
 
-template <Prior kPrior>
-using PriorTag = std::integral_constant<Prior, kPrior>;
+template <Cross kCross>
+using CrossTag = std::integral_constant<Cross, kCross>;
 
 // These turn flags into types, so that a loop over columns is compiled for each of their combinations: call()
-// gets a std::bool_constant, a PriorTag, and of the terms of `args` first one and then the other.
+// gets a std::bool_constant, a CrossTag, and of the statistics of `args` first one and then the other.
 template <class Call>
 void with_flag(bool on, const Call& call) {
   on ? call(std::true_type()) : call(std::false_type());
 }
 template <class Args, class Call>
-void with_prior(const Args& args, const Call& call) {
-  if (!args.prior) return call(PriorTag<Prior::kNone>());
-  args.prior_weights ? call(PriorTag<Prior::kWeights>()) : call(PriorTag<Prior::kUniform>());
+void with_cross(const Args& args, const Call& call) {
+  if (!args.cross) return call(CrossTag<Cross::kNone>());
+  args.cross_weights ? call(CrossTag<Cross::kWeights>()) : call(CrossTag<Cross::kUniform>());
 }
 template <class Args, class Call>
-void with_terms(const Args& args, const Call& call) {
-  with_prior(args, [&](auto prior)
-                       HWY_ATTR { with_flag(args.entropy, [&](auto entropy) HWY_ATTR { call(entropy, prior); }); });
+void with_statistics(const Args& args, const Call& call) {
+  with_cross(args, [&](auto cross)
+                       HWY_ATTR { with_flag(args.entropy, [&](auto entropy) HWY_ATTR { call(entropy, cross); }); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -44,7 +44,7 @@ HWY_INLINE void put(bool accumulate, T sum, T* to) {
 
 // Where B is transposed, an element is the dot product of two rows in memory. Its full vectors are summed
 // lane by lane, then the lanes, then what is left of the rows one by one: the same order however many rows
-// and words are taken together.
+// and vocabulary entries are taken together.
 template <class T>
 HWY_INLINE T whole_sum(hn::Vec<hn::ScalableTag<T>> lanes) {
   return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), lanes));
@@ -57,8 +57,8 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// Four rows by two words: eight sums hide the latency of MulAdd, and each element of B serves four rows. The
-// next words come in meanwhile; past the end that is harmless.
+// Four rows by two vocabulary entries: eight sums hide the latency of MulAdd, and each element of B serves
+// four rows. The next vocabulary entries come in meanwhile; past the end that is harmless.
 template <class T, class Stored>
 HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
   const hn::ScalableTag<T> d;
@@ -88,7 +88,7 @@ HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b,
   finish(s30, s31, a3, c + 3 * args.c_stride);
 }
 
-// One row by four words, so that four sums hide some of the latency.
+// One row by four vocabulary entries, so that four sums hide some of the latency.
 template <class T, class Stored>
 HWY_INLINE void dot_1x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
   const hn::ScalableTag<T> d;
@@ -123,25 +123,25 @@ HWY_INLINE void dot(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* 
   put(args.accumulate, add_rest(whole_sum<T>(sum), a, b, k, args.depth), c);
 }
 
-// Multiplies all rows with `count` words, which `b` begins with.
+// Multiplies all rows with `count` vocabulary entries, which `b` begins with.
 template <class T, class Stored>
-HWY_INLINE void rows_by_words(const FewRowsArgs<T>& args, const Stored* b, int64_t b_stride, int64_t count, T* c) {
+HWY_INLINE void rows_by_entries(const FewRowsArgs<T>& args, const Stored* b, int64_t b_stride, int64_t count, T* c) {
   int64_t row = 0;
   for (; row + 4 <= args.rows; row += 4) {
     const T* a = args.a + row * args.a_stride;
     T* to = c + row * args.c_stride;
-    int64_t word = 0;
-    for (; word + 2 <= count; word += 2) dot_4x2(args, a, b + word * b_stride, b_stride, to + word);
-    for (int64_t r = 0; word < count && r < 4; ++r) {
-      dot(args, a + r * args.a_stride, b + word * b_stride, to + r * args.c_stride + word);
+    int64_t entry = 0;
+    for (; entry + 2 <= count; entry += 2) dot_4x2(args, a, b + entry * b_stride, b_stride, to + entry);
+    for (int64_t r = 0; entry < count && r < 4; ++r) {
+      dot(args, a + r * args.a_stride, b + entry * b_stride, to + r * args.c_stride + entry);
     }
   }
   for (; row < args.rows; ++row) {
     const T* a = args.a + row * args.a_stride;
     T* to = c + row * args.c_stride;
-    int64_t word = 0;
-    for (; word + 4 <= count; word += 4) dot_1x4(args, a, b + word * b_stride, b_stride, to + word);
-    for (; word < count; ++word) dot(args, a, b + word * b_stride, to + word);
+    int64_t entry = 0;
+    for (; entry + 4 <= count; entry += 4) dot_1x4(args, a, b + entry * b_stride, b_stride, to + entry);
+    for (; entry < count; ++entry) dot(args, a, b + entry * b_stride, to + entry);
   }
 }
 
@@ -158,18 +158,18 @@ HWY_INLINE void widen_to(const Stored* from, int64_t count, T* to) {
 }
 
 template <class T, class Stored>
-HWY_NOINLINE void few_rows_by_words(const FewRowsArgs<T>& args, const Stored* b) {
-  for (int64_t first = 0; first < args.cols; first += kFewRowsWords) {
-    const int64_t count = std::min(kFewRowsWords, args.cols - first);
-    const Stored* words = b + first * args.b_stride;
+HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* b) {
+  for (int64_t first = 0; first < args.cols; first += kFewRowsEntries) {
+    const int64_t count = std::min(kFewRowsEntries, args.cols - first);
+    const Stored* entries = b + first * args.b_stride;
     if (!is_widened_once(args, b)) {
-      rows_by_words(args, words, args.b_stride, count, args.c + first);
+      rows_by_entries(args, entries, args.b_stride, count, args.c + first);
       continue;
     }
-    for (int64_t word = 0; word < count; ++word) {
-      widen_to(words + word * args.b_stride, args.depth, args.scratch + word * args.depth);
+    for (int64_t entry = 0; entry < count; ++entry) {
+      widen_to(entries + entry * args.b_stride, args.depth, args.scratch + entry * args.depth);
     }
-    rows_by_words(args, static_cast<const T*>(args.scratch), args.depth, count, args.c + first);
+    rows_by_entries(args, static_cast<const T*>(args.scratch), args.depth, count, args.c + first);
   }
 }
 
@@ -282,7 +282,7 @@ HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b)
 template <class T, class Stored>
 void few_rows_of(const FewRowsArgs<T>& args) {
   const auto* b = static_cast<const Stored*>(args.b);
-  return args.b_transposed ? few_rows_by_words(args, b) : few_rows_by_depth(args, b);
+  return args.b_transposed ? few_rows_by_entries(args, b) : few_rows_by_depth(args, b);
 }
 
 inline void few_rows(const FewRowsArgs<float>& args) {

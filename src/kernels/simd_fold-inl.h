@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This folds tiles into statistics, and counts the words above the target.
+// This folds tiles into statistics, and counts the vocabulary entries above the target.
 // It is compiled once for each target: its guard is toggled by foreach_target.h.
 #if defined(LOGITLESS_KERNELS_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_FOLD_INL_H_
@@ -23,7 +23,7 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// These are the largest element of a row and whether it holds a NaN (Max would drop it).
+// The largest element of a row and whether it holds a NaN (Max would drop it).
 template <class T>
 struct MaxAndNan {
   T max = -std::numeric_limits<T>::infinity();
@@ -69,10 +69,10 @@ struct RowSums {
   double below = 0;    // Σ exp(u) of the columns below the largest
   double largest = 0;  // how many columns are the largest
   double weighted = 0;
-  double prior = 0;
+  double cross = 0;
 };
 
-template <bool kEntropy, Prior kPrior, class D, class T>
+template <bool kEntropy, Cross kCross, class D, class T>
 HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T inverse_temperature, int64_t begin,
                             int64_t end, RowSums<T>& sums) {
   using V = hn::Vec<D>;
@@ -81,7 +81,7 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
   const V one = hn::Set(d, T{1});
   const V vmax = hn::Set(d, max);
   const V scale = hn::Set(d, inverse_temperature);
-  V below = zero, largest = zero, weighted = zero, prior = zero;
+  V below = zero, largest = zero, weighted = zero, cross = zero;
   for (int64_t v = begin; v < end; v += lanes) {
     // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is
     // harmless.
@@ -93,26 +93,26 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
     largest = hn::Add(largest, hn::IfThenZeroElse(is_below, one));
     // 0 · (-inf) must be 0.
     if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(term, zero), hn::Mul(term, u)));
-    if constexpr (kPrior == Prior::kUniform) prior = hn::Add(prior, u);
-    if constexpr (kPrior == Prior::kWeights) {
+    if constexpr (kCross == Cross::kUniform) cross = hn::Add(cross, u);
+    if constexpr (kCross == Cross::kWeights) {
       const V q = load_weights(d, weights + v);
-      prior = hn::Add(prior, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
+      cross = hn::Add(cross, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
     }
   }
   sums.below += hn::GetLane(hn::SumOfLanes(d, below));
   sums.largest += hn::GetLane(hn::SumOfLanes(d, largest));
   if constexpr (kEntropy) sums.weighted += hn::GetLane(hn::SumOfLanes(d, weighted));
-  if constexpr (kPrior != Prior::kNone) sums.prior += hn::GetLane(hn::SumOfLanes(d, prior));
+  if constexpr (kCross != Cross::kNone) sums.cross += hn::GetLane(hn::SumOfLanes(d, cross));
 }
 
-template <bool kEntropy, Prior kPrior, class T>
+template <bool kEntropy, Cross kCross, class T>
 HWY_NOINLINE void sum_row(const T* capped, const float* weights, T max, T inverse_temperature, int64_t cols,
                           RowSums<T>& sums) {
   const hn::ScalableTag<T> wide;
   const hn::CappedTag<T, 1> narrow;
   const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
-  sum_columns<kEntropy, kPrior>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
-  if (whole < cols) sum_columns<kEntropy, kPrior>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
+  sum_columns<kEntropy, kCross>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
+  if (whole < cols) sum_columns<kEntropy, kCross>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
 }
 
 template <class T>
@@ -129,12 +129,12 @@ int64_t find_first(const T* capped, int64_t cols, T value) {
   return -1;
 }
 
-template <bool kEntropy, Prior kPrior, class T>
+template <bool kEntropy, Cross kCross, class T>
 HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
   const TileShape<T>& shape = args.shape;
-  double prior_mass = 0;
-  if constexpr (kPrior == Prior::kUniform) prior_mass = args.uniform_prior * static_cast<double>(shape.cols);
-  if constexpr (kPrior == Prior::kWeights) prior_mass = args.weights_mass;
+  double cross_mass = 0;
+  if constexpr (kCross == Cross::kUniform) cross_mass = args.uniform_cross * static_cast<double>(shape.cols);
+  if constexpr (kCross == Cross::kWeights) cross_mass = args.weights_mass;
   for (int64_t row = 0; row < shape.rows; ++row) {
     RowStats& stats = args.stats[row];
     const T* logits = args.logits + row * shape.stride;
@@ -146,13 +146,13 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
     const MaxAndNan<T> found = find_max(logits, shape.cols);
     RowStats tile;
     tile.max = nan || found.nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(found.max);
-    tile.prior_mass = prior_mass;
+    tile.cross_mass = cross_mass;
     if (std::isfinite(tile.max)) {
       RowSums<T> sums;
-      sum_row<kEntropy, kPrior>(logits, args.prior_weights, found.max, args.inverse_temperature[row], shape.cols, sums);
+      sum_row<kEntropy, kCross>(logits, args.cross_weights, found.max, args.inverse_temperature[row], shape.cols, sums);
       tile.rest = sums.below + (sums.largest - 1);
       tile.weighted = sums.weighted;
-      tile.prior = kPrior == Prior::kUniform ? sums.prior * args.uniform_prior : sums.prior;
+      tile.cross = kCross == Cross::kUniform ? sums.cross * args.uniform_cross : sums.cross;
     }
     const int32_t target = args.target[row];
     if (target >= 0 && target < shape.cols) tile.chosen = logits[target];
@@ -165,7 +165,7 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
 template <class T>
 void fold(const FoldArgs<T>& args) {
   if (args.shape.cols == 0) return;
-  with_terms(args, [&](auto entropy, auto prior) HWY_ATTR { fold_rows<entropy.value, prior.value>(args); });
+  with_statistics(args, [&](auto entropy, auto cross) HWY_ATTR { fold_rows<entropy.value, cross.value>(args); });
 }
 
 template <class T>

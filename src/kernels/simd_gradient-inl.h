@@ -23,7 +23,7 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// These say how the gradients of a row are stored: in the type of the logits, or rounded to one or two terms
+// How the gradients of a row are stored: in the type of the logits, or rounded to one or two terms
 // of bfloat16. Where the types are the same the row takes the capped logits before its gradients.
 template <class T>
 struct WideRow {
@@ -56,42 +56,42 @@ struct SplitRow {
   }
 };
 
-template <bool kEntropy, Prior kPrior, bool kCap, class D, class T, class Row>
+template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
-                                 const float* weights, T uniform_prior, int64_t begin, int64_t end, const Row& row) {
+                                 const float* weights, T uniform_cross, int64_t begin, int64_t end, const Row& row) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V max = hn::Set(d, g.max);
   const V scale = hn::Set(d, g.inverse_temperature);
   const V log_sum = hn::Set(d, g.log_sum);
-  const V softmax_term = hn::Set(d, -g.softmax_term);
+  const V softmax_scale = hn::Set(d, -g.softmax_scale);
   for (int64_t v = begin; v < end; v += lanes) {
     const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
     const V p = exp_nonpositive(d, log_p);
-    V term = softmax_term;
+    V slope = softmax_scale;
     if constexpr (kEntropy) {
       // p is 0 long before -1000: the bound only keeps 0 · (-inf) from being NaN.
       const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
-      term = hn::NegMulAdd(hn::Set(d, g.entropy_term), hn::Add(bounded, hn::Set(d, g.entropy)), term);
+      slope = hn::NegMulAdd(hn::Set(d, g.entropy_scale), hn::Add(bounded, hn::Set(d, g.entropy)), slope);
     }
-    V out = hn::Mul(p, term);
-    if constexpr (kPrior == Prior::kUniform) out = hn::Add(out, hn::Set(d, g.prior_term * uniform_prior));
-    if constexpr (kPrior == Prior::kWeights) {
+    V out = hn::Mul(p, slope);
+    if constexpr (kCross == Cross::kUniform) out = hn::Add(out, hn::Set(d, g.cross_scale * uniform_cross));
+    if constexpr (kCross == Cross::kWeights) {
       const V q = load_weights(d, weights + v);
-      out = hn::MulAdd(hn::Set(d, g.prior_term), q, out);
+      out = hn::MulAdd(hn::Set(d, g.cross_scale), q, out);
     }
     if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));
     row.store(d, out, v);
   }
 }
 
-template <bool kEntropy, Prior kPrior, bool kCap, class T, class Gradient, class RowAt>
+template <bool kEntropy, Cross kCross, bool kCap, class T, class Gradient, class RowAt>
 HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
   const TileShape<T>& shape = args.shape;
   const hn::ScalableTag<T> wide;
   const hn::CappedTag<T, 1> narrow;
   const int64_t whole = shape.cols - shape.cols % static_cast<int64_t>(hn::Lanes(wide));
-  const T uniform = static_cast<T>(args.uniform_prior);
+  const T uniform = static_cast<T>(args.uniform_cross);
   T* const derivative = args.scratch;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
@@ -111,9 +111,9 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       std::memcpy(capped, from, static_cast<size_t>(shape.cols) * sizeof(T));
       from = capped;
     }
-    gradient_columns<kEntropy, kPrior, kCap>(wide, g, from, derivative, args.prior_weights, uniform, 0, whole, row);
+    gradient_columns<kEntropy, kCross, kCap>(wide, g, from, derivative, args.cross_weights, uniform, 0, whole, row);
     if (whole < shape.cols) {
-      gradient_columns<kEntropy, kPrior, kCap>(narrow, g, from, derivative, args.prior_weights, uniform, whole,
+      gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, args.cross_weights, uniform, whole,
                                                shape.cols, row);
     }
     if (g.target >= 0 && g.target < shape.cols) {
@@ -124,9 +124,9 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
 
 template <class T, class Gradient, class RowAt>
 void gradient_as(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
-  with_terms(args, [&](auto entropy, auto prior) HWY_ATTR {
+  with_statistics(args, [&](auto entropy, auto cross) HWY_ATTR {
     with_flag(args.shape.softcap > 0,
-              [&](auto cap) HWY_ATTR { gradient_rows<entropy.value, prior.value, cap.value>(args, row_at); });
+              [&](auto cap) HWY_ATTR { gradient_rows<entropy.value, cross.value, cap.value>(args, row_at); });
   });
 }
 

@@ -16,10 +16,10 @@ double weighted(double weight, double value) { return weight == 0 ? 0 : weight *
 }  // namespace
 
 StatsRequest stats_request(const CrossEntropyOptions& options) {
-  return {.entropy = options.want_entropy, .prior = options.label_smoothing > 0, .argmax = options.want_accuracy};
+  return {.entropy = options.want_entropy, .cross = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
 
-problem::Prior prior(const CrossEntropyOptions& options) { return {options.class_weights, "class_weights"}; }
+problem::Cross cross(const CrossEntropyOptions& options) { return {options.class_weights, "class_weights"}; }
 
 void check_options(const CrossEntropyOptions& options) {
   using core::fail;
@@ -51,8 +51,8 @@ CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const pro
   z_scale_ *= options.loss_scale;
 }
 
-TokenLoss::GradientTerms CrossEntropyLoss::gradients() const {
-  return {.lse = options_.z_loss > 0, .prior = options_.label_smoothing > 0};
+TokenLoss::GradsFilled CrossEntropyLoss::gradients() const {
+  return {.lse = options_.z_loss > 0, .cross = options_.label_smoothing > 0};
 }
 
 void CrossEntropyLoss::set_upstream(double upstream) {
@@ -82,8 +82,8 @@ double CrossEntropyLoss::class_weight(int64_t row) const {
   return options_.class_weights[static_cast<size_t>(*problem_.target(row))];
 }
 
-// The prior is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
-double CrossEntropyLoss::prior_factor() const {
+// The cross statistic is Σ_v W_v log p_v with class weights and (1/V) Σ_v log p_v without.
+double CrossEntropyLoss::cross_factor() const {
   const double smoothing = options_.label_smoothing;
   return options_.class_weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
 }
@@ -91,7 +91,7 @@ double CrossEntropyLoss::prior_factor() const {
 double CrossEntropyLoss::nll(int64_t row, const TokenStats& stats) const {
   const auto i = static_cast<size_t>(row);
   double nll = weighted((1 - options_.label_smoothing) * class_weight(row), -stats.logp[i]);
-  if (options_.label_smoothing > 0) nll += weighted(prior_factor(), -stats.prior[i]);
+  if (options_.label_smoothing > 0) nll += weighted(cross_factor(), -stats.cross[i]);
   return nll;
 }
 
@@ -105,7 +105,7 @@ void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
     const auto i = static_cast<size_t>(row);
     nll_[i] = nll(row, stats);
     grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream(row);
-    if (options_.label_smoothing > 0) grads.prior[i] = -prior_factor() * nll_scale_ * upstream(row);
+    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream(row);
     if (options_.z_loss > 0) {
       z_[i] = z_loss(row, stats);
       grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream(row), stats.lse[i]);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is cross-entropy as a function of token statistics, which the fused and the dense path share.
+// Cross-entropy as a function of token statistics, which the fused and the dense path share.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@
 
 namespace logitless::loss {
 
-/// These return what a problem needs to know of the options. Class weights are the weights of the prior
+/// These return what a problem needs to know of the options. Class weights are the weights of the cross
 /// statistic.
 StatsRequest stats_request(const CrossEntropyOptions& options);
-problem::Prior prior(const CrossEntropyOptions& options);
+problem::Cross cross(const CrossEntropyOptions& options);
 
 /// Throws InvalidInput for an option out of its range.
 void check_options(const CrossEntropyOptions& options);
@@ -24,7 +24,7 @@ class CrossEntropyLoss final : public TokenLoss {
   CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem);
 
   StatsRequest needs() const override { return stats_request(options_); }
-  GradientTerms gradients() const override;
+  GradsFilled gradients() const override;
   bool may_drop_rows() const override { return !options_.class_weights.empty(); }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
@@ -39,7 +39,7 @@ class CrossEntropyLoss final : public TokenLoss {
  private:
   double upstream(int64_t row) const;
   double class_weight(int64_t row) const;
-  double prior_factor() const;
+  double cross_factor() const;
   double nll(int64_t row, const TokenStats& stats) const;
   double z_loss(int64_t row, const TokenStats& stats) const;
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is KTO as a function of token statistics: docs/losses.md, section 2.
+// KTO as a function of token statistics: docs/losses.md, section 2.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class KtoLoss final : public TokenLoss {
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   std::span<const int64_t> groups() const override { return tokens_.sequence; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 

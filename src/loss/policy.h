@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are policy losses as a function of token statistics: docs/losses.md, section 1.
+// Policy losses as a function of token statistics: docs/losses.md, section 1.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ class PolicyLoss final : public TokenLoss {
   PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
              int64_t vocab_size, std::string_view rows_name = "hidden", ranks::Totals totals = ranks::Totals());
 
-  /// Returns the chosen word of each row, [N], or kNoTarget where it takes no part.
+  /// Returns the chosen token id of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
 
   StatsRequest needs() const override;
-  GradientTerms gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }
+  GradsFilled gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
@@ -43,7 +43,7 @@ class PolicyLoss final : public TokenLoss {
   PolicyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  // These are sums over the tokens of one sequence.
+  // Sums over the tokens of one sequence.
   struct Sequence {
     double tokens = 0;
     double log_ratio = 0;     // Σ δ

@@ -13,7 +13,8 @@ namespace logitless::loss {
 /// weights, an advantage and a sum over tokens is a finite float64.
 inline constexpr double kMostLogRatio = 300;
 
-/// vespo holds a sequence's log weight, and each token's sampler correction in it, between these: 10⁻⁸ and e²⁰.
+/// vespo holds a sequence's log weight, and each token's sampler correction in it, between these: 10⁻⁸ and
+/// e²⁰.
 inline const double kLeastLogWeight = std::log(1e-8);
 inline constexpr double kMostLogWeight = 20;
 

@@ -16,9 +16,9 @@ void SequenceTokens::drop(int64_t s) {
   counts[static_cast<size_t>(s)] = 0;
 }
 
-SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> words) {
+SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> ids) {
   SequenceTokens out;
-  out.targets = std::move(words);
+  out.targets = std::move(ids);
   out.sequence = sequence_of_rows(offsets);
   out.counts.assign(offsets.size() - 1, 0);
   for (size_t i = 0; i < out.targets.size(); ++i) {

@@ -12,7 +12,7 @@
 
 namespace logitless::loss {
 
-/// These are the rows of S sequences and the words they predict.
+/// The rows of S sequences and the token ids they predict.
 struct SequenceTokens {
   core::Array<int64_t> targets;   // [N], kNoTarget where a row takes no part
   core::Array<int64_t> sequence;  // [N]
@@ -25,7 +25,7 @@ struct SequenceTokens {
   void drop(int64_t s);
 };
 
-/// Reads the sequences; `words` are [N], and kNoTarget where a row takes no part (problem::resolve_words).
-SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> words);
+/// Reads the sequences; `ids` are [N], and kNoTarget where a row takes no part (problem::resolve_targets).
+SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> ids);
 
 }  // namespace logitless::loss

@@ -66,7 +66,7 @@ void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequenc
 }
 
 // Checks both strides of hidden states, or of their gradient, that messages call `name`.
-void check_places(std::string_view name, std::string_view batch_stride, std::string_view row_stride,
+void check_places(std::string_view name, core::MemberName batch_stride, core::MemberName row_stride,
                   const core::BatchedRows& places) {
   core::check_strides(name, batch_stride, row_stride, places);
   core::check_blas_stride(row_stride, places);
@@ -212,7 +212,7 @@ HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool 
   problem.head.weight = core::with_used_stride(head.weight);
   problem.tokens = hidden.tokens();
   problem.hidden_size = hidden.hidden_size();
-  problem.vocab_size = problem.words = head.vocab_size();
+  problem.vocab_size = problem.entries = head.vocab_size();
   problem.dtype = hidden.states.dtype;
   problem.sequence_offsets = sequence_offsets(hidden);
   problem.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
@@ -234,7 +234,7 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 ranks::HeadTypes head_types(const HiddenProblem& problem, const Gradients& outputs) {
   const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
   ranks::HeadTypes types;
-  types.words = problem.words;
+  types.entries = problem.entries;
   types.weight = static_cast<int64_t>(problem.head.weight.dtype);
   types.layout = static_cast<int64_t>(problem.head.layout);
   types.bias = type_of(problem.head.bias);
@@ -250,17 +250,17 @@ void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
     fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
   }
   check_d_hidden(problem, outputs);
-  if (outputs.d_weight.data && problem.words > 0) {
+  if (outputs.d_weight.data && problem.entries > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
     const Matrix& out = outputs.d_weight;
     core::check_matrix("d_weight", out.data, out.dtype, out.rows, out.cols, out.stride);
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
   }
-  if (outputs.d_bias.data && problem.words > 0) {
+  if (outputs.d_bias.data && problem.entries > 0) {
     core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
     if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
-    if (outputs.d_bias.size != problem.words) {
-      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.words);
+    if (outputs.d_bias.size != problem.entries) {
+      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.entries);
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }

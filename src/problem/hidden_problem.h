@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is a call whose logits are products: it has hidden states and an LM head, checked, and the gradients
+// A call whose logits are products: it has hidden states and an LM head, checked, and the gradients
 // that are wanted of them.
 #pragma once
 
@@ -22,15 +22,15 @@ struct HiddenProblem : TokenProblem {
   core::Array<int64_t> sequence_offsets;  // [B + 1] of all sequences
   core::BatchedRows hidden_places;
   core::BatchedRows second_places;
-  LmHead head;  // the words that are here
+  LmHead head;  // the vocabulary entries that are here
   int64_t hidden_size = 0;
   const ranks::Cut* cut = nullptr;       // of the whole vocabulary; null: it is not cut
   ranks::Group* weight_ranks = nullptr;  // d_weight and d_bias are summed over them
 };
 
 /// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the
-/// caller. A head without words is one of a rank (`may_be_empty`). Throws InvalidInput for anything that
-/// breaks the contracts of tensors.h.
+/// caller. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws InvalidInput for
+/// anything that breaks the contracts of tensors.h.
 HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
 
 /// Returns what is read of hidden states that messages call `name` and `second_name`.

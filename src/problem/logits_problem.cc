@@ -29,11 +29,10 @@ void check_view(std::string_view name, const View& view) {
   if (view.vocab > kMost) fail(name, ".vocab = ", view.vocab, " is above ", kMost);
   if (view.batch > kMost) fail(name, ".batch = ", view.batch, " is above ", kMost);
   if (view.time > kMost) fail(name, ".time = ", view.time, " is above ", kMost);
-  const std::string of = std::string(name) + ".";
-  core::check_strides(name, of + "batch_stride", of + "row_stride", rows_of(view));
+  core::check_strides(name, {name, "batch_stride"}, {name, "row_stride"}, rows_of(view));
   const int64_t tokens = view.batch * view.time;
   if (tokens > kMost) fail(name, " of ", view.batch, " times ", view.time, " rows has more than ", kMost);
-  if (tokens == 0) check_empty_sequences(of + "batch", view.batch);
+  if (tokens == 0) check_empty_sequences({name, "batch"}, view.batch);
   if (tokens > 0 && !view.data) fail(name, ".data is null");
   core::check_aligned(name, view.data, size_of(view.dtype), name_of(view.dtype));
 }
@@ -63,7 +62,7 @@ LogitsProblem make_problem(const Logits& logits) {
   LogitsProblem problem;
   problem.logits = logits;
   problem.tokens = logits.tokens();
-  problem.vocab_size = problem.words = logits.vocab;
+  problem.vocab_size = problem.entries = logits.vocab;
   problem.dtype = logits.dtype;
   problem.rows_name = "logits";
   problem.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is a call whose logits the caller holds: it has the logits, checked, and the gradient that is wanted
+// A call whose logits the caller holds: it has the logits, checked, and the gradient that is wanted
 // of them.
 #pragma once
 

@@ -47,24 +47,24 @@ void check_temperatures(const TokenProblem& problem) {
   }
 }
 
-void check_prior(const TokenProblem& problem) {
-  const Prior& prior = problem.prior;
-  if (prior.weights.empty()) return;
-  core::check_aligned(prior.name, prior.weights);
-  if (static_cast<int64_t>(prior.weights.size()) != problem.vocab_size) {
-    fail(prior.name, " has ", prior.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
+void check_cross(const TokenProblem& problem) {
+  const Cross& cross = problem.cross;
+  if (cross.weights.empty()) return;
+  core::check_aligned(cross.name, cross.weights);
+  if (static_cast<int64_t>(cross.weights.size()) != problem.vocab_size) {
+    fail(cross.name, " has ", cross.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
   }
-  for (size_t v = 0; v < prior.weights.size(); ++v) {
-    if (!(prior.weights[v] >= 0) || !std::isfinite(prior.weights[v])) {
-      fail(prior.name, "[", v, "] = ", prior.weights[v], " must be finite and not negative");
+  for (size_t v = 0; v < cross.weights.size(); ++v) {
+    if (!(cross.weights[v] >= 0) || !std::isfinite(cross.weights[v])) {
+      fail(cross.name, "[", v, "] = ", cross.weights[v], " must be finite and not negative");
     }
   }
 }
 
 }  // namespace
 
-core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
-                                   std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
+core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions& options,
+                                     std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
   const int64_t tokens = offsets.back();
   core::check_targets("targets", targets, tokens, rows_name);
   // A stray id is a bug in the caller's data wherever it stands.
@@ -75,24 +75,24 @@ core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& o
       fail("targets[", i, "] = ", target, " is outside [0, ", vocab_size, ") and is not ignore_index (", ignore, ")");
     }
   }
-  core::Array<int64_t> words(static_cast<size_t>(tokens), kNoTarget);
+  core::Array<int64_t> ids(static_cast<size_t>(tokens), kNoTarget);
   const int64_t shift = options.shift ? 1 : 0;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t row = offsets[s]; row + shift < offsets[s + 1]; ++row) {
-      if (targets[row + shift] != ignore) words[static_cast<size_t>(row)] = targets[row + shift];
+      if (targets[row + shift] != ignore) ids[static_cast<size_t>(row)] = targets[row + shift];
     }
   }
-  return words;
+  return ids;
 }
 
-RowTargets row_targets(core::Array<int64_t> words) {
+RowTargets row_targets(core::Array<int64_t> ids) {
   RowTargets out;
   out.rows.reserve(
-      static_cast<size_t>(std::count_if(words.begin(), words.end(), [](int64_t word) { return word != kNoTarget; })));
-  for (size_t row = 0; row < words.size(); ++row) {
-    if (words[row] != kNoTarget) out.rows.push_back(static_cast<int64_t>(row));
+      static_cast<size_t>(std::count_if(ids.begin(), ids.end(), [](int64_t id) { return id != kNoTarget; })));
+  for (size_t row = 0; row < ids.size(); ++row) {
+    if (ids[row] != kNoTarget) out.rows.push_back(static_cast<int64_t>(row));
   }
-  out.words = std::move(words);
+  out.ids = std::move(ids);
   return out;
 }
 
@@ -117,11 +117,11 @@ void check_scale(std::string_view name, double value, DType dtype) {
 
 void check_tokens(TokenProblem& problem) {
   check_token_options(problem);
-  check_prior(problem);
+  check_cross(problem);
   check_temperatures(problem);
-  if (problem.prior.weights.empty()) return;
-  problem.prior.mass = 0;
-  for (const float q : problem.prior.weights) problem.prior.mass += q;
+  if (problem.cross.weights.empty()) return;
+  problem.cross.mass = 0;
+  for (const float q : problem.cross.weights) problem.cross.mass += q;
 }
 
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
@@ -131,7 +131,7 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
   }
 }
 
-void check_empty_sequences(std::string_view name, int64_t sequences) {
+void check_empty_sequences(core::MemberName name, int64_t sequences) {
   constexpr int64_t kMost = 1 << 24;  // their offsets are 128 MiB
   if (sequences > kMost) fail(name, " = ", sequences, " is above ", kMost, ", the most sequences without rows");
 }
@@ -151,9 +151,9 @@ void check_finite_entries(std::string_view name, std::span<const double> values,
 
 core::Array<core::ByteRange> reads_of(const TokenProblem& problem) {
   const auto& temperatures = problem.options.temperatures;
-  const auto& weights = problem.prior.weights;
+  const auto& weights = problem.cross.weights;
   return {core::range_of("temperatures", temperatures.data(), temperatures.size_bytes()),
-          core::range_of(problem.prior.name, weights.data(), weights.size_bytes())};
+          core::range_of(problem.cross.name, weights.data(), weights.size_bytes())};
 }
 
 }  // namespace logitless::problem

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is what a call says about its rows of logits, wherever the logits come from: which rows take part,
-// which words they predict, and how a logit becomes a log-probability.
+// What a call says about its rows of logits, wherever the logits come from: which rows take part,
+// which token ids they predict, and how a logit becomes a log-probability.
 #pragma once
 
 #include <cstdint>
@@ -17,42 +17,42 @@
 
 namespace logitless::problem {
 
-/// It stands for the word of a row that takes no part. No vocabulary has it.
+/// It stands for the token id of a row that takes no part. No vocabulary has it.
 inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 
-/// These are the rows that take part in a call, and the words that they predict.
+/// The rows that take part in a call, and the token ids that they predict.
 struct RowTargets {
-  core::Array<int64_t> rows;   // increasing
-  core::Array<int64_t> words;  // [N], of the rows that take part; empty where the call has no targets
+  core::Array<int64_t> rows;  // increasing
+  core::Array<int64_t> ids;   // [N], of the rows that take part; empty where the call has no targets
 };
 
-/// This is the one place where ignore_index and shift are resolved. It returns the word of each of the N
+/// The one place where ignore_index and shift are resolved. It returns the token id of each of the N
 /// rows, or kNoTarget. Sequence s holds the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for
 /// targets of the wrong number or outside of the vocabulary; every target is checked, also one that no
 /// position predicts.
-core::Array<int64_t> resolve_words(const Targets& targets, const TokenOptions& options,
-                                   std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
-/// Returns the rows whose word is not kNoTarget.
-RowTargets row_targets(core::Array<int64_t> words);
+core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions& options,
+                                     std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
+/// Returns the rows whose token id is not kNoTarget.
+RowTargets row_targets(core::Array<int64_t> ids);
 /// Returns all of `tokens` rows, without targets.
 RowTargets all_rows(int64_t tokens);
 
-/// This is q of the prior statistic, Σ_v q_v log p_v.
-struct Prior {
+/// This is q of the cross statistic, Σ_v q_v log p_v.
+struct Cross {
   std::span<const float> weights = {};  // [V], finite and >= 0; empty: 1/V each
-  // This is the name of the weights in error messages, because callers may know them by another one.
-  std::string_view name = "prior";
+  // The name of the weights in error messages, because callers may know them by another one.
+  std::string_view name = "cross";
   double mass = 1;  // Σ q
 };
 
 struct TokenProblem {
   TokenOptions options;
-  StatsRequest request;  // its prior_weights are not read: those of `prior` are
-  Prior prior;
+  StatsRequest request;  // its cross_weights are not read: those of `cross` are
+  Cross cross;
   int64_t tokens = 0;
-  int64_t vocab_size = 0;                 // of the whole vocabulary: targets, priors and losses mean this one
-  int64_t first_word = 0;                 // of those whose logits are here
-  int64_t words = 0;                      // whose logits are here: all, but where ranks share them
+  int64_t vocab_size = 0;                 // of the whole vocabulary, which targets, weights and losses mean
+  int64_t first_entry = 0;                // of those whose logits are here
+  int64_t entries = 0;                    // whose logits are here: all, but where ranks share them
   DType dtype = DType::kFloat32;          // type of hidden, or of the logits
   std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
   RowTargets targets;
@@ -60,10 +60,10 @@ struct TokenProblem {
 
   /// Returns the rows that take part, increasing.
   const core::Array<int64_t>& active() const { return targets.rows; }
-  /// Returns the word that `row`, which takes part, predicts; none where the call has no targets.
+  /// Returns the token id that `row`, which takes part, predicts; none where the call has no targets.
   std::optional<int64_t> target(int64_t row) const {
-    if (targets.words.empty()) return {};
-    return targets.words[static_cast<size_t>(row)];
+    if (targets.ids.empty()) return {};
+    return targets.ids[static_cast<size_t>(row)];
   }
   bool takes_part(int64_t row) const;
 
@@ -84,12 +84,12 @@ struct TokenProblem {
     const double inverse = 1 / logit_temperature(row);
     return in_double() ? inverse : static_cast<double>(static_cast<float>(inverse));
   }
-  double prior_weight(int64_t word) const {
-    return prior.weights.empty() ? 1.0 / static_cast<double>(vocab_size) : prior.weights[static_cast<size_t>(word)];
+  double cross_weight(int64_t entry) const {
+    return cross.weights.empty() ? 1.0 / static_cast<double>(vocab_size) : cross.weights[static_cast<size_t>(entry)];
   }
 };
 
-/// Throws InvalidInput for options, temperatures or prior weights that are wrong, and fills prior.mass. All
+/// Throws InvalidInput for options, temperatures or cross weights that are wrong, and fills cross.mass. All
 /// other members are set by then.
 void check_tokens(TokenProblem& problem);
 
@@ -102,7 +102,7 @@ void check_output_type(std::string_view name, DType dtype, DType input, std::str
 
 /// Throws InvalidInput for more sequences without a row than a call makes lists of; `name` is what messages
 /// call their number.
-void check_empty_sequences(std::string_view name, int64_t sequences);
+void check_empty_sequences(core::MemberName name, int64_t sequences);
 
 /// Throws InvalidInput unless `entries`, the size of what messages call `name`, is the number of tokens.
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);

@@ -10,25 +10,25 @@
 
 namespace logitless::ranks {
 
-/// This is what planning needs to know of a rank's head and its gradients: types, as numbers, or -1 for
+/// What planning needs to know of a rank's head and its gradients: types, as numbers, or -1 for
 /// what is not there.
 struct HeadTypes {
-  int64_t words = 0;  // of this rank
+  int64_t entries = 0;  // of this rank
   int64_t weight = -1, layout = -1, bias = -1;
   int64_t d_weight = -1, weight_sink = -1, d_bias = -1;
   int64_t wants_gradients = 0;  // some gradient, that of hidden states included
 };
 
-/// This is how a vocabulary is cut into slices, and which rank holds which of them.
+/// How a vocabulary is cut into slices, and which rank holds which of them.
 struct Cut {
   Group* group = nullptr;
-  core::Array<int64_t> words;    // of each slice, in the order of the vocabulary
+  core::Array<int64_t> entries;  // of each slice, in the order of the vocabulary
   core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
   bool sum_d_hidden = true;      // over all ranks
-  HeadTypes types;               // of the first rank that has words; ranks without words plan as it does
+  HeadTypes types;  // of the first rank that has entries; a rank without any plans as it does
   bool wants_gradients = false;  // on some rank
 
-  int64_t most_words() const { return *std::max_element(words.begin(), words.end()); }
+  int64_t most_entries() const { return *std::max_element(entries.begin(), entries.end()); }
   int64_t most_slices() const { return *std::max_element(slices.begin(), slices.end()); }
   /// Returns the number of slices before those of `rank`.
   size_t first_slice(int rank) const {
@@ -36,14 +36,14 @@ struct Cut {
     for (int r = 0; r < rank; ++r) first += static_cast<size_t>(slices[static_cast<size_t>(r)]);
     return first;
   }
-  /// Returns the words of each of this rank's slices.
+  /// Returns the vocabulary entries of each of this rank's slices.
   std::span<const int64_t> own() const {
-    return std::span(words).subspan(first_slice(group->rank()),
-                                    static_cast<size_t>(slices[static_cast<size_t>(group->rank())]));
+    return std::span(entries).subspan(first_slice(group->rank()),
+                                      static_cast<size_t>(slices[static_cast<size_t>(group->rank())]));
   }
-  int64_t vocab_size() const { return sum(words); }
-  /// Returns the number of words before this rank's.
-  int64_t first_word() const { return sum(std::span(words).first(first_slice(group->rank()))); }
+  int64_t vocab_size() const { return sum(entries); }
+  /// Returns the number of vocabulary entries before this rank's.
+  int64_t first_entry() const { return sum(std::span(entries).first(first_slice(group->rank()))); }
 
  private:
   static int64_t sum(std::span<const int64_t> counts) {
@@ -53,9 +53,9 @@ struct Cut {
   }
 };
 
-/// Tells all ranks how the words of each are cut: `types.words` words into `slices`, or into one where
-/// there are none. Throws InvalidInput where slices are negative or do not fill the words, or where no
-/// rank has a word.
+/// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into
+/// `slices`, or into one where there are none. Throws InvalidInput where slices are negative or do not fill
+/// the vocabulary entries, or where no rank has a vocabulary entry.
 Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types);
 
 }  // namespace logitless::ranks

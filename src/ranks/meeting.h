@@ -15,7 +15,7 @@
 
 namespace logitless::ranks {
 
-/// This is one group of ranks, for one call. Without a communicator it is a group of one, for which
+/// One group of ranks, for one call. Without a communicator it is a group of one, for which
 /// everything is a copy.
 class Group {
  public:
@@ -75,7 +75,7 @@ class Group {
   core::Array<int64_t> words_;  // of all ranks
 };
 
-/// This is all that the ranks of one call say to each other.
+/// All that the ranks of one call say to each other.
 class Meeting {
  public:
   explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab), data("data", ranks.data, &vocab) {}

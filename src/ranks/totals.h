@@ -7,7 +7,7 @@
 
 namespace logitless::ranks {
 
-/// These are sums over a batch of which each rank of a group has a part.
+/// Sums over a batch of which each rank of a group has a part.
 class Totals {
  public:
   /// A null group has the whole batch.

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the columns of statistics and of their gradients. Callers may get them, so they are plain
+// The columns of statistics and of their gradients. Callers may get them, so they are plain
 // vectors.
 #pragma once
 
@@ -11,23 +11,23 @@
 
 namespace logitless::stats {
 
-/// A term is one of the token gradients; kTerms is for all that goes through them one by one.
-struct Term {
+/// One of the token gradients; kGradColumns is for all that goes through them one by one.
+struct GradColumn {
   const char* name;
   std::vector<double> TokenGrads::*column;
 };
-inline constexpr Term kTerms[] = {{"grads.logp", &TokenGrads::logp},
-                                  {"grads.lse", &TokenGrads::lse},
-                                  {"grads.entropy", &TokenGrads::entropy},
-                                  {"grads.prior", &TokenGrads::prior}};
+inline constexpr GradColumn kGradColumns[] = {{"grads.logp", &TokenGrads::logp},
+                                              {"grads.lse", &TokenGrads::lse},
+                                              {"grads.entropy", &TokenGrads::entropy},
+                                              {"grads.cross", &TokenGrads::cross}};
 
-/// This says which columns the caller of a public function gets.
+/// Which columns the caller of a public function gets.
 struct Returned {
   bool stats = false;
   bool grads = false;
 };
 
-/// These are the statistics and gradients of a call. Those that its caller gets are taken from the heap, the
+/// The statistics and gradients of a call. Those that its caller gets are taken from the heap, the
 /// others from the store that was current when this was made, and go back to it.
 struct Columns {
   TokenStats stats;
@@ -39,11 +39,11 @@ struct Columns {
   Columns(Columns&&) = default;
   Columns& operator=(Columns&&) = default;
   ~Columns() {
-    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.prior, &stats.max_logit, &stats.log_sum}) {
+    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum}) {
       give_back(stats_store_, *column);
     }
     for (auto* column : {&stats.argmax, &stats.rank}) give_back(stats_store_, *column);
-    for (const Term& term : kTerms) give_back(grads_store_, grads.*term.column);
+    for (const GradColumn& grad : kGradColumns) give_back(grads_store_, grads.*grad.column);
   }
 
   /// These return `count` entries of `value` for a column of the statistics, and for one of the gradients.

@@ -10,8 +10,8 @@ namespace logitless::stats {
 /// Returns whether a row has a token gradient that is not zero; a NaN is not zero.
 bool has_gradient(const TokenGrads& grads, int64_t row);
 
-/// Returns the row kernel's terms for `row`, from the formula of dL/da in token_stats.h. Their target is the
-/// word itself, not yet a column of a tile.
+/// Returns the row kernel's scales for `row`, from the formula of dL/da in token_stats.h. Their target is the
+/// vocabulary entry itself, not yet a column of a tile.
 template <class T>
 kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
                                      const TokenGrads& grads, int64_t row);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is how partial statistics of rows travel between ranks: 16 bytes a row and slice in float32, and
+// How partial statistics of rows travel between ranks: 16 bytes a row and slice in float32, and
 // what a request asks for beyond log-probabilities.
 #pragma once
 
@@ -51,9 +51,9 @@ class RowStatsWire {
     logit(stats.chosen);
     visit(stats.rest, double());
     if (problem_.request.entropy) visit(stats.weighted, double());
-    if (problem_.request.prior) {
-      visit(stats.prior, double());
-      visit(stats.prior_mass, double());
+    if (problem_.request.cross) {
+      visit(stats.cross, double());
+      visit(stats.cross_mass, double());
     }
     if (problem_.request.argmax) visit(stats.argmax, int64_t());
   }

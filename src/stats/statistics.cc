@@ -22,7 +22,7 @@ void finish_row(const problem::TokenProblem& problem, int64_t row, const kernels
   }
   stats.lse[i] = stats.max_logit[i] / t + log_sum;
   if (problem.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
-  if (problem.request.prior) stats.prior[i] = folded.prior - log_sum * folded.prior_mass;
+  if (problem.request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
   if (problem.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
   if (problem.request.rank) stats.rank[i] = valid && has_target ? 1 : 0;
 }
@@ -44,19 +44,19 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   TokenStats& stats = columns.stats;
   for (auto* column : {&stats.logp, &stats.lse, &stats.max_logit, &stats.log_sum}) *column = columns.take_stats(n, 0.0);
   if (problem.request.entropy) stats.entropy = columns.take_stats(n, 0.0);
-  if (problem.request.prior) stats.prior = columns.take_stats(n, 0.0);
+  if (problem.request.cross) stats.cross = columns.take_stats(n, 0.0);
   if (problem.request.argmax) stats.argmax = columns.take_stats<int64_t>(n, -1);
   if (problem.request.rank) stats.rank = columns.take_stats<int64_t>(n, 0);
 }
 
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns) {
   const auto n = static_cast<size_t>(problem.tokens);
-  const TokenLoss::GradientTerms terms = loss.gradients();
+  const TokenLoss::GradsFilled filled = loss.gradients();
   TokenGrads& grads = columns.grads;
   grads.logp = columns.take_grads(n);
-  if (terms.lse) grads.lse = columns.take_grads(n);
-  if (terms.entropy) grads.entropy = columns.take_grads(n);
-  if (terms.prior) grads.prior = columns.take_grads(n);
+  if (filled.lse) grads.lse = columns.take_grads(n);
+  if (filled.entropy) grads.entropy = columns.take_grads(n);
+  if (filled.cross) grads.cross = columns.take_grads(n);
 }
 
 void Finisher::operator()(const Partials& partials) const {

@@ -12,7 +12,7 @@
 
 namespace logitless::stats {
 
-/// These are partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s
+/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s
 /// * rows.size() + i]. Segments follow one another in the vocabulary.
 struct Partials {
   kernels::RowStats* data = nullptr;
@@ -26,27 +26,27 @@ struct Partials {
   kernels::RowStats& whole(int64_t i) const { return of(0, i); }
 };
 
-/// This is the step between fold and finish. It merges the partials of each row, in the order of the segments
+/// The step between fold and finish. It merges the partials of each row, in the order of the segments
 /// whatever the number of threads, and leaves the result in Partials::whole(). Several threads may call it at
 /// once, for different rows.
 void combine(const problem::TokenProblem& problem, const Partials& partials);
 
 /// Makes the statistics that the request asks for, [N] each, with the values of rows that take no part.
 void make_stats(const problem::TokenProblem& problem, Columns& columns);
-/// Makes token gradients with an entry a row for each term that `loss` fills.
+/// Makes token gradients with an entry a row for each token gradient that `loss` fills.
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns);
 
-/// These are the steps between folded tiles and the statistics of a call: combine, then finish. A call fills
+/// The steps between folded tiles and the statistics of a call: combine, then finish. A call fills
 /// the entries of the rows whose partials it is given; any thread may call it, for different rows. A logp is
-/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the words above the
-/// target are added.
+/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the vocabulary entries
+/// above the target are added.
 class Finisher {
  public:
   /// Everything that is given must outlive this. `stats` is made by make_stats().
   Finisher(const problem::TokenProblem& problem, TokenStats& stats) : problem_(problem), stats_(stats) {}
 
   void operator()(const Partials& partials) const;
-  /// Returns the ranks of all rows, [N], to which words above their targets are added.
+  /// Returns the ranks of all rows, [N], to which vocabulary entries above their targets are added.
   std::span<int64_t> ranks() const { return stats_.rank; }
 
  private:

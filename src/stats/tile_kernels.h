@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is the one place that fills the arguments of the row kernels: it says what a tile of logits means for
+// The one place that fills the arguments of the row kernels: it says what a tile of logits means for
 // the rows of a call.
 #pragma once
 
@@ -28,23 +28,23 @@ auto with_gradient_types(const problem::TokenProblem& problem, int gradient_term
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
 }
 
-/// This is words [first_word, first_word + words) of the whole vocabulary, of the raw logits of some rows,
-/// row-major.
+/// vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some
+/// rows, row-major.
 template <class Logit>
 struct LogitsTile {
   const Logit* data = nullptr;
   int64_t rows = 0;
-  int64_t first_word = 0;
-  int64_t words = 0;
+  int64_t first_entry = 0;
+  int64_t entries = 0;
   int64_t stride = 0;
 
-  /// Returns the column of `word`, or -1 where the tile does not hold it.
-  int32_t column(int64_t word) const {
-    return word >= first_word && word - first_word < words ? static_cast<int32_t>(word - first_word) : -1;
+  /// Returns the column of `entry`, or -1 where the tile does not hold it.
+  int32_t column(int64_t entry) const {
+    return entry >= first_entry && entry - first_entry < entries ? static_cast<int32_t>(entry - first_entry) : -1;
   }
 };
 
-/// These are rows that gradients are written to, row-major; `low` is null or has the same stride.
+/// Rows that gradients are written to, row-major; `low` is null or has the same stride.
 template <class Gradient>
 struct GradientRows {
   Gradient* data = nullptr;
@@ -60,8 +60,8 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// Tiles begin at multiples of `vocab_tile` from the problem's first word. `bias` has an entry for each of
-  /// its words in the type of the logits, or is null. The problem must outlive this.
+  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. `bias` has an entry
+  /// for each of its vocabulary entries in the type of the logits, or is null. The problem must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
               const Logit* bias, double softcap)
       : kernels_(kernels.of_tiles<Types>()),
@@ -75,7 +75,7 @@ class TileKernels {
 
   /// A thread folds some rows with this.
   struct FoldScratch {
-    Logit* row = nullptr;                  // [words]
+    Logit* row = nullptr;                  // [entries]
     Logit* inverse_temperature = nullptr;  // [rows]: set_temperatures()
     int32_t* target = nullptr;             // [rows]
   };
@@ -94,34 +94,35 @@ class TileKernels {
     args.logits = tile.data;
     args.inverse_temperature = scratch.inverse_temperature;
     args.target = scratch.target;
-    args.first_column = tile.first_word;
+    args.first_column = tile.first_entry;
     args.entropy = problem_.request.entropy;
     args.argmax = problem_.request.argmax;
-    args.prior = problem_.request.prior;
-    args.prior_weights = prior_weights(tile);
-    args.uniform_prior = uniform_prior();
+    args.cross = problem_.request.cross;
+    args.cross_weights = cross_weights(tile);
+    args.uniform_cross = uniform_cross();
     if (!weights_masses_.empty())
-      args.weights_mass = weights_masses_[static_cast<size_t>((tile.first_word - problem_.first_word) / vocab_tile_)];
+      args.weights_mass = weights_masses_[static_cast<size_t>((tile.first_entry - problem_.first_entry) / vocab_tile_)];
     args.scratch = scratch.row;
     args.stats = stats;
     kernels_.fold(args);
   }
 
-  /// Adds to counts[r] the words of the tile whose logits are larger than chosen[r], the target's as fold()
-  /// found it.
+  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than chosen[r], the
+  /// target's as fold() found it.
   void count_above(const LogitsTile<Logit>& tile, const Logit* chosen, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
   }
 
-  /// This says which terms the rows' gradients have besides the softmax's.
-  struct Terms {
+  /// Which terms the rows' gradients have besides the softmax's.
+  struct GradientParts {
     bool entropy = false;
-    bool prior = false;
+    bool cross = false;
   };
-  /// Makes the gradients of the tile's logits. gradients[k].target is a word on entry; its row's logits stand
-  /// in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs says where
-  /// `out` may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are changed.
-  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, Terms terms,
+  /// Makes the gradients of the tile's logits. gradients[k].target is a vocabulary entry on entry; its row's
+  /// logits stand in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs
+  /// says where `out` may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are
+  /// changed.
+  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientParts parts,
                 kernels::RowGradient<Logit>* gradients, Logit* row_scratch, const GradientRows<Gradient>& out) const {
     for (size_t k = 0; k < places.size(); ++k) {
       gradients[k].target = tile.column(gradients[k].target);
@@ -135,36 +136,36 @@ class TileKernels {
     args.low = out.low;
     args.count = static_cast<int64_t>(places.size());
     args.gradients = gradients;
-    args.entropy = terms.entropy;
-    args.prior = terms.prior;
-    args.prior_weights = prior_weights(tile);
-    args.uniform_prior = uniform_prior();
+    args.entropy = parts.entropy;
+    args.cross = parts.cross;
+    args.cross_weights = cross_weights(tile);
+    args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
     kernels_.gradient(args);
   }
 
  private:
-  // Sums the prior's weights tile by tile, in their order: a call folds each tile for many rows.
+  // Sums the cross weights tile by tile, in their order: a call folds each tile for many rows.
   static core::Array<double> sum_weights(const problem::TokenProblem& problem, int64_t vocab_tile) {
-    const std::span<const float> weights = problem.prior.weights;
+    const std::span<const float> weights = problem.cross.weights;
     core::Array<double> masses;
-    if (!problem.request.prior || weights.empty()) return masses;
-    masses.resize(static_cast<size_t>(core::div_up(problem.words, vocab_tile)));
-    for (int64_t v = 0; v < problem.words; ++v) {
-      masses[static_cast<size_t>(v / vocab_tile)] += weights[static_cast<size_t>(problem.first_word + v)];
+    if (!problem.request.cross || weights.empty()) return masses;
+    masses.resize(static_cast<size_t>(core::div_up(problem.entries, vocab_tile)));
+    for (int64_t v = 0; v < problem.entries; ++v) {
+      masses[static_cast<size_t>(v / vocab_tile)] += weights[static_cast<size_t>(problem.first_entry + v)];
     }
     return masses;
   }
 
   kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
-    return {tile.rows,   tile.words,
-            tile.stride, bias_ ? bias_ + (tile.first_word - problem_.first_word) : nullptr,
+    return {tile.rows,   tile.entries,
+            tile.stride, bias_ ? bias_ + (tile.first_entry - problem_.first_entry) : nullptr,
             softcap_,    problem_.options.round_logits_to};
   }
-  const float* prior_weights(const LogitsTile<Logit>& tile) const {
-    return problem_.prior.weights.empty() ? nullptr : problem_.prior.weights.data() + tile.first_word;
+  const float* cross_weights(const LogitsTile<Logit>& tile) const {
+    return problem_.cross.weights.empty() ? nullptr : problem_.cross.weights.data() + tile.first_entry;
   }
-  double uniform_prior() const { return 1.0 / static_cast<double>(problem_.vocab_size); }
+  double uniform_cross() const { return 1.0 / static_cast<double>(problem_.vocab_size); }
 
   const Table& kernels_;
   const problem::TokenProblem& problem_;

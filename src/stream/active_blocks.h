@@ -12,7 +12,7 @@
 
 namespace logitless::stream {
 
-/// These are the rows of one chunk that have a gradient.
+/// The rows of one chunk that have a gradient.
 struct ActiveBlocks {
   RowBlocks blocks;
   /// In one pass, block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks`

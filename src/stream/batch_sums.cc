@@ -76,7 +76,7 @@ void sum_over_batch(const Context& context, const problem::HiddenProblem& proble
   const int64_t whole = bias.size / kRow * kRow;
   const Matrix sums[] = {weight, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
                          Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole)};
-  // Ranks of a grid meet in every exchange, and those with other words may have more of them.
+  // Ranks of a grid meet in every exchange, and those with other vocabulary entries may have more of them.
   int64_t exchanges = 0;
   for (const Matrix& out : sums) exchanges += exchanges_of(group, out);
   const int64_t most = group.most_before(exchanges);

@@ -34,7 +34,7 @@ bool needs_weight_tiles(const Gradients& outputs) {
 /// This many weight tiles are summed at the same time: while one is finished, the next one fills.
 inline constexpr int64_t kWeightTiles = 2;
 
-/// These are the buffers of a pass that folds tiles.
+/// The buffers of a pass that folds tiles.
 template <class Types>
 struct ForwardBuffers {
   using Logit = typename Types::Logit;
@@ -53,7 +53,7 @@ struct ForwardBuffers {
   ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run);
 };
 
-/// These are the buffers of a pass that turns tiles into gradients and hands these to the sinks.
+/// The buffers of a pass that turns tiles into gradients and hands these to the sinks.
 template <class Types>
 struct BackwardBuffers {
   using Sum = typename Types::Sum;
@@ -70,11 +70,11 @@ struct BackwardBuffers {
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
   };
   core::Array<PerThread> threads;
-  // These are the tiles that are alive, where the logits are computed again.
+  // The tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
   PackedHidden packed;                               // of the blocks that have gradients, where the same
   std::byte* gathered = nullptr;                     // [chunk_rows, H], where the logits stay
-  kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = word
+  kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = vocabulary entry
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
   Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
 
@@ -95,7 +95,7 @@ Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Grad
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const RunPlan& run);
 
-/// These are the buffers of plan dense.
+/// The buffers of plan dense.
 template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
@@ -110,11 +110,11 @@ struct DenseBuffers {
   DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
                const Gradients& outputs);
 };
-/// Plan dense sums d_weight this many words at a time, apart from the output, when d_weight is narrower than
-/// its sums.
-inline constexpr int64_t kNarrowWords = 4096;
+/// Plan dense sums d_weight this many vocabulary entries at a time, apart from the output, when d_weight is
+/// narrower than its sums.
+inline constexpr int64_t kNarrowEntries = 4096;
 
-/// Takes the scratch of a sweep over finished logits, one for each thread.
+/// Takes the scratch of a walk over finished logits, one for each thread.
 template <class Types>
 core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
                                                          const SweepPlan& run);

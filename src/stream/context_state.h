@@ -9,7 +9,7 @@
 
 namespace logitless::detail {
 
-/// This is what a Context has chosen. It is immutable and shared by the Context's copies.
+/// What a Context has chosen. It is immutable and shared by the Context's copies.
 struct ContextState {
   ContextOptions options;
   const kernels::RowKernels* kernels = nullptr;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is the dense path: all logits are in memory, and every product is as large and as parallel as the BLAS
+// The dense path: all logits are in memory, and every product is as large and as parallel as the BLAS
 // likes it.
 #include <omp.h>
 
@@ -81,9 +81,9 @@ class DenseSchedule final : public Schedule {
   }
 
   // The gradients of a row begin where its logits did, in a type that may be narrower.
-  gemm::Operand gradients_from(int64_t word) const {
+  gemm::Operand gradients_from(int64_t entry) const {
     const auto stride = v_ * static_cast<int64_t>(sizeof(Logit) / size_of(gradient_));
-    return {core::element(static_cast<const void*>(buffers_.logits), gradient_, word), gradient_, stride, false};
+    return {core::element(static_cast<const void*>(buffers_.logits), gradient_, entry), gradient_, stride, false};
   }
 
   void make_logits() {
@@ -125,16 +125,16 @@ class DenseSchedule final : public Schedule {
   void d_weight() const {
     const Matrix out = core::with_used_stride(outputs_.d_weight);
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t step = core::is_narrow<Sum>(out.dtype) ? kNarrowWords : v_;
+    const int64_t step = core::is_narrow<Sum>(out.dtype) ? kNarrowEntries : v_;
     for (int64_t first = 0; first < v_; first += step) {
-      const int64_t words = std::min(step, v_ - first);
+      const int64_t entries = std::min(step, v_ - first);
       gemm::Operand states = hidden();
       states.transposed = hidden_vocab;
       gemm::Operand gradients = gradients_from(first);
       gradients.transposed = !hidden_vocab;
       gemm::Product<Sum> product;
-      product.m = hidden_vocab ? problem_.hidden_size : words;
-      product.n = hidden_vocab ? words : problem_.hidden_size;
+      product.m = hidden_vocab ? problem_.hidden_size : entries;
+      product.n = hidden_vocab ? entries : problem_.hidden_size;
       product.k = problem_.tokens;
       product.a = hidden_vocab ? states : gradients;
       product.b = hidden_vocab ? gradients : states;
@@ -163,24 +163,24 @@ class DenseSchedule final : public Schedule {
     const bool accumulate = outputs_.d_bias_mode == WriteMode::kAccumulate;
     Sum* sums = core::is_narrow<Sum>(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
     core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
-      const int64_t words = end - begin;
-      add_column_sums(begin, words, accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
+      const int64_t entries = end - begin;
+      add_column_sums(begin, entries, accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
       if (core::is_narrow<Sum>(out.dtype)) {
-        store(sums + begin, words, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
+        store(sums + begin, entries, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
       }
     });
   }
 
-  void add_column_sums(int64_t first, int64_t words, bool accumulate, Sum* sums) const {
+  void add_column_sums(int64_t first, int64_t entries, bool accumulate, Sum* sums) const {
     const gemm::Operand from = gradients_from(first);
     if constexpr (sizeof(Sum) == sizeof(float)) {
       if (gradient_ == DType::kBFloat16) {
         return context_.kernels->bf16.add_column_sums(static_cast<const bfloat16*>(from.data), from.stride,
-                                                      problem_.tokens, words, accumulate, sums);
+                                                      problem_.tokens, entries, accumulate, sums);
       }
     }
-    tiles_.table().add_column_sums(static_cast<const Sum*>(from.data), from.stride, problem_.tokens, words, accumulate,
-                                   sums);
+    tiles_.table().add_column_sums(static_cast<const Sum*>(from.data), from.stride, problem_.tokens, entries,
+                                   accumulate, sums);
   }
 
   // Stores `count` sums where they belong, in the type of the output.

@@ -12,7 +12,7 @@
 namespace logitless::stream {
 namespace {
 
-// This is one task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share
+// One task of the forward pass: the tiles of one vocabulary segment for one row block. Tasks share
 // nothing but counts, so the order in which threads take them does not matter to any bit.
 template <class Types>
 class SegmentTask {
@@ -43,9 +43,9 @@ class SegmentTask {
     }
   }
 
-  // Adds to each row's rank the words of this segment whose logits are larger than the target's. `whole` is
-  // what all segments together gave. The same GEMM makes the same tiles, so the logits are those of fold() to
-  // the bit.
+  // Adds to each row's rank the vocabulary entries of this segment whose logits are larger than the target's.
+  // `whole` is what all segments together gave. The same GEMM makes the same tiles, so the logits are those
+  // of fold() to the bit.
   void count_above(const kernels::RowStats* whole, std::span<int64_t> ranks) {
     for (int64_t r = 0; r < block_.count; ++r) {
       scratch_.chosen[r] =
@@ -98,10 +98,10 @@ void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::
   const TileGrid& grid = pass.run.grid;
   gemm::Product<typename Types::Logit> product;
   product.m = block.tile_rows;
-  product.n = grid.words(vocab_tile);
+  product.n = grid.entries(vocab_tile);
   product.k = grid.hidden_size;
   product.a = hidden;
-  product.b = head_operand(pass.problem.head, grid.first_word(vocab_tile), 0, /*hidden_first=*/true);
+  product.b = head_operand(pass.problem.head, grid.first_entry(vocab_tile), 0, /*hidden_first=*/true);
   product.c = tile;
   product.ldc = grid.tile_stride;
   pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is the source and the fold of tiles that are products: row blocks of hidden times tiles of the head.
+// The source and the fold of tiles that are products: row blocks of hidden times tiles of the head.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace logitless::stream {
 
-/// Overwrites `tile` with the raw logits [block.tile_rows, words] = hidden · head. `hidden` is a
+/// Overwrites `tile` with the raw logits [block.tile_rows, entries] = hidden · head. `hidden` is a
 /// tile_operand().
 template <class Types>
 void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
@@ -23,8 +23,8 @@ template <class Types>
 void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
                 const stats::Partials& partials);
 
-/// Adds to ranks[row] the words whose logits are larger than the target's, of rows whose combined statistics
-/// `partials` holds. It follows fold_tiles() of the same blocks and buffers.
+/// Adds to ranks[row] the vocabulary entries whose logits are larger than the target's, of rows whose
+/// combined statistics `partials` holds. It follows fold_tiles() of the same blocks and buffers.
 template <class Types>
 void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
                        const stats::Partials& partials, std::span<int64_t> ranks);

@@ -22,7 +22,7 @@ namespace {
 // wait for others.)
 constexpr int64_t kTilesAhead = 16;
 
-/// These are the tasks of one backward pass. What one task does stands in its function; who waits for whom
+/// The tasks of one backward pass. What one task does stands in its function; who waits for whom
 /// stands in run().
 template <class Types>
 class GradientTasks {
@@ -47,7 +47,7 @@ class GradientTasks {
     const auto any = [](const std::vector<double>& g) {
       return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
     };
-    terms_ = {any(grads.entropy), any(grads.prior)};
+    parts_ = {any(grads.entropy), any(grads.cross)};
   }
 
   void run() {
@@ -66,13 +66,13 @@ class GradientTasks {
   }
 
  private:
-  /// These are the places that tasks depend on; only their addresses matter.
+  /// The places that tasks depend on; only their addresses matter.
   struct Dependences {
-    int64_t slots;             // tiles that are alive: in two pass those of the plan, in one pass all
-    core::Array<char> tile;    // [slots]: a tile is made, used, and free again
-    core::Array<char> hidden;  // [row blocks, hidden blocks]: chains of d_hidden
-    core::Array<char> weight;  // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
-    core::Array<char> words;   // [vocabulary tiles]: the head's part is read no more
+    int64_t slots;              // tiles that are alive: in two pass those of the plan, in one pass all
+    core::Array<char> tile;     // [slots]: a tile is made, used, and free again
+    core::Array<char> hidden;   // [row blocks, hidden blocks]: chains of d_hidden
+    core::Array<char> weight;   // [vocabulary tiles, weight blocks]: chains of d_weight and d_bias
+    core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
     // [tiles that are submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
     char finished = 0;  // weight tiles are handed on one at a time, in order
@@ -84,7 +84,7 @@ class GradientTasks {
       tile.resize(static_cast<size_t>(slots));
       hidden.resize(static_cast<size_t>(row_blocks * grid.hidden_blocks()));
       weight.resize(static_cast<size_t>(grid.vocab_tiles() * grid.weight_blocks()));
-      words.resize(static_cast<size_t>(grid.vocab_tiles()));
+      entries.resize(static_cast<size_t>(grid.vocab_tiles()));
       ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
     }
   };
@@ -103,7 +103,7 @@ class GradientTasks {
       // Tiles of d_weight that are summed apart take turns.
       [[maybe_unused]] char* weight_chain =
           &dependences.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
-      [[maybe_unused]] char* head_part = &dependences.words[static_cast<size_t>(j)];
+      [[maybe_unused]] char* head_part = &dependences.entries[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
         ahead = (ahead + 1) % dependences.ahead.size();
@@ -199,11 +199,11 @@ class GradientTasks {
     }
     std::copy_n(buffers_.gradients + rows.begin, rows.count, mine.gradients);
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), terms_, mine.gradients, mine.row,
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), parts_, mine.gradients, mine.row,
                          gradient(j, b, slot));
   }
 
-  // d_hidden [rows, components] (+)= tile [rows, words] · head [words, components]
+  // d_hidden [rows, components] (+)= tile [rows, entries] · head [entries, components]
   void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
     const RowBlock& rows = block(b);
     auto& mine = scratch();
@@ -215,8 +215,8 @@ class GradientTasks {
     gemm::Product<Sum> product;
     product.m = rows.count;
     product.n = columns;
-    product.k = grid_.words(j);
-    product.b = head_operand(pass_.problem.head, grid_.first_word(j), component, /*hidden_first=*/false);
+    product.k = grid_.entries(j);
+    product.b = head_operand(pass_.problem.head, grid_.first_entry(j), component, /*hidden_first=*/false);
     const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
     if (hidden_apart_) {
       product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
@@ -244,16 +244,16 @@ class GradientTasks {
     }
   }
 
-  // Returns where d_weight, or the tile that it is summed in, holds the words of vocabulary tile j from
-  // `component` on.
+  // Returns where d_weight, or the tile that it is summed in, holds the vocabulary entries of vocabulary tile
+  // j from `component` on.
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
     Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
     stride = !weight_tiles_ ? core::with_used_stride(outputs_.d_weight).stride
              : hidden_vocab ? grid_.vocab_tile
                             : grid_.hidden_size;
-    const int64_t word = weight_tiles_ ? 0 : grid_.first_word(j);
-    return data + (hidden_vocab ? component * stride + word : word * stride + component);
+    const int64_t entry = weight_tiles_ ? 0 : grid_.first_entry(j);
+    return data + (hidden_vocab ? component * stride + entry : entry * stride + component);
   }
 
   // d_weight (+)= tileᵀ · hidden, or its transpose
@@ -267,8 +267,8 @@ class GradientTasks {
     gemm::Product<Sum> product;
     product.k = rows.count;
     states.transposed = hidden_vocab;
-    product.m = hidden_vocab ? components : grid_.words(j);
-    product.n = hidden_vocab ? grid_.words(j) : components;
+    product.m = hidden_vocab ? components : grid_.entries(j);
+    product.n = hidden_vocab ? grid_.entries(j) : components;
     product.c = weight_part(j, component, product.ldc);
     const bool adds = b > 0 || !begin_ || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
     for_each_term(j, b, slot, [&](gemm::Operand gradients, bool first) {
@@ -281,12 +281,12 @@ class GradientTasks {
   }
 
   void add_d_bias(int64_t j, int64_t b, int64_t slot) {
-    const int64_t first = grid_.first_word(j);
+    const int64_t first = grid_.first_entry(j);
     Sum* sums = (pass_.bias_sums ? pass_.bias_sums : static_cast<Sum*>(outputs_.d_bias.data)) + first;
     const bool adds = b > 0 || !begin_ || (!pass_.bias_sums && outputs_.d_bias_mode == WriteMode::kAccumulate);
     for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
       pass_.tiles.table().add_column_sums(static_cast<const Gradient*>(gradients.data), gradients.stride,
-                                          block(b).count, grid_.words(j), !first || adds, sums);
+                                          block(b).count, grid_.entries(j), !first || adds, sums);
     });
   }
 
@@ -304,7 +304,7 @@ class GradientTasks {
   RowBreaks d_hidden_breaks_;
   bool weight_tiles_ = false;
   bool wants_weight_ = false;
-  typename stats::TileKernels<Types>::Terms terms_;
+  typename stats::TileKernels<Types>::GradientParts parts_;
 };
 
 template <class Types>
@@ -312,16 +312,16 @@ void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* til
                          const Gradients& outputs) {
   const TileGrid& grid = pass.run.grid;
   const bool hidden_vocab = pass.problem.head.layout == HeadLayout::kHiddenVocab;
-  const int64_t words = grid.words(j);
-  const int64_t rows = hidden_vocab ? grid.hidden_size : words;
-  const int64_t cols = hidden_vocab ? words : grid.hidden_size;
+  const int64_t entries = grid.entries(j);
+  const int64_t rows = hidden_vocab ? grid.hidden_size : entries;
+  const int64_t cols = hidden_vocab ? entries : grid.hidden_size;
   const int64_t stride = hidden_vocab ? grid.vocab_tile : grid.hidden_size;
   if (outputs.weight_sink) {
-    outputs.weight_sink(grid.first_word(j), words, ConstMatrix(tile, rows, cols, stride));
+    outputs.weight_sink(grid.first_entry(j), entries, ConstMatrix(tile, rows, cols, stride));
     return;
   }
   const Matrix out = core::with_used_stride(outputs.d_weight);
-  const int64_t offset = hidden_vocab ? grid.first_word(j) : grid.first_word(j) * out.stride;
+  const int64_t offset = hidden_vocab ? grid.first_entry(j) : grid.first_entry(j) * out.stride;
   for (int64_t r = 0; r < rows; ++r) {
     store_sums(*pass.context.kernels, pass.tiles.table(), tile + r * stride, cols, outputs.d_weight_mode,
                core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);

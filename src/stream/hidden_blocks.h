@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is the one place that knows where the rows of hidden and d_hidden stand: that there may be two
+// The one place that knows where the rows of hidden and d_hidden stand: that there may be two
 // matrices of each, and that the sequences of each may stand apart.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace logitless::stream {
 
 using problem::HiddenProblem;
 
-/// These are a row's first element and the distance to the next row of the same piece, in elements.
+/// A row's first element and the distance to the next row of the same piece, in elements.
 template <class Pointer>
 struct RowPlace {
   Pointer data;
@@ -126,12 +126,12 @@ inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks&
   return {first.data, dtype, first.stride, false};
 }
 
-/// Returns the part of the head that holds words [word, ...) and hidden components [component, ...), as op(M)
-/// [H, V] when `hidden_first`, else as op(M) [V, H].
-inline gemm::Operand head_operand(const LmHead& head, int64_t word, int64_t component, bool hidden_first) {
+/// Returns the part of the head that holds vocabulary entries [entry, ...) and hidden components [component,
+/// ...), as op(M) [H, V] when `hidden_first`, else as op(M) [V, H].
+inline gemm::Operand head_operand(const LmHead& head, int64_t entry, int64_t component, bool hidden_first) {
   const ConstMatrix& w = head.weight;
   const bool stored_hidden_first = head.layout == HeadLayout::kHiddenVocab;
-  const int64_t offset = stored_hidden_first ? component * w.stride + word : word * w.stride + component;
+  const int64_t offset = stored_hidden_first ? component * w.stride + entry : entry * w.stride + component;
   return {core::element(w.data, w.dtype, offset), w.dtype, w.stride, stored_hidden_first != hidden_first};
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the hidden states of a pass's tiles as the backend packs them: once for all words.
+// The hidden states of a pass's tiles as the backend packs them: once for all words.
 #pragma once
 
 #include <omp.h>

@@ -10,7 +10,7 @@
 
 namespace logitless::stream {
 
-/// This is what the passes of one call share.
+/// What the passes of one call share.
 template <class Types>
 struct Pass {
   using Logit = typename Types::Logit;
@@ -31,7 +31,7 @@ struct Pass {
   }
   /// Describes `rows` rows of vocabulary tile j, which stand from `data` on.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t rows, int64_t j) const {
-    return {data, rows, problem.first_word + run.grid.first_word(j), run.grid.words(j), run.grid.tile_stride};
+    return {data, rows, problem.first_entry + run.grid.first_entry(j), run.grid.entries(j), run.grid.tile_stride};
   }
 };
 

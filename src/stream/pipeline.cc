@@ -111,10 +111,10 @@ void check_is_tiled(const Context& context) {
 // Returns what a rank runs of a plan that was made for the largest slice.
 Plan plan_of(const HiddenProblem& problem, const RunPlan& run) {
   Plan plan = run.plan;
-  plan.vocab_size = problem.words;
+  plan.vocab_size = problem.entries;
   const std::span<const int64_t> own = problem.cut->own();
   plan.workspace_bytes *=
-      static_cast<size_t>(std::count_if(own.begin(), own.end(), [](int64_t words) { return words > 0; }));
+      static_cast<size_t>(std::count_if(own.begin(), own.end(), [](int64_t entries) { return entries > 0; }));
   return plan;
 }
 
@@ -161,7 +161,7 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
   const detail::ContextState& state = detail::state_of(context);
   const SweepPlan run = choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
-  return sweep_schedule(state, problem, outputs, run);
+  return logits_schedule(state, problem, outputs, run);
 }
 
 template <class Problem, class Outputs>
@@ -187,7 +187,7 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   check("stats.max_logit", stats.max_logit);
   check("stats.log_sum", stats.log_sum);
   if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
-  for (const auto& [name, column] : stats::kTerms) {
+  for (const auto& [name, column] : stats::kGradColumns) {
     if (!(grads.*column).empty()) check(name, grads.*column);
   }
 }

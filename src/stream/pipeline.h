@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This is the one way from a checked problem to its outputs: source -> fold -> combine -> finish -> loss ->
+// The one way from a checked problem to its outputs: source -> fold -> combine -> finish -> loss ->
 // gradient -> sink.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace logitless::stream {
 
-/// This is what a run leaves besides its outputs. The token gradients are as the loss filled them, and empty
+/// What a run leaves besides its outputs. The token gradients are as the loss filled them, and empty
 /// without one.
 struct Ran : stats::Columns {
   using Columns::Columns;

@@ -62,7 +62,7 @@ struct Planner {
   const Work& work;
   const Gradients& outputs;
   std::span<const int64_t> rows;
-  // This is true where d_weight takes all rows in one chunk: several chunks would add to it several times,
+  // True where d_weight takes all rows in one chunk: several chunks would add to it several times,
   // but a sink gets each tile once, and a narrow type is rounded once.
   bool one_chunk;
   RowGroups groups;  // of a loss that one pass may run
@@ -262,10 +262,10 @@ struct Planner {
     const auto area = [](int64_t rows, int64_t columns) {
       return static_cast<double>(rows) * static_cast<double>(columns);
     };
-    const double logits = area(count(), problem.words);
+    const double logits = area(count(), problem.entries);
     const auto logit_bytes = static_cast<double>(problem.in_double() ? sizeof(double) : sizeof(float));
-    if (logit_bytes * area(one.plan.chunk_rows, problem.words) <= kCachedBytes) return true;
-    const double head = area(problem.hidden_size, problem.words);
+    if (logit_bytes * area(one.plan.chunk_rows, problem.entries) <= kCachedBytes) return true;
+    const double head = area(problem.hidden_size, problem.entries);
     double chunk_bytes = static_cast<double>(size_of(problem.head.weight.dtype)) * (1 + outputs.wants_d_hidden());
     if (outputs.d_weight.data) chunk_bytes += 2 * static_cast<double>(size_of(outputs.d_weight.dtype));
     const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes * head;
@@ -348,12 +348,12 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
 size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, const ProductSizes& sizes,
                      int64_t hidden_block, int64_t weight_block) {
   const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
-  const auto [rows, words, depth] = sizes;
+  const auto [rows, entries, depth] = sizes;
   const size_t d_weight = problem.head.layout == HeadLayout::kHiddenVocab
-                              ? gemm.packing_bytes(weight_block, words, rows, hidden, gradient)
-                              : gemm.packing_bytes(words, weight_block, rows, gradient, hidden);
-  return std::max({gemm.packing_bytes(rows, words, depth, hidden, weight),
-                   gemm.packing_bytes(rows, hidden_block, words, gradient, weight), d_weight});
+                              ? gemm.packing_bytes(weight_block, entries, rows, hidden, gradient)
+                              : gemm.packing_bytes(entries, weight_block, rows, gradient, hidden);
+  return std::max({gemm.packing_bytes(rows, entries, depth, hidden, weight),
+                   gemm.packing_bytes(rows, hidden_block, entries, gradient, weight), d_weight});
 }
 
 int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem) {

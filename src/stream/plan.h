@@ -20,7 +20,7 @@ namespace logitless::stream {
 using problem::LogitsProblem;
 using problem::TokenProblem;
 
-/// This is what a call has to do, as far as planning needs to know.
+/// What a call has to do, as far as planning needs to know.
 struct Work {
   bool forward = true;         // statistics are computed
   bool backward = false;       // gradients are
@@ -35,9 +35,9 @@ struct Work {
 /// type: it follows from the operands, the backend and ContextOptions::gradient_precision.
 int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem);
 
-/// These are the sizes of a product that is logits: hidden [rows, depth] · head [depth, words].
+/// The sizes of a product that is logits: hidden [rows, depth] · head [depth, entries].
 struct ProductSizes {
-  int64_t rows, words, depth;
+  int64_t rows, entries, depth;
 };
 /// Estimates what the backend allocates by itself for one thread's logits of these sizes and the products of
 /// their gradients, which write so many components of d_hidden and d_weight at once.
@@ -49,7 +49,7 @@ void set_arithmetic(const gemm::Backend& gemm, const HiddenProblem& problem, int
 
 struct RunPlan {
   Plan plan;
-  /// This is what multiplies: the context's backend, or the one for few rows.
+  /// What multiplies: the context's backend, or the one for few rows.
   const gemm::Backend* gemm = nullptr;
   /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
   int gradient_terms = 0;
@@ -80,8 +80,8 @@ struct RunPlan {
   bool may_drop_rows = false;
   /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
   bool scatter = false;
-  /// float32 or float64 sums of d_hidden stand apart from the output until all words are in them. This is
-  /// always so where the output is narrower than its sums.
+  /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in
+  /// them. This is always so where the output is narrower than its sums.
   bool hidden_apart = false;
 };
 
@@ -106,7 +106,7 @@ size_t least_workspace(const detail::ContextState& context, int threads, const H
 Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                 const Gradients& outputs);
 
-/// This is how a call cuts its work on finished logits.
+/// How a call cuts its work on finished logits.
 struct SweepPlan {
   Plan plan;
   /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise

@@ -16,7 +16,7 @@
 
 namespace logitless::stream {
 
-/// These are the bytes of an element on its way: of a part, and of what all parts sum to.
+/// The bytes of an element on its way: of a part, and of what all parts sum to.
 struct SumWire {
   int64_t part = 0;
   int64_t total = 0;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This says which rows of hidden make one tile, and where in it they stand.
+// Which rows of hidden make one tile, and where in it they stand.
 #pragma once
 
 #include <cstdint>

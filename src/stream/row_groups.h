@@ -9,7 +9,7 @@
 
 namespace logitless::stream {
 
-/// These are the groups of the rows that take part, numbered in the order of their first rows.
+/// The groups of the rows that take part, numbered in the order of their first rows.
 struct RowGroups {
   core::Array<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
   core::Array<int64_t> sizes;     // [groups]: rows that take part
@@ -22,7 +22,7 @@ struct RowGroups {
 /// empty, every row stands by itself.
 RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t> ids);
 
-/// These are the rows, chunk after chunk.
+/// The rows, chunk after chunk.
 struct RowChunks {
   core::Array<int64_t> order;   // increasing inside each chunk
   core::Array<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])

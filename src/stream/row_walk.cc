@@ -45,15 +45,16 @@ void RowWalk<Types>::statistics(const problem::TokenProblem& problem, int64_t ro
 template <class Types>
 void RowWalk<Types>::gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
                               DType out_dtype, const Scratch& scratch) const {
-  const typename stats::TileKernels<Types>::Terms terms = {gradient.entropy_term != 0, gradient.prior_term != 0};
+  const typename stats::TileKernels<Types>::GradientParts parts = {gradient.entropy_scale != 0,
+                                                                   gradient.cross_scale != 0};
   constexpr int32_t kPlace = 0;
   for (int64_t first = 0; first < vocab_size_; first += vocab_tile_) {
     kernels::RowGradient<Logit> here = gradient;
     const auto from = tile(logits, dtype, first, scratch);
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? scratch.values : static_cast<Logit*>(to);
-    tiles_.gradient(from, {&kPlace, 1}, terms, &here, scratch.row, {wide, from.words});
-    if (core::is_narrow<Logit>(out_dtype)) kernels_.round(wide, from.words, false, to, out_dtype);
+    tiles_.gradient(from, {&kPlace, 1}, parts, &here, scratch.row, {wide, from.entries});
+    if (core::is_narrow<Logit>(out_dtype)) kernels_.round(wide, from.entries, false, to, out_dtype);
   }
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the parts of a call that depend on where its logits come from and on how its work is cut. The
+// The parts of a call that depend on where its logits come from and on how its work is cut. The
 // pipeline drives them.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace logitless::stream {
 
-/// This is a source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set
+/// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set
 /// of rows whose statistics are known together before the loss sees them.
 class Schedule {
  public:
@@ -24,10 +24,10 @@ class Schedule {
   /// Returns the rows of a chunk that take part, in any order.
   virtual std::span<const int64_t> rows(int64_t chunk) const = 0;
 
-  /// This is source and fold: it hands the partial statistics of all rows of the chunk to `finish`, and adds
+  /// Source and fold: hands the partial statistics of all rows of the chunk to `finish`, and adds
   /// to ranks where these are asked for.
   virtual void fold(int64_t chunk, const stats::Finisher& finish) = 0;
-  /// This is gradient and sink: it makes the gradients of the chunk's logits and hands them to the outputs.
+  /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs.
   /// Chunks come in order; a chunk that was not folded has its logits made for this.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
   /// The pipeline calls this after the gradients of the last chunk.
@@ -38,15 +38,15 @@ class Schedule {
   virtual int chunk_team() const { return 0; }
 };
 
-/// This is the schedule of a slice of the vocabulary, whose statistics meet those of other slices. fold() is
+/// The schedule of a slice of the vocabulary, whose statistics meet those of other slices. fold() is
 /// made of its two parts.
 class SliceSchedule : public Schedule {
  public:
   /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called
   /// that is not count_above().
   virtual stats::Partials fold_slice(int64_t chunk) = 0;
-  /// Adds to ranks[row] the words of the slice whose logits are larger than the target's. `partials` are
-  /// those of fold_slice(), whose whole() is that of the whole vocabulary by now.
+  /// Adds to ranks[row] the vocabulary entries of the slice whose logits are larger than the target's.
+  /// `partials` are those of fold_slice(), whose whole() is that of the whole vocabulary by now.
   virtual void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) = 0;
 };
 
@@ -55,7 +55,7 @@ std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context
                                              const Gradients& outputs, RunPlan run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
-std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                         const LogitsGradient& dlogits, const SweepPlan& run);
+std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+                                          const LogitsGradient& dlogits, const SweepPlan& run);
 
 }  // namespace logitless::stream

@@ -20,9 +20,9 @@
 namespace logitless::stream {
 namespace {
 
-// Returns words [first, first + count) of a matrix in the head's layout.
+// Returns vocabulary entries [first, first + count) of a matrix in the head's layout.
 template <class AnyMatrix>
-AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
+AnyMatrix entries_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
   AnyMatrix out = core::with_used_stride(matrix);
   const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
   (hidden_vocab ? out.cols : out.rows) = count;
@@ -31,7 +31,7 @@ AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, in
 }
 
 template <class AnyVector>
-AnyVector words_of(const AnyVector& vector, int64_t first, int64_t count) {
+AnyVector entries_of(const AnyVector& vector, int64_t first, int64_t count) {
   AnyVector out = vector;
   if (!out.data) return out;
   out.size = count;
@@ -39,27 +39,27 @@ AnyVector words_of(const AnyVector& vector, int64_t first, int64_t count) {
   return out;
 }
 
-// Returns the problem on words [first, first + count) of those that are here.
+// Returns the problem on vocabulary entries [first, first + count) of those that are here.
 HiddenProblem problem_of(const HiddenProblem& problem, int64_t first, int64_t count) {
   HiddenProblem out = problem;
   out.cut = nullptr;
-  out.first_word = problem.first_word + first;
-  out.words = count;
-  out.head.weight = words_of(problem.head.weight, problem.head.layout, first, count);
-  out.head.bias = words_of(problem.head.bias, first, count);
+  out.first_entry = problem.first_entry + first;
+  out.entries = count;
+  out.head.weight = entries_of(problem.head.weight, problem.head.layout, first, count);
+  out.head.bias = entries_of(problem.head.bias, first, count);
   return out;
 }
 
 DType sum_type(const HiddenProblem& problem) { return problem.in_double() ? DType::kFloat64 : DType::kFloat32; }
 
-// Returns outputs on words [first, first + count), without d_hidden.
+// Returns outputs on vocabulary entries [first, first + count), without d_hidden.
 Gradients outputs_of(const Gradients& outputs, const HiddenProblem& problem, int64_t first, int64_t count) {
   Gradients out = outputs;
-  out.d_weight = words_of(outputs.d_weight, problem.head.layout, first, count);
-  out.d_bias = words_of(outputs.d_bias, first, count);
+  out.d_weight = entries_of(outputs.d_weight, problem.head.layout, first, count);
+  out.d_bias = entries_of(outputs.d_bias, first, count);
   if (outputs.weight_sink) {
-    out.weight_sink = [&sink = outputs.weight_sink, first](int64_t word, int64_t words, ConstMatrix tile) {
-      sink(first + word, words, tile);
+    out.weight_sink = [&sink = outputs.weight_sink, first](int64_t entry, int64_t entries, ConstMatrix tile) {
+      sink(first + entry, entries, tile);
     };
   }
   out.d_hidden = out.d_hidden_second = {};
@@ -86,15 +86,15 @@ struct Planned {
   Planned(const HiddenProblem& whole, const Gradients& wanted) : problem(whole) {
     const ranks::HeadTypes& types = whole.cut->types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
-    const int64_t words = problem.words = whole.cut->most_words(), h = problem.hidden_size;
+    const int64_t entries = problem.entries = whole.cut->most_entries(), h = problem.hidden_size;
     problem.head.layout = static_cast<HeadLayout>(types.layout);
     const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t rows = hidden_vocab ? h : words, cols = hidden_vocab ? words : h;
+    const int64_t rows = hidden_vocab ? h : entries, cols = hidden_vocab ? entries : h;
     problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
     problem.head.bias = {};
-    if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), words);
+    if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), entries);
     if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
-    if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), words);
+    if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
     if (types.weight_sink >= 0) outputs.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
     outputs.d_weight_mode = wanted.d_weight_mode;
     outputs.d_bias_mode = wanted.d_bias_mode;
@@ -115,7 +115,7 @@ uint64_t digest_of(const HiddenProblem& problem) {
     add(static_cast<uint64_t>(problem.target(row).value_or(-1)));
     add(std::bit_cast<uint64_t>(problem.temperature(row)));
   }
-  for (const float weight : problem.prior.weights) add(std::bit_cast<uint32_t>(weight));
+  for (const float weight : problem.cross.weights) add(std::bit_cast<uint32_t>(weight));
   return digest;
 }
 
@@ -125,7 +125,7 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
   const ranks::HeadTypes& shared = problem.cut->types;
   const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
   const bool sums = wants_d_hidden && problem.cut->sum_d_hidden;
-  const ranks::HeadTypes types = problem.words > 0 ? problem::head_types(problem, outputs) : shared;
+  const ranks::HeadTypes types = problem.entries > 0 ? problem::head_types(problem, outputs) : shared;
   const struct {
     const char* name;
     int64_t value;
@@ -133,14 +133,14 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
                {"hidden_size", problem.hidden_size},
                {"type of hidden", static_cast<int64_t>(problem.dtype)},
                {"rows that take part", static_cast<int64_t>(problem.active().size())},
-               {"a digest of targets, temperatures, softcap and prior", static_cast<int64_t>(digest >> 1)},
+               {"a digest of targets, temperatures, softcap and cross", static_cast<int64_t>(digest >> 1)},
                {"type of lm_head", types.weight},
                {"layout of lm_head", types.layout},
                {"type of bias", types.bias},
                {"type of d_weight", types.d_weight},
                {"weight_sink", types.weight_sink},
                {"type of d_bias", types.d_bias},
-               {"statistics", problem.request.entropy + 2 * problem.request.prior + 4 * problem.request.argmax +
+               {"statistics", problem.request.entropy + 2 * problem.request.cross + 4 * problem.request.argmax +
                                   8 * problem.request.rank},
                {"forward", work.forward},
                {"gradients", work.backward},
@@ -181,10 +181,10 @@ class SlicedSchedule final : public Schedule {
                 d_hidden_is_matrix(problem, outputs);
     slices_.reserve(own.size());
     int64_t first = 0;
-    for (const int64_t words : own) {
+    for (const int64_t entries : own) {
       Slice& slice = slices_.emplace_back();
-      if (words > 0) make_slice(first, words, slice);
-      first += words;
+      if (entries > 0) make_slice(first, entries, slice);
+      first += entries;
     }
   }
 
@@ -223,15 +223,15 @@ class SlicedSchedule final : public Schedule {
     std::shared_ptr<const HiddenProblem> problem;
     std::shared_ptr<const Gradients> outputs;
     std::shared_ptr<core::Arena> sums;        // [N, H] of d_hidden, where they do not stand in the output
-    std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no words
+    std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no vocabulary entries
     stats::Partials partials;
 
     bool has_gradients() const { return schedule && outputs->any(); }
   };
 
-  void make_slice(int64_t first, int64_t words, Slice& slice) {
-    slice.problem = core::make_shared<const HiddenProblem>(problem_of(problem_, first, words));
-    Gradients outputs = outputs_of(outputs_, problem_, first, words);
+  void make_slice(int64_t first, int64_t entries, Slice& slice) {
+    slice.problem = core::make_shared<const HiddenProblem>(problem_of(problem_, first, entries));
+    Gradients outputs = outputs_of(outputs_, problem_, first, entries);
     if (in_place_) {
       outputs.d_hidden = outputs_.d_hidden;
     } else if (outputs_.wants_d_hidden()) {
@@ -243,7 +243,7 @@ class SlicedSchedule final : public Schedule {
     }
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
     RunPlan run = plan_;
-    run.grid.vocab_size = words;
+    run.grid.vocab_size = entries;
     run.grid.segments = std::min(run.grid.segments, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
@@ -275,7 +275,7 @@ class SlicedSchedule final : public Schedule {
     return whole;
   }
 
-  // Adds the words of all slices that are above the targets to the ranks of the rows.
+  // Adds the vocabulary entries of all slices that are above the targets to the ranks of the rows.
   void count_above(int64_t chunk, std::span<const kernels::RowStats> whole, std::span<const int64_t> rows,
                    std::span<int64_t> ranks) const {
     core::Array<int64_t> above(static_cast<size_t>(problem_.tokens), 0);
@@ -290,7 +290,7 @@ class SlicedSchedule final : public Schedule {
     for (size_t i = 0; i < all.size(); ++i) ranks[static_cast<size_t>(rows[i % rows.size()])] += all[i];
   }
 
-  // Returns the sums of d_hidden of a row over the words of a slice.
+  // Returns the sums of d_hidden of a row over the vocabulary entries of a slice.
   const void* sums_of(const Slice& slice, int64_t row) const {
     return d_hidden_row(*slice.problem, *slice.outputs, row).data;
   }

@@ -9,7 +9,7 @@
 
 namespace logitless::stream {
 
-/// This is the one place where finished sums become an output: `count` of them are copied, added or rounded
+/// The one place where finished sums become an output: `count` of them are copied, added or rounded
 /// once to `to`, whose type is that of the sums or a 16-bit one.
 template <class Sum, class Table>
 void store_sums(const kernels::RowKernels& kernels, const Table& table, const Sum* sums, int64_t count, WriteMode mode,

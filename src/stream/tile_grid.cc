@@ -12,14 +12,14 @@ namespace {
 using core::div_up;
 using core::round_up;
 
-// This is the table of the sizes of tiles and blocks of products.
+// The table of the sizes of tiles and blocks of products.
 // A row tile is so high that each element of the head that a GEMM packs serves 512 multiply-adds, or 1,024
 // where it serves nothing but these.
 constexpr int64_t kRowTile = 512;
 constexpr int64_t kForwardRowTile = 1024;
 // A tile has at most 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of
 // L3.
-constexpr int64_t kForwardWords = 512;
+constexpr int64_t kForwardEntries = 512;
 // Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
 constexpr int64_t kMostVocabTile = 4096;
 // A small call gets narrower tiles, so that there is work for several threads, down to kLeastVocabTile: below
@@ -28,7 +28,7 @@ constexpr int64_t kFewestTiles = 8;
 constexpr int64_t kLeastVocabTile = 512;
 // A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line.
 constexpr int64_t kSmallestEdge = 16;
-// This is the narrowest GEMM into d_hidden or d_weight: below, packing costs too much.
+// The narrowest GEMM into d_hidden or d_weight: below, packing costs too much.
 constexpr int64_t kHiddenBlock = 256;
 // d_hidden has this many chains of tasks: they are a third of the work, so a dozen threads stay busy.
 constexpr int64_t kGradientTasks = 4;
@@ -41,9 +41,9 @@ int64_t padded_stride(int64_t cols) {
   return stride % 256 == 0 ? stride + 16 : stride;
 }
 
-gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t words) {
+gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t entries) {
   const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
-  return {words, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
+  return {entries, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
 }
 
 }  // namespace
@@ -54,12 +54,13 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& probl
 
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
               const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
-  grid.vocab_size = problem.words;
+  grid.vocab_size = problem.entries;
   grid.hidden_size = problem.hidden_size;
   const int64_t step = any_row_rule(gemm, problem).row_step;
   const bool high = forward_only && rows >= kForwardRowTile;
   const int64_t table_rows = high ? kForwardRowTile : kRowTile;
-  const int64_t table_words = high ? kForwardWords : gemm.tile_words(problem.hidden.dtype, problem.head.weight.dtype);
+  const int64_t table_words =
+      high ? kForwardEntries : gemm.tile_entries(problem.hidden.dtype, problem.head.weight.dtype);
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
@@ -69,20 +70,20 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   const int64_t widest = std::clamp(table_rows * table_words / grid.row_tile / 64 * 64, table_words, kMostVocabTile);
   const int64_t share = round_up(div_up(grid.vocab_size * div_up(rows, grid.row_tile), kFewestTiles), 64);
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
-  grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.words, grid.vocab_size});
+  grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.entries, grid.vocab_size});
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
 void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
-  const auto rule_of = [&](int64_t words) { return gemm.row_rule(logit_products(problem, words), grid.row_tile); };
+  const auto rule_of = [&](int64_t entries) { return gemm.row_rule(logit_products(problem, entries), grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
-  const auto add_last = [&](int64_t words) {
-    if (words == 0) return;
-    const int64_t last = (words - 1) % grid.vocab_tile + 1;
+  const auto add_last = [&](int64_t entries) {
+    if (entries == 0) return;
+    const int64_t last = (entries - 1) % grid.vocab_tile + 1;
     grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, rule_of(last).least_rows);
   };
   if (problem.cut) {
-    for (const int64_t words : problem.cut->words) add_last(words);
+    for (const int64_t entries : problem.cut->entries) add_last(entries);
   } else {
     add_last(grid.vocab_size);
   }
@@ -103,15 +104,15 @@ void set_splits(int64_t row_blocks, TileGrid& grid) {
 
 bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap) {
   const bool rows = options.row_tile == 0 && grid.row_tile > kSmallestEdge;
-  const bool words = options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
+  const bool entries = options.vocab_tile == 0 && grid.vocab_tile > kSmallestEdge;
   const auto half = [](int64_t edge) { return round_up(edge / 2, kSmallestEdge); };
   cap = {grid.row_tile, grid.vocab_tile};
-  if (words && (!rows || cap.words >= cap.rows)) {
-    cap.words = half(cap.words);
+  if (entries && (!rows || cap.entries >= cap.rows)) {
+    cap.entries = half(cap.entries);
   } else if (rows) {
     cap.rows = half(cap.rows);
   }
-  return rows || words;
+  return rows || entries;
 }
 
 }  // namespace logitless::stream

@@ -17,7 +17,7 @@ using problem::HiddenProblem;
 
 /// This cuts rows, vocabulary and hidden into tiles and blocks.
 struct TileGrid {
-  int64_t vocab_size = 0;  // of the words that are cut: those of one slice, where ranks share them
+  int64_t vocab_size = 0;  // entries that are cut: those of one slice, where ranks share them
   int64_t hidden_size = 0;
   int64_t row_tile = 0;      // most rows of hidden that a tile is made for
   int64_t tile_rows = 0;     // most rows that a tile has: row_tile, as row_rule pads it
@@ -29,18 +29,18 @@ struct TileGrid {
   gemm::RowRule row_rule;    // of the products that are logits
 
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
-  int64_t first_word(int64_t tile) const { return tile * vocab_tile; }
-  int64_t words(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_word(tile)); }
+  int64_t first_entry(int64_t tile) const { return tile * vocab_tile; }
+  int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
   int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
   int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
   /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
   int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };
 
-/// These are the largest tiles that a budget leaves room for, below those of the table.
+/// The largest tiles that a budget leaves room for, below those of the table.
 struct TileCap {
   int64_t rows = kMostTileEdge;
-  int64_t words = kMostTileEdge;
+  int64_t entries = kMostTileEdge;
 };
 
 /// Returns the row rule of the smallest products that are logits. Tiles have the same class_rows, and the

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These are the plans of calls that cut no products: plan dense, and the sweep over finished logits.
+// The plans of calls that cut no products: plan dense, and the walk over finished logits.
 #include <algorithm>
 
 #include "core/checks.h"
@@ -68,13 +68,15 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
                       const Work& work) {
   const size_t budget = context.options.workspace_bytes;
   SweepPlan run = cut_sweep(context, problem, work);
-  // How many words a kernel takes at once decides about bits, so that stays, and threads are left out.
+  // How many vocabulary entries a kernel takes at once decides about bits, so that stays, and threads are
+  // left out.
   for (int team = threads; team > 0; --team) {
     set_team(team, problem, run);
     if (run.plan.workspace_bytes <= budget) return run;
   }
   core::fail("workspace_bytes = ", budget, " is too small: plan ", name_of(run.plan.kind), " of finished logits, ",
-             run.plan.vocab_tile, " words of a row at a time, needs at least ", run.plan.workspace_bytes, " bytes");
+             run.plan.vocab_tile, " vocabulary entries of a row at a time, needs at least ", run.plan.workspace_bytes,
+             " bytes");
 }
 
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {

@@ -26,7 +26,7 @@ void set_matrix(View& out, const auto& in) {
   out.stride = in.stride;
 }
 
-/// This is one call on random inputs, as C sees them.
+/// One call on random inputs, as C sees them.
 struct CCall {
   Inputs inputs;
   GradientOutputs outputs;
@@ -163,18 +163,18 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
     CCall c(spec);
     const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), entropy(n), prior(n), max_logit(n), log_sum(n);
+    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n);
     std::vector<int64_t> argmax(n), rank(n);
     logitless_token_options options;
     LOGITLESS_INIT(token_options, &options);
     options.temperature = 0.7;
     logitless_stats_request request;
     LOGITLESS_INIT(stats_request, &request);
-    request.entropy = request.prior = request.argmax = request.rank = 1;
+    request.entropy = request.cross = request.argmax = request.rank = 1;
     logitless_token_stats stats;
     LOGITLESS_INIT(token_stats, &stats);
     stats.tokens = spec.tokens;
-    stats.logp = logp.data(), stats.lse = lse.data(), stats.entropy = entropy.data(), stats.prior = prior.data();
+    stats.logp = logp.data(), stats.lse = lse.data(), stats.entropy = entropy.data(), stats.cross = cross.data();
     stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
     stats.argmax = argmax.data(), stats.rank = rank.data();
     ASSERT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, &options, &request, &stats, nullptr),
@@ -187,7 +187,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     EXPECT_EQ(logp, expected.logp);
     EXPECT_EQ(lse, expected.lse);
     EXPECT_EQ(entropy, expected.entropy);
-    EXPECT_EQ(prior, expected.prior);
+    EXPECT_EQ(cross, expected.cross);
     EXPECT_EQ(max_logit, expected.max_logit);
     EXPECT_EQ(log_sum, expected.log_sum);
     EXPECT_EQ(argmax, expected.argmax);

@@ -232,7 +232,7 @@ static int refuse_tile(void* user, int64_t first, int64_t count, const logitless
 }
 
 static void statistics(void) {
-  static double logp[kTokens], lse[kTokens], entropy[kTokens], prior[kTokens], max_logit[kTokens], log_sum[kTokens];
+  static double logp[kTokens], lse[kTokens], entropy[kTokens], cross[kTokens], max_logit[kTokens], log_sum[kTokens];
   static double g[kTokens];
   static int64_t argmax[kTokens], rank[kTokens];
   logitless_token_options options;
@@ -247,10 +247,10 @@ static void statistics(void) {
   LOGITLESS_INIT(token_options, &options);
   CHECK(options.ignore_index == -100 && options.temperature == 1);
   LOGITLESS_INIT(stats_request, &request);
-  request.entropy = request.prior = request.argmax = request.rank = 1;
+  request.entropy = request.cross = request.argmax = request.rank = 1;
   LOGITLESS_INIT(token_stats, &stats);
   stats.tokens = kTokens;
-  stats.logp = logp, stats.lse = lse, stats.entropy = entropy, stats.prior = prior;
+  stats.logp = logp, stats.lse = lse, stats.entropy = entropy, stats.cross = cross;
   stats.argmax = argmax, stats.rank = rank, stats.max_logit = max_logit, stats.log_sum = log_sum;
   LOGITLESS_INIT(plan, &plan);
   CHECK_OK(logitless_compute_token_stats(context, &source, &targets, &options, &request, &stats, &plan));
@@ -467,7 +467,7 @@ static void ranks(void) {
   options.slice_count = 2;
   CHECK_OK(logitless_context_create(&options, &of_ranks));
   CHECK_REFUSED(logitless_cross_entropy(of_ranks, &source, &targets, NULL, &gradients, &result, NULL),
-                LOGITLESS_INVALID_INPUT, "ranks.slices has 20 words but lm_head has 50");
+                LOGITLESS_INVALID_INPUT, "ranks.slices has 20 vocabulary entries but lm_head has 50");
   logitless_context_free(of_ranks);
 
   options.slice_count = 0;

@@ -69,10 +69,10 @@ TEST_P(Accumulated, GradientsLoseNoMoreThanTheirHeaderSays) {
   };
   // The gradient itself is summed in another order where it is not apart: its own error is far below one unit
   // here.
-  const double additions_of_words = static_cast<double>((v + vocab_tile - 1) / vocab_tile + v / 64);
+  const double additions_of_entries = static_cast<double>((v + vocab_tile - 1) / vocab_tile + v / 64);
   const double additions_of_rows = static_cast<double>((n + row_tile - 1) / row_tile + n / 64);
   const double hidden_units = most_error(hidden_sum, d_hidden);
-  EXPECT_LE(hidden_units, GetParam().apart ? 1.0 : additions_of_words + 1);
+  EXPECT_LE(hidden_units, GetParam().apart ? 1.0 : additions_of_entries + 1);
   EXPECT_LE(most_error(weight_sum, d_weight), additions_of_rows + 1);
   // A bound that nothing comes near would hold nothing: 12 roundings are told from one.
   if (!GetParam().apart) {

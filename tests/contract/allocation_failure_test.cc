@@ -257,7 +257,7 @@ TEST(AllocationFailure, OfRanks) {
     options.ranks.vocab = &group.of(r);
     options.ranks.slices = rank.given.slices;
     rank.context.emplace(options);
-    rank.views = rank.outputs.views(rank.given.source.first_word, rank.given.source.words);
+    rank.views = rank.outputs.views(rank.given.source.first_entry, rank.given.source.entries);
   }
   CrossEntropyOptions task;
   task.label_smoothing = 0.1;

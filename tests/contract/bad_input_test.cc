@@ -16,7 +16,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A good call of every function, for a case to spoil. 6 tokens, 5 words, H = 4.
+// A good call of every function, for a case to spoil. 6 tokens, 5 vocabulary entries, H = 4.
 struct Call {
   static constexpr int64_t kTokens = 6, kVocab = 5, kHidden = 4;
 
@@ -61,8 +61,8 @@ std::function<void(Call&)> offsets_of(std::vector<int64_t> offsets) {
   return [offsets](Call& c) { c.hidden.offsets = c.integers = offsets; };
 }
 
-std::function<void(Call&)> targets_of(std::vector<int64_t> words) {
-  return [words](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = words)); };
+std::function<void(Call&)> targets_of(std::vector<int64_t> ids) {
+  return [ids](Call& c) { c.targets = Targets(std::span<const int64_t>(c.integers = ids)); };
 }
 
 void expect_refused_everywhere(const std::vector<BadCase>& cases) {
@@ -364,10 +364,10 @@ TEST(BadInput, SplitCalls) {
   other = forward;
   other.stats.log_sum.clear();
   expect_refused(call, {"log_sum", "0", "6"}, backward(other, std::vector<double>(6, 1.0)));
-  call.options.label_smoothing = 0.1;  // whose loss needs the prior
+  call.options.label_smoothing = 0.1;  // whose loss needs the cross statistic
   other = forward;
-  other.stats.prior.assign(2, -1.0);
-  expect_refused(call, {"prior", "2", "6"}, backward(other, std::vector<double>(6, 1.0)));
+  other.stats.cross.assign(2, -1.0);
+  expect_refused(call, {"cross", "2", "6"}, backward(other, std::vector<double>(6, 1.0)));
   call.options.token.temperature = 0;
   expect_refused(call, {"temperature = 0"},
                  [&] { cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options); });
@@ -386,20 +386,20 @@ TEST(BadInput, TokenStatsAndGradients) {
   grads.logp = {1, 2};
   expect_refused(call, {"logp", "2", "6"}, backward);
   grads = {};
-  grads.prior.assign(7, 1);
-  expect_refused(call, {"prior", "7", "6"}, backward);
+  grads.cross.assign(7, 1);
+  expect_refused(call, {"cross", "7", "6"}, backward);
   grads = {};
   grads.entropy.assign(6, 1);  // whose gradient needs the entropy, which was not asked for
   expect_refused(call, {"entropy"}, backward);
 
   for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const std::vector<float> prior = {1, bad, 1, 1, 1};
-    request.prior_weights = prior;
-    expect_refused(call, {"prior[1]", "finite"}, stats_of);
+    const std::vector<float> cross = {1, bad, 1, 1, 1};
+    request.cross_weights = cross;
+    expect_refused(call, {"cross[1]", "finite"}, stats_of);
   }
   const std::vector<float> three(3, 1.0f);
-  request.prior_weights = three;
-  expect_refused(call, {"prior", "3", "5"}, stats_of);
+  request.cross_weights = three;
+  expect_refused(call, {"cross", "3", "5"}, stats_of);
 }
 
 }  // namespace

@@ -211,12 +211,12 @@ TEST(Borders, ARankWithAnEmptyPartMayHaveAnyStrideAndHOfOne) {
       ThreadGroup group(2);
       const auto errors = run_ranks(2, [&](int rank) {
         Call c;
-        const int64_t words = rank == 0 ? 5 : 0;
+        const int64_t entries = rank == 0 ? 5 : 0;
         const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
-        const int64_t rows = hidden_vocab ? 1 : words, cols = hidden_vocab ? words : 1;
+        const int64_t rows = hidden_vocab ? 1 : entries, cols = hidden_vocab ? entries : 1;
         c.hidden = HiddenStates(c.states.data() + 100, 2, 3, 1);
         c.gradients.set_d_hidden(c.written.data() + 100, 2, 3, 1);
-        const std::optional<int64_t> given = words == 0 ? std::optional(stride) : std::nullopt;
+        const std::optional<int64_t> given = entries == 0 ? std::optional(stride) : std::nullopt;
         c.head = LmHead(ConstMatrix(c.weight.data() + 100, rows, cols, given), layout);
         c.gradients.d_weight = Matrix(c.written.data() + 400, rows, cols, given);
         ContextOptions options;

@@ -17,7 +17,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
-// Small tiles: the default shape of 37 tokens and 150 words has 3 x 3 of them.
+// Small tiles: the default shape of 37 tokens and 150 vocabulary entries has 3 x 3 of them.
 constexpr int64_t kRowTile = 16;
 constexpr int64_t kVocabTile = 64;
 
@@ -90,7 +90,7 @@ const std::vector<Option>& options() {
        }},
       {"half ignored", [](auto& t) { t.ignored(0.5); }},
       {"nearly all ignored", [](auto& t) { t.ignored(0.95); }},
-      {"an ignore_index that is a word",
+      {"an ignore_index that is a vocabulary entry",
        [](auto& t) {
          t.ignore_index(3).targets({3, 1, 149, 3, 0});
        }},
@@ -172,9 +172,9 @@ TEST(CrossEntropy, TokensAroundRowTileEdges) {
 }
 
 TEST(CrossEntropy, TilesOfOddSizes) {
-  for (const auto& [rows, words] :
+  for (const auto& [rows, entries] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 150}, {5, 37}, {37, 7}, {3, 149}}) {
-    matches_oracle_in_every_plan(small().tiles(rows, words).hidden(5));
+    matches_oracle_in_every_plan(small().tiles(rows, entries).hidden(5));
   }
 }
 

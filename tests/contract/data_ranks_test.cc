@@ -15,7 +15,7 @@
 namespace logitless::testing {
 namespace {
 
-// A call on some sequences of a batch, and some words of its head.
+// A call on some sequences of a batch, and some vocabulary entries of its head.
 struct Part {
   FromHidden source;
   Batch batch;
@@ -35,12 +35,12 @@ std::vector<T> rows_of(const std::vector<T>& all, const std::vector<int64_t>& se
   return out;
 }
 
-Part part_of(const std::vector<int64_t>& sequences, int64_t first_word = 0, int64_t words = kVocab) {
+Part part_of(const std::vector<int64_t>& sequences, int64_t first_entry = 0, int64_t entries = kVocab) {
   Part part;
   part.sequences = sequences;
   part.source.hidden = rows_of(part.source.hidden, sequences, kTime * kHidden);
-  part.source.first_word = first_word;
-  part.source.words = words;
+  part.source.first_entry = first_entry;
+  part.source.entries = entries;
   Batch& b = part.batch;
   b.ids = rows_of(b.ids, sequences, kTime);
   b.mask = rows_of(b.mask, sequences, kTime);
@@ -120,15 +120,15 @@ std::vector<Task> tasks() {
 }
 
 Left run(const Task& task, const ContextOptions& options, const Part& part) {
-  const int64_t rows = static_cast<int64_t>(part.sequences.size()) * kTime, words = part.source.words;
+  const int64_t rows = static_cast<int64_t>(part.sequences.size()) * kTime, entries = part.source.entries;
   Left left;
   left.d_hidden.assign(static_cast<size_t>(rows * kHidden), 99.0F);
-  left.d_weight.assign(static_cast<size_t>(words * kHidden), 99.0F);
-  left.d_bias.assign(static_cast<size_t>(words), 99.0F);
+  left.d_weight.assign(static_cast<size_t>(entries * kHidden), 99.0F);
+  left.d_bias.assign(static_cast<size_t>(entries), 99.0F);
   Gradients gradients;
   gradients.d_hidden = {left.d_hidden.data(), rows, kHidden};
-  gradients.d_weight = {left.d_weight.data(), words, kHidden};
-  gradients.d_bias = {left.d_bias.data(), words};
+  gradients.d_weight = {left.d_weight.data(), entries, kHidden};
+  gradients.d_bias = {left.d_bias.data(), entries};
   left.numbers = task.call(Context(options), part, gradients);
   return left;
 }

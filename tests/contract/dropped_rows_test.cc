@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // One logit, one value: two pass computes the logits of the rows that have a gradient again, and gets the
 // bits that the statistics came from, whichever rows have none. The hidden states carry one more component a
-// row, which is 1 in that row alone and which no word reads, so that d_weight's columns of these components
-// are dL/dlogits, exactly.
+// row, which is 1 in that row alone and which no vocabulary entry reads, so that d_weight's columns of these
+// components are dL/dlogits, exactly.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr int64_t kWidth = 45;  // components that words read
+constexpr int64_t kWidth = 45;  // components that vocabulary entries read
 
 struct Shape {
   int64_t tokens, vocab, row_tile, vocab_tile;
@@ -32,7 +32,7 @@ class SomeRows final : public TokenLoss {
  public:
   explicit SomeRows(std::function<bool(int64_t)> keep) : keep_(std::move(keep)) {}
   StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) grads.logp[static_cast<size_t>(row)] = keep_(row) ? -1 : 0;
   }
@@ -102,9 +102,9 @@ class DroppedRows : public ::testing::TestWithParam<Shape> {
     }
     std::vector<double> out(static_cast<size_t>(shape_.tokens * v));
     for (int64_t i = 0; i < shape_.tokens; ++i) {
-      for (int64_t word = 0; word < v; ++word) {
-        const auto at = static_cast<size_t>(vocab_first ? word * h + kWidth + i : (kWidth + i) * v + word);
-        out[static_cast<size_t>(i * v + word)] = in_double ? wide[at] : static_cast<double>(narrow[at]);
+      for (int64_t entry = 0; entry < v; ++entry) {
+        const auto at = static_cast<size_t>(vocab_first ? entry * h + kWidth + i : (kWidth + i) * v + entry);
+        out[static_cast<size_t>(i * v + entry)] = in_double ? wide[at] : static_cast<double>(narrow[at]);
       }
     }
     return out;

@@ -17,12 +17,12 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   constexpr int64_t kTokens = 8200, kVocab = 262147, kHidden = 2, kKinds = 4;
   static_assert(kTokens * kVocab > int64_t{1} << 31);
   const float states[kKinds][kHidden] = {{1.0f, -0.5f}, {0.25f, 2.0f}, {-1.5f, 0.75f}, {3.0f, 0.125f}};
-  const int64_t words[kKinds] = {0, kVocab - 1, 131072, 262144};
+  const int64_t ids[kKinds] = {0, kVocab - 1, 131072, 262144};
   std::vector<float> hidden(kTokens * kHidden), weight(kVocab * kHidden), d_hidden(hidden.size(), NAN);
   std::vector<int64_t> targets(kTokens);
   for (int64_t i = 0; i < kTokens; ++i) {
     for (int64_t h = 0; h < kHidden; ++h) hidden[static_cast<size_t>(i * kHidden + h)] = states[i % kKinds][h];
-    targets[static_cast<size_t>(i)] = words[i % kKinds];
+    targets[static_cast<size_t>(i)] = ids[i % kKinds];
   }
   for (size_t k = 0; k < weight.size(); ++k) weight[k] = static_cast<float>(k % 1013) / 256 - 2;
 
@@ -100,7 +100,7 @@ TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
   }
 }
 
-/// Six tokens, five words, and a loss that a test makes up.
+/// Six tokens, five vocabulary entries, and a loss that a test makes up.
 struct SmallCase {
   std::vector<float> hidden = std::vector<float>(24, 0.5f), weight = std::vector<float>(20, 0.25f);
   std::vector<float> d_hidden = std::vector<float>(24, NAN), d_weight = std::vector<float>(20, NAN);
@@ -112,7 +112,7 @@ struct SmallCase {
   }
   HiddenStates states() const { return ConstMatrix(hidden.data(), 6, 4); }
   LmHead head() const { return LmHead({weight.data(), 5, 4}, HeadLayout::kVocabHidden); }
-  Targets words() const { return std::span<const int32_t>(targets); }
+  Targets ids() const { return std::span<const int32_t>(targets); }
   Gradients gradients() {
     Gradients out;
     out.d_hidden = {d_hidden.data(), 6, 4};
@@ -132,7 +132,7 @@ class MadeUpLoss final : public TokenLoss {
   bool promises = false;  // that no row is dropped
   bool entropy = false;
   StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {.entropy = entropy}; }
+  GradsFilled gradients() const override { return {.entropy = entropy}; }
   bool may_drop_rows() const override { return !promises; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) {
@@ -148,10 +148,10 @@ TEST(TokenLossContract, DroppingRowsThatWerePromisedIsALogicError) {
     MadeUpLoss loss;
     loss.promises = true;
     EXPECT_THROW(
-        run_token_loss(context_of(plan), small.states(), small.head(), small.words(), {}, loss, small.gradients()),
+        run_token_loss(context_of(plan), small.states(), small.head(), small.ids(), {}, loss, small.gradients()),
         std::logic_error);
     loss.promises = false;
-    run_token_loss(context_of(plan), small.states(), small.head(), small.words(), {}, loss, small.gradients());
+    run_token_loss(context_of(plan), small.states(), small.head(), small.ids(), {}, loss, small.gradients());
     for (size_t k = 0; k < 24; ++k) EXPECT_EQ(small.d_hidden[k] == 0, k / 4 % 2 == 1) << k;
   }
 }
@@ -161,7 +161,7 @@ TEST(TokenLossContract, AnEntropyGradientBringsTheEntropyAlong) {
   MadeUpLoss loss;
   loss.entropy = true;
   const TokenStats stats =
-      run_token_loss(Context(), small.states(), small.head(), small.words(), {}, loss, small.gradients());
+      run_token_loss(Context(), small.states(), small.head(), small.ids(), {}, loss, small.gradients());
   EXPECT_EQ(stats.entropy.size(), 6u);
   for (const float x : small.d_hidden) EXPECT_TRUE(std::isfinite(x));
 }
@@ -173,10 +173,10 @@ TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
   options.reduction = Reduction::kNone;
   options.z_loss = 1e-4;
   const CrossEntropyForward forward =
-      cross_entropy_forward(Context(), small.states(), small.head(), small.words(), options);
+      cross_entropy_forward(Context(), small.states(), small.head(), small.ids(), options);
   EXPECT_TRUE(std::isnan(forward.result.per_token_loss[5]));
   const std::vector<double> upstream = {1, 1, 1, 1, 1, 0};
-  cross_entropy_backward(Context(), small.states(), small.head(), small.words(), options, forward,
+  cross_entropy_backward(Context(), small.states(), small.head(), small.ids(), options, forward,
                          std::span<const double>(upstream), small.gradients());
   for (const float x : small.d_weight) EXPECT_TRUE(std::isfinite(x));
   for (size_t k = 0; k < 24; ++k) EXPECT_TRUE(k >= 20 ? small.d_hidden[k] == 0 : std::isfinite(small.d_hidden[k])) << k;
@@ -187,10 +187,10 @@ TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
   for (const double bad : {1e-50, 1e39, 1e300}) {
     LmHead head = small.head();
     head.softcap = bad;
-    EXPECT_THROW(cross_entropy(Context(), small.states(), head, small.words()), InvalidInput) << bad;
+    EXPECT_THROW(cross_entropy(Context(), small.states(), head, small.ids()), InvalidInput) << bad;
     CrossEntropyOptions options;
     options.token.temperature = bad;
-    EXPECT_THROW(cross_entropy(Context(), small.states(), small.head(), small.words(), options), InvalidInput) << bad;
+    EXPECT_THROW(cross_entropy(Context(), small.states(), small.head(), small.ids(), options), InvalidInput) << bad;
   }
 }
 

@@ -122,7 +122,7 @@ TEST(GuardPages, Dense) {
 
 TEST(GuardPages, TokenStats) {
   on_guard_pages<TokenStatsTester>([](TokenStatsTester tester) {
-    tester.prior().temperatures().packed({0, 5, 5, 37}).shift();
+    tester.cross().temperatures().packed({0, 5, 5, 37}).shift();
     for (const DType dtype : kDTypes) {
       tester.dtype(dtype).statistics_match_oracle();
       tester.backward_matches_oracle();

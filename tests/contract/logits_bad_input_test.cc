@@ -19,12 +19,12 @@ struct Call {
   static constexpr int64_t kBatch = 2, kTime = 3, kVocab = 5;
   std::vector<float> memory = std::vector<float>(200, 0.5f);
   std::vector<float> written = std::vector<float>(200, 7.0f);
-  std::vector<int64_t> words = {0, 1, 2, 3, 4, -100};
+  std::vector<int64_t> ids = {0, 1, 2, 3, 4, -100};
   std::vector<double> doubles;
   std::vector<float> floats;
   Logits logits{memory.data(), kBatch, kTime, kVocab};
   LogitsGradient dlogits{written.data(), kBatch, kTime, kVocab};
-  Targets targets{words.data(), 6};
+  Targets targets{ids.data(), 6};
   CrossEntropyOptions options;
   ContextOptions context;
 };
@@ -148,8 +148,8 @@ TEST(LogitsBadInput, Overlaps) {
 
 TEST(LogitsBadInput, TargetsAndOptions) {
   expect_refused({
-      {"target above", [](Call& c) { c.words[3] = 5; }, {"targets[3] = 5", "[0, 5)", "ignore_index"}},
-      {"target below", [](Call& c) { c.words[0] = -1; }, {"targets[0] = -1"}},
+      {"target above", [](Call& c) { c.ids[3] = 5; }, {"targets[3] = 5", "[0, 5)", "ignore_index"}},
+      {"target below", [](Call& c) { c.ids[0] = -1; }, {"targets[0] = -1"}},
       {"temperature", [](Call& c) { c.options.token.temperature = 0; }, {"temperature = 0"}},
       {"temperatures",
        [](Call& c) {

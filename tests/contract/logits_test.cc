@@ -22,7 +22,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// 37 rows of 150 words: tiles that divide neither.
+// 37 rows of 150 vocabulary entries: tiles that divide neither.
 LogitsTester small() { return LogitsTester().tiles(5, 64).threads(2); }
 
 void matches_oracle_in_both_places(LogitsTester tester) {
@@ -64,9 +64,9 @@ TEST(Logits, VocabulariesAroundTileEdges) {
 }
 
 TEST(Logits, TilesThatDivideNothing) {
-  for (const auto& [rows, words] :
+  for (const auto& [rows, entries] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 7}, {36, 149}, {37, 150}, {38, 151}, {512, 65536}}) {
-    matches_oracle_in_both_places(small().tiles(rows, words).ignored(0.3).class_weights().label_smoothing(0.1));
+    matches_oracle_in_both_places(small().tiles(rows, entries).ignored(0.3).class_weights().label_smoothing(0.1));
   }
 }
 
@@ -76,7 +76,8 @@ TEST(Logits, RowsAroundRowTileEdges) {
   }
 }
 
-// Losses of 12 rows of 41 words are local to a token, coupled by sequence, or coupled by the batch.
+// Losses of 12 rows of 41 vocabulary entries are local to a token, coupled by sequence, or coupled by the
+// batch.
 std::vector<PolicyTester> policy_losses() {
   PolicyTester tester = PolicyTester().from_logits().padded(3, 4).vocab(41).tiles(5, 16).threads(2);
   std::vector<PolicyTester> testers(4, tester.variant(PolicyVariant::kGrpo));
@@ -94,8 +95,9 @@ TEST(Logits, PolicyLosses) {
       tester.temperatures(false);
     }
     tester.dtype(DType::kFloat32).gradient_dtype(std::nullopt);
-    for (const auto& [rows, words] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 23}, {12, 41}, {100, 100}}) {
-      tester.tiles(rows, words).matches_oracle();
+    for (const auto& [rows, entries] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 23}, {12, 41}, {100, 100}}) {
+      tester.tiles(rows, entries).matches_oracle();
     }
     tester.ignored(1).matches_oracle();
   }
@@ -130,7 +132,7 @@ const std::vector<Option>& options() {
        [](auto& t) {
          t.targets({0, 63, 64, 127, 128, 149});
        }},
-      {"masked words", [](auto& t) { t.masked(60, 70); }},
+      {"masked vocabulary entries", [](auto& t) { t.masked(60, 70); }},
       {"a masked tile", [](auto& t) { t.masked(0, 64); }},
       {"rounded to bfloat16", [](auto& t) { t.round_to(DType::kBFloat16).temperature(0.7); }},
       {"rounded to float16", [](auto& t) { t.round_to(DType::kFloat16).label_smoothing(0.1); }},
@@ -238,7 +240,7 @@ TEST(Logits, ASmallBudgetTakesFewerThreads) {
         EXPECT_EQ(tight.result.plan.workspace_bytes, one);
         EXPECT_EQ(tester.planned().least_workspace_bytes, one);
         EXPECT_TRUE(tight.bytes == roomy.bytes) << threads << " threads";
-        expect_invalid_input({"workspace_bytes = " + std::to_string(one - 1), "64 words of a row",
+        expect_invalid_input({"workspace_bytes = " + std::to_string(one - 1), "64 vocabulary entries of a row",
                               "needs at least " + std::to_string(one) + " bytes"},
                              [&] { tester.workspace(one - 1).cross_entropy_once(); });
       }
@@ -258,9 +260,9 @@ TEST(Logits, GuardPages) {
       for (const std::string& target : simd_targets()) {
         LogitsTester tester = LogitsTester().memory(memory).dtype(dtype).simd_target(target).threads(2);
         tester.class_weights().label_smoothing(0.1).temperatures().ignored(0.2);
-        for (const auto& [tokens, vocab, words] :
+        for (const auto& [tokens, vocab, entries] :
              std::vector<std::array<int64_t, 3>>{{1, 1, 0}, {3, 37, 7}, {7, 65, 64}, {5, 63, 64}, {2, 150, 0}}) {
-          matches_oracle_in_both_places(tester.tokens(tokens).vocab(vocab).tiles(2, words));
+          matches_oracle_in_both_places(tester.tokens(tokens).vocab(vocab).tiles(2, entries));
         }
         matches_oracle_in_both_places(tester.tokens(6).batch(2).vocab(33).later(1).padding(5));
       }
@@ -323,7 +325,7 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
 class Thrower final : public TokenLoss {
  public:
   StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads&) override {
     if (rows.back() >= 20) throw std::runtime_error("from the loss");
   }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kBadRow = 20;   // in the second row tile
-constexpr int64_t kBadWord = 70;  // in the second vocabulary tile
+constexpr int64_t kBadRow = 20;  // in the second row tile
+constexpr int64_t kBadId = 70;   // in the second vocabulary tile
 constexpr int64_t kBadColumn = 4;
 
 // What went wrong where, according to the oracle.
@@ -113,7 +113,7 @@ TEST(NonFinite, InAnIgnoredRowOfHidden) {
 }
 
 TEST(NonFinite, NaNInTheHead) {
-  const Pattern pattern = spoil_and_match([](Inputs& inputs) { inputs.set_weight(kBadWord, kBadColumn, kNaN); });
+  const Pattern pattern = spoil_and_match([](Inputs& inputs) { inputs.set_weight(kBadId, kBadColumn, kNaN); });
   EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
   EXPECT_TRUE(pattern.loss);
   EXPECT_EQ(pattern.d_hidden_nans, 37 * 19);
@@ -123,10 +123,10 @@ TEST(NonFinite, NaNInTheHead) {
 TEST(NonFinite, InfinityInTheHead) {
   for (const double bad : {kInfinity, -kInfinity}) {
     const Pattern pattern = spoil_and_match([&](Inputs& inputs) {
-      inputs.set_weight(kBadWord, kBadColumn, bad);
-      // No row predicts the word whose logit is infinite: its loss would be.
+      inputs.set_weight(kBadId, kBadColumn, bad);
+      // No row predicts the vocabulary entry whose logit is infinite: its loss would be.
       for (int64_t i = 0; i < 37; ++i) {
-        if (inputs.targets.data()[i] == kBadWord) inputs.targets.data()[i] = 0;
+        if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
       }
     });
     // Rows with a logit of +inf are NaN, rows where it is -inf are not.
@@ -141,14 +141,14 @@ TEST(NonFinite, InfinityInTheHead) {
 
 TEST(NonFinite, InTheBias) {
   for (const double bad : {kNaN, kInfinity}) {
-    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.bias.set(0, kBadWord, bad); });
+    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.bias.set(0, kBadId, bad); });
     EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
     EXPECT_EQ(pattern.d_bias_nans, 150);
   }
   const Pattern masked = spoil_and_match([](Inputs& inputs) {
-    inputs.bias.set(0, kBadWord, -kInfinity);
+    inputs.bias.set(0, kBadId, -kInfinity);
     for (int64_t i = 0; i < 37; ++i) {
-      if (inputs.targets.data()[i] == kBadWord) inputs.targets.data()[i] = 0;
+      if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
     }
   });
   EXPECT_EQ(masked.rows, std::vector<bool>(37, false));
@@ -160,7 +160,7 @@ TEST(NonFinite, BesideAnAllIgnoredBatch) {
   spec.ignored = 1;
   const Pattern pattern = spoil_and_match(
       [](Inputs& inputs) {
-        inputs.set_weight(kBadWord, kBadColumn, kNaN);
+        inputs.set_weight(kBadId, kBadColumn, kNaN);
         inputs.bias.set(0, 3, kInfinity);
       },
       spec);

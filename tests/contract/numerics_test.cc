@@ -22,15 +22,15 @@ class ExactLogits {
  public:
   explicit ExactLogits(std::vector<std::vector<double>> logits) : logits_(std::move(logits)) {}
 
-  ExactLogits& targets(std::vector<int64_t> words) { return targets_ = std::move(words), *this; }
+  ExactLogits& targets(std::vector<int64_t> ids) { return targets_ = std::move(ids), *this; }
   ExactLogits& dtype(DType type) { return dtype_ = type, *this; }
   ExactLogits& bias(std::vector<double> values) { return bias_ = std::move(values), *this; }
   ExactLogits& round_to(DType type) { return options_.round_logits_to = type, *this; }
   ExactLogits& softcap(double cap) { return softcap_ = cap, *this; }
   ExactLogits& temperature(double value) { return options_.temperature = value, *this; }
   ExactLogits& meaning(TemperatureMeaning value) { return options_.temperature_meaning = value, *this; }
-  ExactLogits& prior(std::vector<float> values) { return prior_ = std::move(values), *this; }
-  ExactLogits& vocab_tile(int64_t words) { return vocab_tile_ = words, *this; }
+  ExactLogits& cross(std::vector<float> values) { return cross_ = std::move(values), *this; }
+  ExactLogits& vocab_tile(int64_t entries) { return vocab_tile_ = entries, *this; }
   ExactLogits& only_logp() { return grads_ = {1, 0, 0, 0}, *this; }
 
   /// Compares all statistics and gradients, on every instruction set, within the bounds for logits without
@@ -43,21 +43,21 @@ class ExactLogits {
     Arithmetic arithmetic = arithmetic_for(dtype_, Context());
     arithmetic.exact_logits = true;
     const StatsRequest request = {
-        .entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = prior_};
+        .entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = cross_};
     oracle::Problem problem =
         oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options_);
-    oracle::set_prior(prior_, problem);
+    oracle::set_cross(cross_, problem);
     Expected expected = expect_statistics(std::move(problem), arithmetic);
     TokenGrads grads;
     grads.logp.assign(logits_.size(), grads_[0]);
     grads.lse.assign(logits_.size(), grads_[1]);
     grads.entropy.assign(logits_.size(), grads_[2]);
-    grads.prior.assign(logits_.size(), grads_[3]);
+    grads.cross.assign(logits_.size(), grads_[3]);
     oracle::TokenGradients token_gradients(rows());
     token_gradients.logp.setConstant(grads_[0]);
     token_gradients.lse.setConstant(grads_[1]);
     token_gradients.entropy.setConstant(grads_[2]);
-    token_gradients.prior.setConstant(grads_[3]);
+    token_gradients.cross.setConstant(grads_[3]);
     add_gradients(expected, token_gradients, oracle::TokenGradients(rows()));
 
     for (const std::string& target : simd_targets()) {
@@ -81,7 +81,7 @@ class ExactLogits {
 
   /// What the last instruction set left, and what it should be.
   const TokenStats& stats() const { return stats_; }
-  double d_logit(int64_t row, int64_t word) const { return d_weight_.get(row, word); }
+  double d_logit(int64_t row, int64_t entry) const { return d_weight_.get(row, entry); }
   const Expected& truth() const { return truth_; }
 
  private:
@@ -107,7 +107,7 @@ class ExactLogits {
   std::vector<std::vector<double>> logits_;
   std::vector<double> bias_;
   std::vector<int64_t> targets_;
-  std::vector<float> prior_;
+  std::vector<float> cross_;
   DType dtype_ = DType::kFloat32;
   double softcap_ = 0;
   int64_t vocab_tile_ = 0;
@@ -163,7 +163,7 @@ TEST(Numerics, AllLogitsFarBelowZero) {
 TEST(Numerics, NearlyCertainTokenKeepsRelativeAccuracy) {
   for (const int64_t target : {0, 40, 99}) {
     for (const double gap : {8.0, 16.0, 20.75, 40.0, 80.0}) {
-      // 99 words share e^-gap each: at 20.75, p of the target is 1 - 1e-7.
+      // 99 vocabulary entries share e^-gap each: at 20.75, p of the target is 1 - 1e-7.
       std::vector<double> row(100, -gap);
       row[target] = 0;
       for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
@@ -225,7 +225,7 @@ TEST(Numerics, Temperatures) {
 }
 
 TEST(Numerics, LogitsOfEveryMagnitude) {
-  // The signs of logp, prior and entropy hold everywhere; the comparison checks them in each row.
+  // The signs of logp, cross and entropy hold everywhere; the comparison checks them in each row.
   for (const double scale : {1e-30, 1e-6, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e30}) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
       std::vector<std::vector<double>> rows;
@@ -238,13 +238,13 @@ TEST(Numerics, LogitsOfEveryMagnitude) {
   }
 }
 
-TEST(Numerics, OneWordIsCertain) {
+TEST(Numerics, OneEntryIsCertain) {
   for (const double logit : {0.0, -1e4, 1e30}) {
     ExactLogits logits({std::vector<double>(1, logit)});
     logits.targets({0}).match_oracle();
     EXPECT_EQ(logits.stats().logp[0], 0);
     EXPECT_EQ(logits.stats().entropy[0], 0);
-    EXPECT_EQ(logits.stats().prior[0], 0);
+    EXPECT_EQ(logits.stats().cross[0], 0);
     EXPECT_EQ(logits.stats().lse[0], static_cast<float>(logit));
   }
 }
@@ -271,7 +271,7 @@ TEST(Numerics, LogitsRoundedToANarrowType) {
   }
 }
 
-TEST(Numerics, EqualLogitsPutTheFirstWordFirst) {
+TEST(Numerics, EqualLogitsPutTheFirstEntryFirst) {
   std::vector<double> row(200, 3.0);
   row[0] = row[5] = 1;
   ExactLogits logits({std::vector<double>(200, 3.0), row});
@@ -286,28 +286,29 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
   return bias;
 }
 
-TEST(Numerics, MaskedWords) {
+TEST(Numerics, MaskedEntries) {
   const int64_t vocab = 150;
-  // One word, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle one, all but
-  // one word.
+  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle
+  // one, all but one vocabulary entry.
   std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;
   for (const std::vector<double>& bias : masks) {
-    // Targets in each tile: a masked target has logp -inf, and its gradient is that of any other word.
+    // Targets in each tile: a masked target has logp -inf, and its gradient is that of any other vocabulary
+    // entry.
     ExactLogits logits({whole_logits(vocab, 5, 0), whole_logits(vocab, -20, 1), whole_logits(vocab, 0, 2)});
     logits.targets({10, 100, 149}).bias(bias).vocab_tile(64).match_oracle();
-    // A masked word without prior adds nothing: 0 · ∞ = 0.
-    std::vector<float> prior(vocab, 0.01f);
+    // A masked vocabulary entry without cross statistic adds nothing: 0 · ∞ = 0.
+    std::vector<float> cross(vocab, 0.01f);
     for (int64_t v = 0; v < vocab; ++v) {
-      if (std::isinf(bias[v])) prior[v] = 0;
+      if (std::isinf(bias[v])) cross[v] = 0;
     }
-    logits.prior(prior).match_oracle();
-    EXPECT_TRUE(std::isfinite(logits.stats().prior[0]));
+    logits.cross(cross).match_oracle();
+    EXPECT_TRUE(std::isfinite(logits.stats().cross[0]));
   }
 }
 
-TEST(Numerics, MaskedWordsInALoss) {
+TEST(Numerics, MaskedEntriesInALoss) {
   InputSpec spec;
   spec.targets = {70, 80, 149};
   Inputs inputs(spec);
@@ -319,7 +320,7 @@ TEST(Numerics, MaskedWordsInALoss) {
     return cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss).loss;
   };
   EXPECT_TRUE(std::isfinite(loss_of()));
-  loss.label_smoothing = 0.1;  // spreads some of the target over words that cannot be
+  loss.label_smoothing = 0.1;  // spreads some of the target over vocabulary entries that cannot be
   EXPECT_EQ(loss_of(), kInfinity);
   for (int64_t v = 0; v < spec.vocab; ++v) inputs.bias.set(0, v, -kInfinity);
   loss.label_smoothing = 0;

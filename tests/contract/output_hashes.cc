@@ -86,7 +86,7 @@ void print_token_stats() {
       const Context context(run.context);
       const std::vector<float> weights = random_class_weights(spec.vocab, 3);
       const StatsRequest request = {
-          .entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = weights};
+          .entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = weights};
       const TokenStats stats =
           compute_token_stats(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, request);
       const TokenGrads grads = {random_token_gradients(75, 1), random_token_gradients(75, 2),
@@ -95,7 +95,7 @@ void print_token_stats() {
                                 stats, grads, outputs.gradients());
       std::vector<std::byte> bytes = outputs.bytes();
       for (const auto* values :
-           {&stats.logp, &stats.lse, &stats.entropy, &stats.prior, &stats.max_logit, &stats.log_sum}) {
+           {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum}) {
         append(*values, bytes);
       }
       append(stats.argmax, bytes);

@@ -18,7 +18,8 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A good call, for a case to spoil: 6 tokens in two sequences, 5 words, H = 4. Token 3 is masked.
+// A good call, for a case to spoil: 6 tokens in two sequences, 5 vocabulary entries, H = 4. Token 3 is
+// masked.
 struct Call {
   static InputSpec spec() {
     InputSpec spec;
@@ -170,7 +171,7 @@ TEST(PolicyBadInput, Sizes) {
 }
 
 TEST(PolicyBadInput, ChosenIds) {
-  const auto id = [](size_t at, int64_t word) { return [=](Call& c) { c.ids[at] = word, c.refresh(); }; };
+  const auto id = [](size_t at, int64_t entry) { return [=](Call& c) { c.ids[at] = entry, c.refresh(); }; };
   expect_all_refused({
       {"V", id(2, 5), {"chosen_ids[2] = 5", "[0, 5)"}},
       {"negative", id(4, -100), {"chosen_ids[4] = -100", "[0, 5)"}},

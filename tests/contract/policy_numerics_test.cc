@@ -151,7 +151,7 @@ TEST(PolicyNumerics, ExtremeLogits) {
   }
 }
 
-// The same from finished logits: every word at one of both ends, or somewhere between.
+// The same from finished logits: every vocabulary entry at one of both ends, or somewhere between.
 TEST(PolicyNumerics, ExtremeFinishedLogits) {
   Call call(DType::kFloat32);
   std::mt19937_64 random(11);

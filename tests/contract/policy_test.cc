@@ -14,7 +14,7 @@ namespace {
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kFloat16};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
-// Small tiles: the default shape of 23 tokens and 150 words has 2 x 3 of them.
+// Small tiles: the default shape of 23 tokens and 150 vocabulary entries has 2 x 3 of them.
 PolicyTester small() { return PolicyTester().tiles(16, 64).threads(1); }
 
 PolicyTester policy(PolicyVariant variant, const std::vector<std::string>& twists = {}) {

@@ -46,7 +46,7 @@ TEST(PreferenceBadInput, Sequences) {
        {"offsets[2] = 11", "12"}},
       {"targets", [](Call& c) { c.targets.size = 11; }, {"targets has 11", "12"}},
       {"null targets", [](Call& c) { c.targets.data64 = nullptr; }, {"targets", "null"}},
-      {"a word too many",
+      {"a vocabulary entry too many",
        [](Call& c) {
          c.integers.assign(12, 0);
          c.integers[7] = 5;

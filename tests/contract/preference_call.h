@@ -20,8 +20,8 @@ namespace logitless::testing {
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 words, H = 4; the
-/// reference's H is 12, so that a d_hidden that is put over its head ends within it.
+/// A good call of both functions, for a case to spoil: 4 sequences of 3 tokens, 5 vocabulary entries, H = 4;
+/// the reference's H is 12, so that a d_hidden that is put over its head ends within it.
 struct PreferenceCall {
   static InputSpec spec(int64_t hidden_size, uint64_t seed) {
     InputSpec spec;

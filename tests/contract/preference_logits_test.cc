@@ -19,7 +19,7 @@ constexpr Form kForms[] = {Form::kFused, Form::kSplit};
 constexpr PreferenceLoss kRepresentatives[] = {PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired,
                                                PreferenceLoss::kSft};
 
-// Blocks of 5 rows and 16 of 41 words divide nothing.
+// Blocks of 5 rows and 16 of 41 vocabulary entries divide nothing.
 PreferenceTester pairs() { return PreferenceTester().from_logits().vocab(41).tiles(5, 16).threads(2); }
 KtoTester singles() { return KtoTester().from_logits().vocab(41).tiles(5, 16).threads(2); }
 
@@ -60,8 +60,8 @@ void matches_oracle_in_every_way(const Tester& base) {
       matches_oracle_in_both_forms(Tester(base).dtype(dtype).temperatures().temperature_meaning(meaning).shift());
     }
   }
-  for (const auto& [rows, words] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 23}, {0, 0}, {100, 100}}) {
-    matches_oracle_in_both_forms(Tester(base).tiles(rows, words));
+  for (const auto& [rows, entries] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 23}, {0, 0}, {100, 100}}) {
+    matches_oracle_in_both_forms(Tester(base).tiles(rows, entries));
   }
   for (const Rows places : {Rows::kSlice, Rows::kTransposed}) {
     matches_oracle_in_both_forms(Tester(base).hidden_rows(places).strided_targets());

@@ -33,7 +33,7 @@ struct Mistake {
 class ThrowingLoss final : public TokenLoss {
  public:
   explicit ThrowingLoss(bool throws) : throws_(throws) {}
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   StatsRequest needs() const override { return {}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) grads.logp[static_cast<size_t>(row)] = -1;
@@ -57,7 +57,7 @@ void expect_one_ends_all(const Mistake& mistake, const std::function<void(GivenT
     given.context.vocab_tile = 16;
     given.context.ranks.vocab = &group.of(rank);
     given.context.ranks.slices = of_rank.slices;
-    given.gradients = given.outputs.views(of_rank.source.first_word, of_rank.source.words);
+    given.gradients = given.outputs.views(of_rank.source.first_entry, of_rank.source.entries);
     if (rank == 1) mistake.make(given);
     call(given, rank);
   });
@@ -72,24 +72,24 @@ void expect_one_ends_all(const Mistake& mistake, const std::function<void(GivenT
 TEST(RankErrors, EndTogetherWhereOneIsWrong) {
   const Mistake mistakes[] = {
       {"a target", [](GivenToRank& g) { g.batch.ids[7] = kVocab; }, "targets[7] = 101 is outside [0, 101)"},
-      {"class weights of its own words", [](GivenToRank& g) { g.class_weights.assign(37, 1.0F); },
+      {"class weights of its own vocabulary entries", [](GivenToRank& g) { g.class_weights.assign(37, 1.0F); },
        "class_weights has 37 entries but the vocabulary has 101"},
       {"hidden size", [](GivenToRank& g) { g.gradients.d_hidden.cols = 6; }, "d_hidden"},
       {"slices",
        [](GivenToRank& g) {
          g.context.ranks.slices = {30, 8};
        },
-       "ranks.slices has 38 words but lm_head has 37"},
+       "ranks.slices has 38 vocabulary entries but lm_head has 37"},
       {"a negative slice",
        [](GivenToRank& g) {
          g.context.ranks.slices = {40, -3};
        },
        "ranks.slices[1] = -3"},
-      {"a null head", [](GivenToRank& g) { g.source.words = -1; }, "lm_head.rows = -1"},
+      {"a null head", [](GivenToRank& g) { g.source.entries = -1; }, "lm_head.rows = -1"},
       {"the budget", [](GivenToRank& g) { g.context.workspace_bytes = 1; }, "workspace_bytes = 1 is too small"},
       {"plan dense", [](GivenToRank& g) { g.context.plan = PlanKind::kDense; }, "plan = dense cannot run"},
       {"temperature", [](GivenToRank& g) { g.options.token.temperature = -1; }, "temperature = -1"},
-      {"d_weight of all words", [](GivenToRank& g) { g.gradients.d_weight.rows = kVocab; },
+      {"d_weight of all vocabulary entries", [](GivenToRank& g) { g.gradients.d_weight.rows = kVocab; },
        "d_weight is [101, 7] but lm_head is [37, 7]"},
   };
   for (const Mistake& mistake : mistakes) {
@@ -142,7 +142,7 @@ TEST(RankErrors, NoticeThatTheyDoNotMakeTheSameCall) {
       GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}};
       given.context.vocab_tile = 16;
       given.context.ranks = {&group.of(rank), of_rank.slices};
-      given.gradients = given.outputs.views(of_rank.source.first_word, of_rank.source.words);
+      given.gradients = given.outputs.views(of_rank.source.first_entry, of_rank.source.entries);
       if (rank == 1) difference.make(given);
       cross_entropy(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(),
                     given.options, given.gradients);
@@ -174,7 +174,7 @@ TEST(RankErrors, EndWhereOneDies) {
       options.ranks = {&group.of(rank), given.slices};
       FromHidden::Outputs outputs;
       cross_entropy(Context(options), given.source.states(), given.source.head(), given.batch.targets(), {},
-                    outputs.views(given.source.first_word, given.source.words));
+                    outputs.views(given.source.first_entry, given.source.entries));
     });
     for (size_t rank = 0; rank < 3; ++rank) {
       const char* message = !died ? "" : rank == 1 ? "this rank has died" : "the group has broken down";
@@ -194,7 +194,8 @@ TEST(RankErrors, RefuseFinishedLogits) {
     options.ranks.vocab = &group.of(rank);
     cross_entropy(Context(options), Logits(source.data.data(), kBatch, kTime, kVocab), batch.targets());
   });
-  EXPECT_EQ(message_of(errors[0]), "ranks.vocab or ranks.slices is set: words of finished logits are not split");
+  EXPECT_EQ(message_of(errors[0]),
+            "ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
 }
 
 }  // namespace

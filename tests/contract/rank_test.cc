@@ -23,7 +23,7 @@ constexpr StatsRequest kRank = {.argmax = true, .rank = true};
 class RankedLoss final : public TokenLoss {
  public:
   StatsRequest needs() const override { return kRank; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
     for (const int64_t row : rows) {
       seen.push_back(stats.rank[static_cast<size_t>(row)]);
@@ -134,8 +134,8 @@ TEST(Rank, EmptyAndIgnoredBatches) {
   small().ignored(1).matches_oracle();
 }
 
-// Nothing is larger than the largest, in any arithmetic: the second sweep must see the bits of the first.
-TEST(Rank, TheWordWithTheLargestLogitIsFirst) {
+// Nothing is larger than the largest, in any arithmetic: the second walk must see the bits of the first.
+TEST(Rank, TheEntryWithTheLargestLogitIsFirst) {
   for (const DType dtype : kDTypes) {
     for (const HeadLayout layout : kLayouts) {
       for (const int64_t row_tile : {0, 16, 48}) {

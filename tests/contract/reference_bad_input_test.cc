@@ -78,7 +78,7 @@ TEST(ReferenceBadInput, References) {
       {"infinity of a sequence", entry(4, 0, -kInfinity), {"reference.logps[0] = -inf", "finite"}},
       {"NaN of a token", entry(12, 11, kNaN), {"reference.logps[11] = nan", "finite"}},
       {"rows", model([](Reference& r) { r.hidden.states.rows = 9; }), {"reference.hidden has 9", "12"}},
-      {"words", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
+      {"entries", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
       {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "12"}},
       {"no head", model([](Reference& r) { r.head = {}; }), {"reference.head"}},
       {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference", "head", "null"}},

@@ -224,15 +224,16 @@ TEST(Strides, BitsOfCopies) {
   }
 }
 
-// A good call for a case to spoil: 2 sequences of 3 tokens each with one row to spare, 5 words, H = 4.
+// A good call for a case to spoil: 2 sequences of 3 tokens each with one row to spare, 5 vocabulary entries,
+// H = 4.
 struct Call {
   std::vector<float> states = std::vector<float>(40, 0.5f), weight = std::vector<float>(20, 0.25f);
   std::vector<float> written = std::vector<float>(200, 7.0f);
-  std::vector<int64_t> words = {0, 9, 1, 9, 2, 9, 9, 9, 3, 9, 4, 9, 0, 9, 9, 9};
+  std::vector<int64_t> ids = {0, 9, 1, 9, 2, 9, 9, 9, 3, 9, 4, 9, 0, 9, 9, 9};
   std::vector<int64_t> offsets;
   HiddenStates hidden{states.data(), 2, 3, 4, 16};
   LmHead head{{weight.data(), 5, 4}, HeadLayout::kVocabHidden};
-  Targets targets{words.data(), 2, 3, 8, 2};
+  Targets targets{ids.data(), 2, 3, 8, 2};
   Gradients gradients;
 
   Call() { gradients.set_d_hidden(written.data(), 2, 3, 4, 16); }
@@ -340,11 +341,11 @@ TEST(StridesBadInput, Targets) {
       {"negative", [](Call& c) { c.targets.batch_stride = -8; }, {"targets.batch_stride = -8"}},
       {"time", [](Call& c) { c.targets.time = -3; }, {"targets.time = -3", "negative"}},
       {"no multiple", [](Call& c) { c.targets.time = 4; }, {"targets has 6 entries", "time = 4"}},
-      {"number", [](Call& c) { c.targets = Targets(c.words.data(), 2, 2, 8, 2); }, {"targets has 4", "6 rows"}},
+      {"number", [](Call& c) { c.targets = Targets(c.ids.data(), 2, 2, 8, 2); }, {"targets has 4", "6 rows"}},
       {"huge",
        [](Call& c) { c.targets.batch_stride = std::numeric_limits<int64_t>::max() / 2; },
        {"targets of [2, 3, 1]", "64-bit"}},
-      {"an id", [](Call& c) { c.words[10] = 5; }, {"targets[4] = 5", "[0, 5)"}},
+      {"an id", [](Call& c) { c.ids[10] = 5; }, {"targets[4] = 5", "[0, 5)"}},
   });
 }
 

@@ -24,11 +24,11 @@ const std::vector<std::function<void(TokenStatsTester&)>>& variations() {
       [](auto& t) { t.temperatures(); },
       [](auto& t) { t.temperatures().temperature_meaning(TemperatureMeaning::kScaleLogp); },
       [](auto& t) { t.temperature(0.3).softcap(10).bias(false); },
-      [](auto& t) { t.prior(); },
+      [](auto& t) { t.cross(); },
       [](auto& t) { t.uniform_logits(); },
       [](auto& t) { t.tokens(40).batch(5).shift().ignored(0.2).padding(3); },
       [](auto& t) {
-        t.packed({0, 13, 13, 29, 37}).shift().prior();
+        t.packed({0, 13, 13, 29, 37}).shift().cross();
       },
   };
   return all;
@@ -71,7 +71,7 @@ TEST(TokenStats, VocabulariesAndTokensAroundTileEdges) {
   for (const int64_t vocab : {1, 2, 63, 64, 65, 199, 2049}) {
     for (const int64_t tokens : {1, 16, 17, 33}) {
       small().vocab(vocab).tokens(tokens).statistics_match_oracle();
-      small().vocab(vocab).tokens(tokens).tiles(0, 0).prior().statistics_match_oracle();
+      small().vocab(vocab).tokens(tokens).tiles(0, 0).cross().statistics_match_oracle();
     }
   }
 }
@@ -148,7 +148,7 @@ TEST(TokenGradients, OutputsInEveryForm) {
 // One pass has to evaluate rows chunk by chunk.
 TEST(RunTokenLoss, ManyChunks) {
   TokenStatsTester tester = small().tokens(300).vocab(600).ignored(0.2).plan(PlanKind::kOnePass);
-  tester.workspace(size_t{300} << 10);  // 240 rows x 600 words alone are 560 KiB
+  tester.workspace(size_t{300} << 10);  // 240 rows x 600 vocabulary entries alone are 560 KiB
   for (const bool accumulate : {false, true}) {
     const Plan plan = tester.accumulate(accumulate).token_loss_matches_oracle();
     EXPECT_LE(plan.chunk_rows * 2, plan.active_rows);
@@ -158,7 +158,7 @@ TEST(RunTokenLoss, ManyChunks) {
 class FailingLoss : public TokenLoss {
  public:
   StatsRequest needs() const override { return {}; }
-  GradientTerms gradients() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
   void evaluate(std::span<const int64_t>, const TokenStats&, TokenGrads&) override {
     throw std::runtime_error("the loss failed");
   }

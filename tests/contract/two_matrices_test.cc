@@ -152,7 +152,7 @@ TEST(TwoMatrices, OneWithoutRowsMayBeNull) {
   EXPECT_TRUE(second.bytes() == one_matrix);
 }
 
-// A good call for a case to spoil: 4 + 2 tokens, 5 words, H = 4.
+// A good call for a case to spoil: 4 + 2 tokens, 5 vocabulary entries, H = 4.
 struct Call {
   static InputSpec spec() {
     InputSpec spec;

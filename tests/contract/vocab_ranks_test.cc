@@ -53,7 +53,7 @@ WorldRun run_world(const std::vector<size_t>& world, size_t number, ContextOptio
     for (auto* outputs : {&run.at_once, &run.apart}) {
       const auto begin = (*outputs)[r].values().begin();
       EXPECT_TRUE(std::equal(begin, begin + kTokens * kHidden, (*outputs)[0].values().begin())) << "rank " << r;
-      (*outputs)[0].take_words((*outputs)[r], given.source.first_word, given.source.words);
+      (*outputs)[0].take_entries((*outputs)[r], given.source.first_entry, given.source.entries);
     }
   }
   return run;
@@ -95,14 +95,14 @@ struct Form {
 };
 
 template <class AnyMatrix>
-AnyMatrix words_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
+AnyMatrix entries_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
   AnyMatrix out = matrix;
   const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
   (hidden_vocab ? out.cols : out.rows) = count;
   const int64_t offset = hidden_vocab ? first : first * out.stride;
   using Byte =
       std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(out.data)>>, const std::byte, std::byte>;
-  // A rank without words may have no tensors.
+  // A rank without vocabulary entries may have no tensors.
   out.data = count == 0 ? nullptr : static_cast<Byte*>(out.data) + offset * static_cast<int64_t>(size_of(out.dtype));
   return out;
 }
@@ -131,28 +131,28 @@ FormRun run_form(const Form& form, const std::vector<size_t>& world, size_t rank
   Inputs inputs(spec);
   GradientOutputs outputs(inputs, run);
   const RankOfTask of_rank(world, rank);
-  const int64_t first = of_rank.source.first_word, words = of_rank.source.words;
+  const int64_t first = of_rank.source.first_entry, entries = of_rank.source.entries;
   LmHead head = inputs.head_view();
-  head.weight = words_of(head.weight, form.layout, first, words);
+  head.weight = entries_of(head.weight, form.layout, first, entries);
   const auto bias_bytes = static_cast<int64_t>(size_of(head.bias.dtype));
-  head.bias = words == 0 ? ConstVector()
-                         : ConstVector(static_cast<const std::byte*>(head.bias.data) + first * bias_bytes,
-                                       head.bias.dtype, words);
+  head.bias = entries == 0 ? ConstVector()
+                           : ConstVector(static_cast<const std::byte*>(head.bias.data) + first * bias_bytes,
+                                         head.bias.dtype, entries);
   Gradients gradients = outputs.gradients();
-  gradients.d_weight = words_of(gradients.d_weight, form.layout, first, words);
+  gradients.d_weight = entries_of(gradients.d_weight, form.layout, first, entries);
   const auto d_bias_bytes = static_cast<int64_t>(size_of(gradients.d_bias.dtype));
-  gradients.d_bias = words == 0 ? Vector()
-                                : Vector(static_cast<std::byte*>(gradients.d_bias.data) + first * d_bias_bytes,
-                                         gradients.d_bias.dtype, words);
+  gradients.d_bias = entries == 0 ? Vector()
+                                  : Vector(static_cast<std::byte*>(gradients.d_bias.data) + first * d_bias_bytes,
+                                           gradients.d_bias.dtype, entries);
   FormRun left;
   if (form.sink) {
-    if (words > 0) {
+    if (entries > 0) {
       gradients.d_weight = {};
-      left.d_weight.assign(static_cast<size_t>(words * spec.hidden), 0);
-      gradients.weight_sink = [&](int64_t word, int64_t count, const ConstMatrix& tile) {
+      left.d_weight.assign(static_cast<size_t>(entries * spec.hidden), 0);
+      gradients.weight_sink = [&](int64_t entry, int64_t count, const ConstMatrix& tile) {
         for (int64_t v = 0; v < count; ++v) {
           for (int64_t h = 0; h < spec.hidden; ++h) {
-            left.d_weight[static_cast<size_t>((word + v) * spec.hidden + h)] =
+            left.d_weight[static_cast<size_t>((entry + v) * spec.hidden + h)] =
                 static_cast<const float*>(tile.data)[v * tile.stride + h];
           }
         }
@@ -176,7 +176,7 @@ FormRun run_form(const Form& form, const std::vector<size_t>& world, size_t rank
   const HostTensor d_hidden = outputs.all_d_hidden();
   left.d_hidden.assign(d_hidden.bytes().begin(), d_hidden.bytes().end());
   EXPECT_TRUE(outputs.d_hidden().padding_is_intact());
-  for (int64_t v = first; v < first + words; ++v) {
+  for (int64_t v = first; v < first + entries; ++v) {
     left.d_bias.push_back(outputs.d_bias().get(0, v));
     for (int64_t h = 0; !form.sink && h < spec.hidden; ++h) {
       const bool hidden_vocab = form.layout == HeadLayout::kHiddenVocab;
@@ -253,12 +253,12 @@ CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int
     const auto r = static_cast<size_t>(rank);
     const RankOfTask given(world, r);
     FromHidden source = whole;
-    source.first_word = given.source.first_word;
-    source.words = given.source.words;
+    source.first_entry = given.source.first_entry;
+    source.entries = given.source.entries;
     ContextOptions of_rank;
     of_rank.ranks.vocab = &group.of(rank);
     results[r] = cross_entropy(Context(of_rank), source.states(), source.head(), {ids.data(), kBatch, kTime}, options,
-                               left[r].views(source.first_word, source.words));
+                               left[r].views(source.first_entry, source.entries));
   });
   for (size_t r = 0; r < 3; ++r) {
     const RankOfTask given(world, r);
@@ -267,13 +267,13 @@ CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int
     EXPECT_TRUE(
         std::equal(left[r].values().begin(), left[r].values().begin() + kTokens * kHidden, left[0].values().begin()))
         << "rank " << r << " has another d_hidden";
-    left[0].take_words(left[r], given.source.first_word, given.source.words);
+    left[0].take_entries(left[r], given.source.first_entry, given.source.entries);
   }
   outputs = left[0];
   return results[0];
 }
 
-// Smoothing and class weights mean the whole vocabulary, and not the words of a rank.
+// Smoothing and class weights mean the whole vocabulary, and not the vocabulary entries of a rank.
 TEST(VocabRanks, SmoothOverTheWholeVocabulary) {
   const FromHidden source;
   const Batch batch;
@@ -292,13 +292,13 @@ TEST(VocabRanks, SmoothOverTheWholeVocabulary) {
 }
 
 // Words that pad the last rank are masked by their bias. A target that is ignored may be the number of one of
-// them, or of a word that another rank holds, and counts nowhere.
+// them, or of a vocabulary entry that another rank holds, and counts nowhere.
 TEST(VocabRanks, KnowPaddingAndIgnoredTargets) {
   constexpr int64_t kPadded = 6, kReal = kVocab - kPadded;
   FromHidden source;
   std::fill(source.bias.begin() + kReal, source.bias.end(), -std::numeric_limits<float>::infinity());
   FromHidden unpadded = source;
-  unpadded.words = kReal;
+  unpadded.entries = kReal;
   for (const int64_t ignored : {int64_t{-100}, int64_t{kVocab - 1}, int64_t{45}, int64_t{0}}) {
     std::vector<int64_t> ids;
     for (int64_t i = 0; i < kTokens; ++i) ids.push_back(i % 3 == 2 ? ignored : (i * 37 + 1) % kReal);
@@ -349,10 +349,10 @@ TEST(VocabRanks, SendWhatTheyMust) {
       Gradients outputs;
       outputs.d_hidden_mode = c.mode;
       if (c.gradients) outputs.d_hidden = d_hidden.output();
-      const auto* words = static_cast<const std::byte*>(weight.view().data);
+      const auto* entries = static_cast<const std::byte*>(weight.view().data);
       cross_entropy(
           Context(options), hidden.view(),
-          LmHead({words + static_cast<size_t>(rank * 30 * kColumns) * size_of(c.dtype), c.dtype, 30, kColumns}),
+          LmHead({entries + static_cast<size_t>(rank * 30 * kColumns) * size_of(c.dtype), c.dtype, 30, kColumns}),
           {ids.data(), kRows}, {}, outputs);
     });
     for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
@@ -377,7 +377,7 @@ TEST(VocabRanks, AreRightWithEverythingOn) {
         tester.accumulate().matches_oracle();
       }
       TokenStatsTester statistics;
-      statistics.dtype(dtype).tiles(16, 32).plan(plan).slices(cut).prior().token_loss_matches_oracle();
+      statistics.dtype(dtype).tiles(16, 32).plan(plan).slices(cut).cross().token_loss_matches_oracle();
       for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kDapo}) {
         PolicyTester policy;
         policy.dtype(dtype).vocab(150).tiles(16, 32).plan(plan).slices(cut);

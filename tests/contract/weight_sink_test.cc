@@ -59,8 +59,8 @@ struct SinkFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Calls with a sink that throws at the tile that holds `word`. Returns how many calls the sink got.
-int throw_at(int64_t word, PlanKind plan, int threads) {
+// Calls with a sink that throws at the tile that holds `entry`. Returns how many calls the sink got.
+int throw_at(int64_t entry, PlanKind plan, int threads) {
   InputSpec spec;
   spec.tokens = 50;
   spec.vocab = 500;
@@ -72,7 +72,7 @@ int throw_at(int64_t word, PlanKind plan, int threads) {
   std::atomic<int> calls = 0;
   gradients.weight_sink = [&](int64_t first, int64_t count, const ConstMatrix&) {
     ++calls;
-    if (word >= first && word < first + count) throw SinkFailure("at word " + std::to_string(first));
+    if (entry >= first && entry < first + count) throw SinkFailure("at vocabulary entry " + std::to_string(first));
   };
   ContextOptions options;
   options.plan = plan;
@@ -84,7 +84,7 @@ int throw_at(int64_t word, PlanKind plan, int threads) {
     cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, gradients);
     ADD_FAILURE() << "the exception was lost";
   } catch (const SinkFailure& failure) {
-    EXPECT_EQ(failure.what(), "at word " + std::to_string(word / 32 * 32));
+    EXPECT_EQ(failure.what(), "at vocabulary entry " + std::to_string(entry / 32 * 32));
   }
   return calls;
 }
@@ -92,7 +92,7 @@ int throw_at(int64_t word, PlanKind plan, int threads) {
 TEST(WeightSink, ItsExceptionArrivesAndNoCallFollows) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const int threads : {1, 2, 7}) {
-      for (const int64_t word : {0, 33, 250, 499}) EXPECT_EQ(throw_at(word, plan, threads), word / 32 + 1);
+      for (const int64_t entry : {0, 33, 250, 499}) EXPECT_EQ(throw_at(entry, plan, threads), entry / 32 + 1);
     }
   }
   // The team is as good as before.

@@ -152,7 +152,7 @@ TEST(WorkspaceOfACall, CallsWithinCallsKeepApart) {
    public:
     explicit Nested(std::function<double()> inner) : inner_(std::move(inner)) {}
     StatsRequest needs() const override { return {}; }
-    GradientTerms gradients() const override { return {}; }
+    GradsFilled gradients() const override { return {}; }
     void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
       for (const int64_t row : rows)
         grads.logp[static_cast<size_t>(row)] = inner_() * stats.logp[static_cast<size_t>(row)];

@@ -36,7 +36,7 @@ void assign(double& to, const json& value) { to = value.get<double>(); }
 void assign(int64_t& to, const json& value) { to = value.get<int64_t>(); }
 void assign(bool& to, const json& value) { to = value.get<bool>(); }
 
-Tokens::Tokens(const json& values, const std::vector<int64_t>& words, double temperature,
+Tokens::Tokens(const json& values, const std::vector<int64_t>& ids, double temperature,
                const std::function<bool(int64_t)>& takes_part)
     : batch(static_cast<int64_t>(values.size())),
       length(static_cast<int64_t>(values[0].size())),
@@ -51,19 +51,19 @@ Tokens::Tokens(const json& values, const std::vector<int64_t>& words, double tem
   for (int64_t row = 0; row < tokens(); ++row) {
     if (!takes_part(row)) continue;
     rows.push_back(row);
-    add_statistics(static_cast<size_t>(row), static_cast<size_t>(words[static_cast<size_t>(row)]), temperature);
+    add_statistics(static_cast<size_t>(row), static_cast<size_t>(ids[static_cast<size_t>(row)]), temperature);
   }
 }
 
-void Tokens::add_statistics(size_t row, size_t word, double temperature) {
-  const auto words = static_cast<size_t>(vocab);
-  const double* const a = &logits[row * words];
+void Tokens::add_statistics(size_t row, size_t id, double temperature) {
+  const auto ids = static_cast<size_t>(vocab);
+  const double* const a = &logits[row * ids];
   double sum = 0;
-  for (size_t v = 0; v < words; ++v) sum += std::exp(a[v] / temperature);
-  for (size_t v = 0; v < words; ++v) {
+  for (size_t v = 0; v < ids; ++v) sum += std::exp(a[v] / temperature);
+  for (size_t v = 0; v < ids; ++v) {
     const double log_p = a[v] / temperature - std::log(sum);
     stats.entropy[row] -= std::exp(log_p) * log_p;
-    if (v == word) stats.logp[row] = log_p;
+    if (v == id) stats.logp[row] = log_p;
   }
 }
 
@@ -77,7 +77,7 @@ TokenGrads Tokens::zero_grads() const {
   return {.logp = std::vector<double>(stats.logp.size()),
           .lse = {},
           .entropy = std::vector<double>(stats.logp.size()),
-          .prior = {}};
+          .cross = {}};
 }
 
 Gradients Tokens::gradients() {
@@ -110,12 +110,12 @@ void expect_all_near(const std::string& what, const std::vector<double>& got, co
 
 void expect_d_hidden(const Tokens& tokens, const json& expected) {
   const double unit = expected.at("unit").get<double>();
-  const auto words = static_cast<size_t>(tokens.vocab);
+  const auto ids = static_cast<size_t>(tokens.vocab);
   std::vector<double> want;
   for (const json& sequence : expected.at("values")) {
     for (const json& row : sequence) {
       std::vector<double> values = flat(row);
-      values.resize(words);
+      values.resize(ids);
       for (const double value : values) want.push_back(value * unit);
     }
   }
@@ -126,7 +126,7 @@ void expect_d_hidden(const Tokens& tokens, const json& expected) {
   EXPECT_TRUE(error <= kRelative) << "d_hidden: relative L2 error " << error;
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     if (std::binary_search(tokens.rows.begin(), tokens.rows.end(), row)) continue;
-    for (size_t v = 0; v < words; ++v) EXPECT_EQ(tokens.d_hidden[static_cast<size_t>(row) * words + v], 0) << row;
+    for (size_t v = 0; v < ids; ++v) EXPECT_EQ(tokens.d_hidden[static_cast<size_t>(row) * ids + v], 0) << row;
   }
 }
 

@@ -31,8 +31,8 @@ using nlohmann::json;
 
 // The files hold ten digits, of gradients by logits six.
 inline constexpr double kDigits = 1e-8;
-// Of the public calls. Statistics of 11 words with logits below 8 have float32 errors of a few units of 2^-24
-// times 8.
+// Of the public calls. Statistics of 11 vocabulary entries with logits below 8 have float32 errors of a few
+// units of 2^-24 times 8.
 inline constexpr double kRelative = 1e-5;
 inline constexpr double kLogpError = 1e-6;
 
@@ -91,7 +91,7 @@ Options read_options(const json& values, void (*set)(Options& options, const std
   return options;
 }
 
-/// The logits of a file as hidden states, and exact statistics of the words they are asked for.
+/// The logits of a file as hidden states, and exact statistics of the vocabulary entries they are asked for.
 struct Tokens {
   int64_t batch = 0, length = 0, vocab = 0;
   std::vector<double> logits;
@@ -99,7 +99,7 @@ struct Tokens {
   std::vector<int64_t> rows;  ///< that take part
   TokenStats stats;
 
-  Tokens(const json& values, const std::vector<int64_t>& words, double temperature,
+  Tokens(const json& values, const std::vector<int64_t>& ids, double temperature,
          const std::function<bool(int64_t)>& takes_part);
 
   int64_t tokens() const { return batch * length; }
@@ -115,7 +115,7 @@ struct Tokens {
   double largest_sum() const;
 
  private:
-  void add_statistics(size_t row, size_t word, double temperature);
+  void add_statistics(size_t row, size_t id, double temperature);
 };
 
 /// Expects numbers within `relative` of the largest; a NaN that is wanted stands for anything.

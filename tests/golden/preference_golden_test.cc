@@ -52,20 +52,20 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   SequencesGoldenTest()
       : options_(read_options<Options>(case_.at("options"), set_option)),
-        words_(flat<int64_t>(inputs_.at("targets"))),
-        tokens_(inputs_.at("logits"), words_, options_.token.temperature,
+        entries_(flat<int64_t>(inputs_.at("targets"))),
+        tokens_(inputs_.at("logits"), entries_, options_.token.temperature,
                 [&](int64_t row) { return takes_part(row); }) {
     const std::string kind = case_.at("reference");
     if (kind != "none") ref_ = flat(inputs_.at(kind == "token" ? "ref_logps" : "ref_sequence_logps"));
     reference_.logps = ConstVector(ref_.data(), static_cast<int64_t>(ref_.size()));
   }
 
-  // The target is a word, and the sequence has a result.
+  // The target is a vocabulary entry, and the sequence has a result.
   bool takes_part(int64_t row) const {
     const auto s = static_cast<size_t>(row) / inputs_.at("targets")[0].size();
-    return words_[static_cast<size_t>(row)] >= 0 && !expected_.at("sequence_logps")[s].is_null();
+    return entries_[static_cast<size_t>(row)] >= 0 && !expected_.at("sequence_logps")[s].is_null();
   }
-  Targets targets() const { return Targets(std::span<const int64_t>(words_)); }
+  Targets targets() const { return Targets(std::span<const int64_t>(entries_)); }
 
   template <class Loss>
   void expect_token_grads(Loss& loss) {
@@ -85,7 +85,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
   loss::SequenceTokens sequence_tokens() const {
     const std::vector<int64_t> offsets = tokens_.offsets();
     return loss::read_sequences(offsets,
-                                problem::resolve_words(targets(), options_.token, offsets, tokens_.vocab, "hidden"));
+                                problem::resolve_targets(targets(), options_.token, offsets, tokens_.vocab, "hidden"));
   }
   template <class Result>
   void expect_public_result(const Result& result) const {
@@ -100,7 +100,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
   const json& case_ = preference_golden().cases.at(GetParam());
   const json& expected_ = case_.at("expected");
   Options options_;
-  const std::vector<int64_t> words_;
+  const std::vector<int64_t> entries_;
   Tokens tokens_;
   std::vector<double> ref_;
   Reference reference_;

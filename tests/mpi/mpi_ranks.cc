@@ -48,9 +48,9 @@ void run_world(const std::vector<size_t>& world, int rank, MPI_Comm communicator
       check(returned == expected, where + ": what is returned has other bits");
       // Words of other ranks are not written: they are taken from the one process.
       for (auto [mine, one] : {std::pair{&my_at_once, &at_once}, std::pair{&my_apart, &apart}}) {
-        mine->take_words(*one, 0, given.source.first_word);
-        const int64_t end = given.source.first_word + given.source.words;
-        mine->take_words(*one, end, kVocab - end);
+        mine->take_entries(*one, 0, given.source.first_entry);
+        const int64_t end = given.source.first_entry + given.source.entries;
+        mine->take_entries(*one, end, kVocab - end);
         check(mine->values() == one->values(), where + ": gradients have other bits");
       }
     }

@@ -20,7 +20,7 @@ double sech_squared(double x) {
   return 4 * e / ((1 + e) * (1 + e));
 }
 
-// Bounds the errors of one row's raw and final logits. A logit of -inf (a masked word) has none.
+// Bounds the errors of one row's raw and final logits. A logit of -inf (a masked vocabulary entry) has none.
 void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
                       int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const double u = arithmetic.unit;
@@ -66,7 +66,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const double flushed = static_cast<double>(vocab) * arithmetic.smallest;
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
-  double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, prior = 0, prior_terms = 0;
+  double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, cross = 0, cross_terms = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double log_p = stats.log_p(i, v);
     if (!std::isfinite(log_p)) continue;
@@ -76,8 +76,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     // With logits off by d_w, -log p_v = log Σ_w exp(a_w - a_v) is off by at most log(1 + x) <= x,
     //   x = Σ_w≠v p_w (e^(d_w + d_v) - 1) = e^d_v others + (1 - p_v) (e^d_v - 1),
     //   others = Σ_w≠v p_w (e^d_w - 1):
-    // nothing from v itself, so that log p_v of a nearly certain word has a small relative error. Where d_v
-    // is large, log(1 + x) <= d_v + others.
+    // nothing from v itself, so that log p_v of a nearly certain vocabulary entry has a small relative error.
+    // Where d_v is large, log(1 + x) <= d_v + others.
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
@@ -88,11 +88,11 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     mean_slope += p * (1 + slope) * d;
     mean_square += p * (1 + slope) * d * d;
     sum_terms += p * distance;
-    // d prior / d a_v = q_v - p_v Σq.
-    prior += problem.prior[v] * (d + growth);
-    prior_terms += problem.prior[v] * (distance + log_sum);
+    // d cross / d a_v = q_v - p_v Σq.
+    cross += problem.cross[v] * (d + growth);
+    cross_terms += problem.cross[v] * (distance + log_sum);
   }
-  const double prior_sum = problem.prior.sum();
+  const double cross_sum = problem.cross.sum();
   bounds.max[i] = bounds.shifted(i, best) + rival + 2 * u * std::abs(stats.max[i]);
   bounds.log_sum[i] = bounds.log_p(i, best) + rival;
   bounds.lse[i] = growth + log_sum_error + 2 * u * (std::abs(stats.max[i]) + log_sum);
@@ -100,7 +100,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   bounds.entropy[i] = entropy + 2 * (mean_square + mean * mean_slope) + log_sum_error +
                       (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
                       flushed * -std::log(arithmetic.smallest);
-  bounds.prior[i] = prior + prior_sum * log_sum_error + (sum + 4 * u) * prior_terms;
+  bounds.cross[i] = cross + cross_sum * log_sum_error + (sum + 4 * u) * cross_terms;
 }
 
 Arithmetic arithmetic_of_sums(DType inputs) {
@@ -164,7 +164,7 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
                                  const MatrixXd& abs_products, const Arithmetic& arithmetic) {
   StatisticBounds bounds;
   bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
-  bounds.max = bounds.log_sum = bounds.logp = bounds.lse = bounds.entropy = bounds.prior =
+  bounds.max = bounds.log_sum = bounds.logp = bounds.lse = bounds.entropy = bounds.cross =
       VectorXd::Zero(problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i) || std::isnan(stats.max[i])) continue;
@@ -179,7 +179,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
                                const oracle::TokenGradients& token_errors,
                                const oracle::LogitGradients& logit_gradients, const Arithmetic& arithmetic) {
   const double u = arithmetic.unit;
-  const double prior_sum = problem.prior.sum();
+  const double cross_sum = problem.cross.sum();
   MatrixXd result = MatrixXd::Zero(problem.tokens(), problem.vocab());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i) || grads.all_zero(i)) continue;
@@ -190,12 +190,12 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
     const double g_logp = std::abs(grads.logp[i]) / problem.logp_divisor(i);
     const double e_logp = token_errors.logp[i] / problem.logp_divisor(i);
     const double g_lse = std::abs(grads.lse[i]), g_entropy = std::abs(grads.entropy[i]);
-    const double g_prior = std::abs(grads.prior[i]);
+    const double g_cross = std::abs(grads.cross[i]);
     const double entropy = std::abs(stats.entropy[i]);
     for (int64_t v = 0; v < problem.vocab(); ++v) {
       const double log_p = stats.log_p(i, v);
       const double p = std::exp(log_p);
-      const double q = problem.prior[v];
+      const double q = problem.cross[v];
       // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each its own relative one
       // from exp.
       const double log_p_error = bounds.log_p(i, v);
@@ -208,7 +208,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
       double error = g_logp * (chosen_error + 4 * u * chosen) + e_logp * chosen;
       error += g_lse * (p_error + 4 * u * p) + token_errors.lse[i] * p;
       error +=
-          g_prior * (prior_sum * p_error + 4 * u * (q + prior_sum * p)) + token_errors.prior[i] * (q + prior_sum * p);
+          g_cross * (cross_sum * p_error + 4 * u * (q + cross_sum * p)) + token_errors.cross[i] * (q + cross_sum * p);
       if (p > 0) {
         const double log_ratio = std::abs(log_p + stats.entropy[i]);
         error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +
@@ -254,7 +254,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
     const double lse_error =
         options.z_loss > 0 ? options.z_loss * bounds.lse[i] * (2 * std::abs(stats.lse[i]) + bounds.lse[i]) : 0.0;
     double nll_error = (1 - options.label_smoothing) * class_weight * bounds.logp[i];
-    if (options.label_smoothing > 0) nll_error += options.label_smoothing * bounds.prior[i];
+    if (options.label_smoothing > 0) nll_error += options.label_smoothing * bounds.cross[i];
     const double error = std::abs(weights.nll[i]) * nll_error + std::abs(weights.z[i]) * lse_error;
     result.loss += error;
     result.metrics.z_loss += std::abs(weights.z[i]) * lse_error;
@@ -262,9 +262,9 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
         std::abs(options.loss_scale) * (nll_error + lse_error) + 4 * u * std::abs(loss.per_token_loss[i]);
     result.metrics.mean_nll += bounds.logp[i];
     result.metrics.mean_entropy += bounds.entropy[i];
-    // Gradients with respect to logp and prior are constants; z-loss's follows lse.
+    // Gradients with respect to logp and cross are constants; z-loss's follows lse.
     result.grads.logp[i] = 2 * u * std::abs(loss.grads.logp[i]);
-    result.grads.prior[i] = 2 * u * std::abs(loss.grads.prior[i]);
+    result.grads.cross[i] = 2 * u * std::abs(loss.grads.cross[i]);
     result.grads.lse[i] = stats.lse[i] == 0 ? 0.0 : std::abs(loss.grads.lse[i] / stats.lse[i]) * bounds.lse[i];
   }
   // The library adds losses in fp64: the sums themselves are as good as the oracle's.

@@ -41,7 +41,7 @@ Arithmetic arithmetic_for(DType inputs, const Context& context);
 /// gradient.
 Arithmetic arithmetic_of_logits(DType logits);
 
-/// These are the relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
+/// The relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic);
 double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithmetic);
 
@@ -53,9 +53,9 @@ oracle::ParameterGradients absolute_gradients(const oracle::Problem& problem, co
 /// Bounds |engine - oracle| for everything in oracle::Statistics.
 struct StatisticBounds {
   oracle::MatrixXd raw;      ///< of r, [N, V]
-  oracle::MatrixXd shifted;  ///< of a - m, apart from an error that all words share, [N, V]
+  oracle::MatrixXd shifted;  ///< of a - m, apart from an error that all vocabulary entries share, [N, V]
   oracle::MatrixXd log_p;    ///< [N, V]
-  oracle::VectorXd max, log_sum, logp, lse, entropy, prior;
+  oracle::VectorXd max, log_sum, logp, lse, entropy, cross;
 };
 
 StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::Statistics& stats,

@@ -20,8 +20,8 @@ std::string element_name(const std::string& what, int64_t row, int64_t col) {
   return what + "[" + std::to_string(row) + ", " + std::to_string(col) + "]";
 }
 
-// One gradient output. want, element and mean_square are [words or tokens, H]; `transposed` says that the
-// tensor is not.
+// One gradient output. want, element and mean_square are [vocabulary entries or tokens, H]; `transposed` says
+// that the tensor is not.
 struct OutputCheck {
   std::string what;
   const HostTensor& got;
@@ -184,7 +184,7 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
                        expected);
   }
   if (run.sink && run.d_weight) {
-    EXPECT_EQ(outputs.words_received(), expected.problem.vocab()) << "words that reached the sink";
+    EXPECT_EQ(outputs.words_received(), expected.problem.vocab()) << "vocabulary entries that reached the sink";
     EXPECT_EQ(outputs.sink_complaints(), "");
   }
 }
@@ -196,29 +196,30 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
   expect_column_near("logp", got.logp, want.logp, bounds.logp);
   expect_column_near("lse", got.lse, want.lse, bounds.lse);
   if (!got.entropy.empty()) expect_column_near("entropy", got.entropy, want.entropy, bounds.entropy);
-  if (!got.prior.empty()) expect_column_near("prior", got.prior, want.prior, bounds.prior);
+  if (!got.cross.empty()) expect_column_near("cross", got.cross, want.cross, bounds.cross);
   expect_column_near("log_sum", got.log_sum, want.log_sum, bounds.log_sum);
   ASSERT_EQ(static_cast<int64_t>(got.max_logit.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     expect_near("max_logit[" + std::to_string(i) + "]", got.max_logit[i], want.max[i] * problem.logit_divisor(i),
                 bounds.max[i] * problem.logit_divisor(i));
     expect_sign("logp", got.logp[i], -1, i);
-    if (!got.prior.empty()) expect_sign("prior", got.prior[i], -1, i);
+    if (!got.cross.empty()) expect_sign("cross", got.cross[i], -1, i);
     if (!got.entropy.empty()) expect_sign("entropy", got.entropy[i], 1, i);
   }
   if (!got.rank.empty()) expect_ranks(got.rank, expected);
   if (got.argmax.empty()) return;
   ASSERT_EQ(static_cast<int64_t>(got.argmax.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
-    const int64_t word = got.argmax[i];
+    const int64_t entry = got.argmax[i];
     if (!problem.takes_part(i)) {
-      EXPECT_EQ(word, -1) << "argmax[" << i << "]";
+      EXPECT_EQ(entry, -1) << "argmax[" << i << "]";
     } else if (!std::isnan(want.max[i])) {
-      ASSERT_TRUE(word >= 0 && word < problem.vocab()) << "argmax[" << i << "] is " << word;
-      // Another word than the oracle's only where rounding can have put it first, and of equals the first.
-      const double gap = bounds.shifted(i, word) + bounds.shifted(i, want.argmax[i]);
-      EXPECT_TRUE(word == want.argmax[i] || (gap > 0 && want.shifted(i, word) + gap >= 0))
-          << "argmax[" << i << "] is " << word << ", not " << want.argmax[i];
+      ASSERT_TRUE(entry >= 0 && entry < problem.vocab()) << "argmax[" << i << "] is " << entry;
+      // Another vocabulary entry than the oracle's only where rounding can have put it first, and of equals
+      // the first.
+      const double gap = bounds.shifted(i, entry) + bounds.shifted(i, want.argmax[i]);
+      EXPECT_TRUE(entry == want.argmax[i] || (gap > 0 && want.shifted(i, entry) + gap >= 0))
+          << "argmax[" << i << "] is " << entry << ", not " << want.argmax[i];
     }
   }
 }
@@ -243,7 +244,7 @@ void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, c
     expect_near("mean_entropy", got.metrics.mean_entropy, want.metrics.mean_entropy, tolerance.metrics.mean_entropy);
   }
   if (options.want_accuracy) {
-    // Rows whose two best words rounding cannot tell apart may count either way.
+    // Rows whose two best vocabulary entries rounding cannot tell apart may count either way.
     double ambiguous = 0;
     for (int64_t i = 0; i < expected.problem.tokens(); ++i) {
       if (!expected.problem.takes_part(i)) continue;

@@ -46,8 +46,8 @@ void expect_column_near(const std::string& what, const std::vector<double>& got,
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
                            HeadLayout layout);
 
-/// Compares every statistic that is not empty, the signs of logp, prior and entropy, the words argmax may be
-/// and the ranks that rounding can give.
+/// Compares every statistic that is not empty, the signs of logp, cross and entropy, the vocabulary entries
+/// argmax may be and the ranks that rounding can give.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
 /// Compares loss, per_token_loss, per_token_logps and metrics.

@@ -23,7 +23,7 @@ class CoupledLoss : public TokenLoss {
       : groups_(std::move(groups)), entropy_(entropy), declared_(declared) {}
 
   StatsRequest needs() const override { return {}; }  // its gradient's entropy comes by itself
-  GradientTerms gradients() const override { return {.entropy = entropy_}; }
+  GradsFilled gradients() const override { return {.entropy = entropy_}; }
   bool may_drop_rows() const override { return false; }
   std::span<const int64_t> groups() const override {
     return declared_ ? std::span<const int64_t>(groups_) : std::span<const int64_t>();

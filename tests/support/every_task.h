@@ -32,12 +32,12 @@ struct FromHidden {
   std::vector<float> hidden = normal(kTokens * kHidden, 1), weight = normal(kVocab * kHidden, 2),
                      bias = normal(kVocab, 3);
   /// The head that is given has these words.
-  int64_t first_word = 0, words = kVocab;
+  int64_t first_entry = 0, entries = kVocab;
 
   HiddenStates states() const { return {hidden.data(), kBatch, kTime, kHidden}; }
   LmHead head() const {
-    LmHead result(ConstMatrix(weight.data() + first_word * kHidden, words, kHidden));
-    result.bias = {bias.data() + first_word, words};
+    LmHead result(ConstMatrix(weight.data() + first_entry * kHidden, entries, kHidden));
+    result.bias = {bias.data() + first_entry, entries};
     return result;
   }
   template <class Function, class... Arguments>
@@ -46,22 +46,22 @@ struct FromHidden {
   }
   class Outputs {
    public:
-    Gradients views(int64_t first_word = 0, int64_t words = kVocab) {
+    Gradients views(int64_t first_entry = 0, int64_t entries = kVocab) {
       Gradients result;
       result.d_hidden = {values_.data(), kTokens, kHidden};
-      result.d_weight = {values_.data() + (kTokens + first_word) * kHidden, words, kHidden};
-      result.d_bias = {values_.data() + (kTokens + kVocab) * kHidden + first_word, words};
+      result.d_weight = {values_.data() + (kTokens + first_entry) * kHidden, entries, kHidden};
+      result.d_bias = {values_.data() + (kTokens + kVocab) * kHidden + first_entry, entries};
       return result;
     }
     /// Returns all gradients: d_hidden, d_weight and d_bias.
     const std::vector<float>& values() const { return values_; }
-    /// Takes d_weight and d_bias of these words from `other`.
-    void take_words(const Outputs& other, int64_t first_word, int64_t words) {
+    /// Takes d_weight and d_bias of these vocabulary entries from `other`.
+    void take_entries(const Outputs& other, int64_t first_entry, int64_t entries) {
       const auto copy = [&](int64_t begin, int64_t count) {
         std::copy_n(other.values_.begin() + begin, count, values_.begin() + begin);
       };
-      copy((kTokens + first_word) * kHidden, words * kHidden);
-      copy((kTokens + kVocab) * kHidden + first_word, words);
+      copy((kTokens + first_entry) * kHidden, entries * kHidden);
+      copy((kTokens + kVocab) * kHidden + first_entry, entries);
     }
 
    private:
@@ -93,7 +93,7 @@ struct FromLogits {
 struct Batch {
   /// Every sixth token takes no part, or all do.
   explicit Batch(bool all_take_part = false) {
-    std::vector<double>* const terms[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
+    std::vector<double>* const terms[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.cross};
     for (int64_t i = 0; i < kTokens; ++i) {
       for (int64_t k = 0; k < 4; ++k) terms[k]->push_back(static_cast<double>((i * 7 + k * 5) % 11 - 5) / 8);
       const bool takes_part = all_take_part || i % 6 != 5;
@@ -162,7 +162,7 @@ struct LossCalls {
   static constexpr bool kFinishedLogits = Source::kFinishedLogits;
 
   const char* name;
-  bool couples_rows;  ///< finished logits do not run in one sweep then
+  bool couples_rows;  ///< finished logits do not run in one walk then
   const Source& source;
   One one;
   Forward forward_half;
@@ -193,14 +193,14 @@ class FixedLoss final : public TokenLoss {
  public:
   FixedLoss(const TokenGrads& grads, const StatsRequest& request) : grads_(grads), request_(request) {}
   StatsRequest needs() const override { return request_; }
-  GradientTerms gradients() const override { return {.lse = true, .entropy = true, .prior = true}; }
+  GradsFilled gradients() const override { return {.lse = true, .entropy = true, .cross = true}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) {
       const auto i = static_cast<size_t>(row);
       grads.logp[i] = grads_.logp[i];
       grads.lse[i] = grads_.lse[i];
       grads.entropy[i] = grads_.entropy[i];
-      grads.prior[i] = grads_.prior[i];
+      grads.cross[i] = grads_.cross[i];
     }
   }
 
@@ -222,7 +222,7 @@ struct FixedLossCalls {
   Targets targets;
   const TokenGrads& grads;
   TokenOptions options = {};
-  StatsRequest request = {.entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = {}};
+  StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = {}};
 
   TokenOptions& token() { return options; }
   /// `ran`, when given, receives the plan.
@@ -243,7 +243,7 @@ struct FixedLossCalls {
       run(grads);
     } else {
       TokenGrads scaled = grads;
-      for (auto* term : {&scaled.logp, &scaled.lse, &scaled.entropy, &scaled.prior}) {
+      for (auto* term : {&scaled.logp, &scaled.lse, &scaled.entropy, &scaled.cross}) {
         for (double& value : *term) value *= upstream;
       }
       run(scaled);
@@ -256,7 +256,7 @@ struct FixedLossCalls {
   }
 };
 
-/// Tells whether finished logits of rows that a loss couples would have to run in one sweep.
+/// Tells whether finished logits of rows that a loss couples would have to run in one walk.
 template <class Task>
 bool cannot_run(const Task& task, PlanKind plan) {
   return plan == PlanKind::kOnePass && task.couples_rows && Task::kFinishedLogits;

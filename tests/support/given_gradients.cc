@@ -7,11 +7,11 @@ namespace logitless::testing {
 namespace {
 
 // The terms of token gradients, in the order of `terms` above.
-constexpr std::vector<double> TokenGrads::*kTerms[] = {&TokenGrads::logp, &TokenGrads::lse, &TokenGrads::entropy,
-                                                       &TokenGrads::prior};
+constexpr std::vector<double> TokenGrads::*kGradColumns[] = {&TokenGrads::logp, &TokenGrads::lse, &TokenGrads::entropy,
+                                                             &TokenGrads::cross};
 constexpr oracle::VectorXd oracle::TokenGradients::*kOracleTerms[] = {
     &oracle::TokenGradients::logp, &oracle::TokenGradients::lse, &oracle::TokenGradients::entropy,
-    &oracle::TokenGradients::prior};
+    &oracle::TokenGradients::cross};
 
 }  // namespace
 
@@ -20,7 +20,7 @@ TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bo
   const std::vector<double> zeros = random_token_gradients(tokens, seed);
   for (size_t term = 0; term < terms.size(); ++term) {
     if (!terms[term]) continue;
-    std::vector<double>& column = grads.*kTerms[term];
+    std::vector<double>& column = grads.*kGradColumns[term];
     column = random_token_gradients(tokens, seed + term + 1);
     for (size_t i = 0; i < zeros.size(); ++i) {
       if (zeros[i] == 0) column[i] = 0;
@@ -31,8 +31,8 @@ TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bo
 
 oracle::TokenGradients oracle_grads(const TokenGrads& grads, const oracle::Problem& problem) {
   oracle::TokenGradients out(problem.tokens());
-  for (size_t term = 0; term < std::size(kTerms); ++term) {
-    const std::vector<double>& column = grads.*kTerms[term];
+  for (size_t term = 0; term < std::size(kGradColumns); ++term) {
+    const std::vector<double>& column = grads.*kGradColumns[term];
     for (int64_t i = 0; i < problem.tokens() && !column.empty(); ++i) {
       if (problem.takes_part(i)) (out.*kOracleTerms[term])[i] = column[static_cast<size_t>(i)];
     }
@@ -47,7 +47,7 @@ void GivenGradients::evaluate(std::span<const int64_t> rows, const TokenStats& s
     rows_.push_back(row);
     logp_.push_back(stats.logp[i]);
     grads.logp[i] = 0;
-    for (const auto term : kTerms) {
+    for (const auto term : kGradColumns) {
       if (!(grads_.*term).empty()) (grads.*term)[i] = (grads_.*term)[i];
     }
   }

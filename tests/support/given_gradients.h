@@ -13,7 +13,7 @@
 
 namespace logitless::testing {
 
-/// Draws random numbers for the terms that are wanted (logp, lse, entropy, prior); a third of the rows is 0
+/// Draws random numbers for the terms that are wanted (logp, lse, entropy, cross); a third of the rows is 0
 /// in all of them.
 TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 4>& terms);
 /// Returns the same numbers for the oracle, with 0 in rows that take no part.
@@ -26,8 +26,8 @@ class GivenGradients final : public TokenLoss {
       : grads_(grads), request_(request), groups_(std::move(groups)) {}
 
   StatsRequest needs() const override { return request_; }
-  GradientTerms gradients() const override {
-    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.prior.empty()};
+  GradsFilled gradients() const override {
+    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.cross.empty()};
   }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;

@@ -27,17 +27,17 @@ InputSpec completed(InputSpec spec) {
 
 // Turns hidden states into their logits, and the head into an identity.
 void turn_into_logits(Inputs& inputs) {
-  const int64_t words = inputs.spec.vocab;
-  std::vector<double> logits(static_cast<size_t>(words));
+  const int64_t entries = inputs.spec.vocab;
+  std::vector<double> logits(static_cast<size_t>(entries));
   for (int64_t i = 0; i < inputs.spec.tokens; ++i) {
-    for (int64_t v = 0; v < words; ++v) {
+    for (int64_t v = 0; v < entries; ++v) {
       logits[v] = 0;
-      for (int64_t h = 0; h < words; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
+      for (int64_t h = 0; h < entries; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
     }
-    for (int64_t v = 0; v < words; ++v) inputs.set_hidden(i, v, logits[v]);
+    for (int64_t v = 0; v < entries; ++v) inputs.set_hidden(i, v, logits[v]);
   }
-  for (int64_t v = 0; v < words; ++v) {
-    for (int64_t h = 0; h < words; ++h) inputs.set_weight(v, h, v == h);
+  for (int64_t v = 0; v < entries; ++v) {
+    for (int64_t h = 0; h < entries; ++h) inputs.set_weight(v, h, v == h);
   }
 }
 
@@ -54,27 +54,27 @@ HostTensor first_tensor(const InputSpec& spec, DType dtype, Rows places, const A
   return HostTensor(dtype, rows_of_first(spec), spec.hidden, spec.padding, places, spec.sequences, allocate);
 }
 
-// What stands between strided targets: no word of any vocabulary, and no ignore_index.
-constexpr int64_t kNoWord = 123456789;
+// What stands between strided targets: no vocabulary entry of any vocabulary, and no ignore_index.
+constexpr int64_t kNoEntry = 123456789;
 
 template <class T>
-HostArray<T> lay_out(const std::vector<int64_t>& words, bool strided, int64_t sequences, const Allocate& allocate) {
-  if (!strided || words.empty()) return HostArray<T>(std::vector<T>(words.begin(), words.end()), allocate);
-  const auto time = static_cast<int64_t>(words.size()) / sequences, batch_stride = 2 * (time + 1);
-  std::vector<T> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), T{kNoWord});
-  for (size_t i = 0; i < words.size(); ++i) {
+HostArray<T> lay_out(const std::vector<int64_t>& ids, bool strided, int64_t sequences, const Allocate& allocate) {
+  if (!strided || ids.empty()) return HostArray<T>(std::vector<T>(ids.begin(), ids.end()), allocate);
+  const auto time = static_cast<int64_t>(ids.size()) / sequences, batch_stride = 2 * (time + 1);
+  std::vector<T> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), T{kNoEntry});
+  for (size_t i = 0; i < ids.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = static_cast<T>(words[i]);
+    table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = static_cast<T>(ids[i]);
   }
   return HostArray<T>(table, allocate);
 }
 
-// The word each row favours.
+// The vocabulary entry each row favours.
 std::vector<int64_t> favourites(const InputSpec& spec) {
   std::mt19937_64 random(spec.seed * 7919 + 1);
-  std::vector<int64_t> words(spec.tokens);
-  for (int64_t& word : words) word = static_cast<int64_t>(random() % static_cast<uint64_t>(spec.vocab));
-  return words;
+  std::vector<int64_t> ids(spec.tokens);
+  for (int64_t& id : ids) id = static_cast<int64_t>(random() % static_cast<uint64_t>(spec.vocab));
+  return ids;
 }
 
 std::vector<int64_t> make_targets(const InputSpec& spec, const std::vector<int64_t>& favourite) {
@@ -133,8 +133,8 @@ Inputs::Inputs(const InputSpec& input_spec)
     if (spec.bias) bias.set(0, v, normal(random) * spread / 3);
   }
   const std::vector<int64_t> favourite = favourites(spec);
-  const std::vector<int64_t> words = make_targets(spec, favourite);
-  const std::vector<bool> without = rows_without_part(spec, words);
+  const std::vector<int64_t> ids = make_targets(spec, favourite);
+  const std::vector<bool> without = rows_without_part(spec, ids);
   for (int64_t i = 0; i < spec.tokens; ++i) {
     double norm = 0;
     for (int64_t h = 0; h < spec.hidden; ++h) norm += std::pow(weight_at(favourite[i], h), 2);
@@ -147,9 +147,9 @@ Inputs::Inputs(const InputSpec& input_spec)
     }
   }
   if (spec.targets32) {
-    targets32 = lay_out<int32_t>(words, spec.strided_targets, target_sequences(), spec.allocate);
+    targets32 = lay_out<int32_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
   } else {
-    targets = lay_out<int64_t>(words, spec.strided_targets, target_sequences(), spec.allocate);
+    targets = lay_out<int64_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
   }
   if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
   if (spec.finished_logits) turn_into_logits(*this);
@@ -197,15 +197,15 @@ LogitsGradient Inputs::logits_gradient(const Gradients& gradients) const {
 
 Targets Inputs::targets_view() const { return spec.targets32 ? targets_in(targets32) : targets_in(targets); }
 
-double Inputs::weight_at(int64_t word, int64_t column) const {
-  return is_hidden_vocab(spec) ? weight.get(column, word) : weight.get(word, column);
+double Inputs::weight_at(int64_t entry, int64_t column) const {
+  return is_hidden_vocab(spec) ? weight.get(column, entry) : weight.get(entry, column);
 }
 
-void Inputs::set_weight(int64_t word, int64_t column, double value) {
+void Inputs::set_weight(int64_t entry, int64_t column, double value) {
   if (is_hidden_vocab(spec)) {
-    weight.set(column, word, value);
+    weight.set(column, entry, value);
   } else {
-    weight.set(word, column, value);
+    weight.set(entry, column, value);
   }
 }
 
@@ -230,7 +230,7 @@ std::vector<float> random_class_weights(int64_t vocab, uint64_t seed) {
   std::uniform_real_distribution<float> uniform(0, 2);
   std::vector<float> values(vocab);
   for (float& value : values) value = random() % 8 == 0 ? 0.0f : uniform(random);
-  values[0] = 1;  // so that not all are 0 when there is one word
+  values[0] = 1;  // so that not all are 0 when there is one vocabulary entry
   return values;
 }
 
@@ -276,7 +276,7 @@ HostTensor GradientOutputs::all_d_hidden() const {
 }
 
 double GradientOutputs::held(int64_t row, int64_t col) const {
-  // These are a few small powers of 2 and their sums, which bf16 holds exactly.
+  // A few small powers of 2 and their sums, which bf16 holds exactly.
   return run_.accumulate ? static_cast<double>((row * 3 + col * 5) % 17 - 8) / 64 : 0.0;
 }
 
@@ -289,7 +289,7 @@ Gradients GradientOutputs::gradients() {
   if (run_.d_bias) gradients.d_bias = d_bias_.vector_output();
   if (run_.d_weight && !run_.sink) gradients.d_weight = d_weight_.output();
   if (run_.d_weight && run_.sink) {
-    next_word_ = 0;
+    next_entry_ = 0;
     gradients.weight_sink = [this](int64_t first, int64_t count, const ConstMatrix& tile) {
       receive(first, count, tile);
     };
@@ -304,16 +304,18 @@ void GradientOutputs::receive(int64_t first, int64_t count, const ConstMatrix& t
   const bool hidden_vocab = is_hidden_vocab(spec);
   const int64_t rows = hidden_vocab ? spec.hidden : count;
   const int64_t cols = hidden_vocab ? count : spec.hidden;
-  if (first != next_word_) {
-    complaints_ += "tile at word " + std::to_string(first) + ", expected " + std::to_string(next_word_) + "; ";
+  if (first != next_entry_) {
+    complaints_ +=
+        "tile at vocabulary entry " + std::to_string(first) + ", expected " + std::to_string(next_entry_) + "; ";
   }
-  if (count < 1 || first + count > spec.vocab) complaints_ += "tile of " + std::to_string(count) + " words; ";
+  if (count < 1 || first + count > spec.vocab)
+    complaints_ += "tile of " + std::to_string(count) + " vocabulary entries; ";
   if (tile.rows != rows || tile.cols != cols || tile.stride < cols || tile.dtype != d_weight_.dtype()) {
     complaints_ +=
         "tile of " + std::to_string(tile.rows) + " x " + std::to_string(tile.cols) + " " + name_of(tile.dtype) + "; ";
     return;
   }
-  next_word_ = first + count;
+  next_entry_ = first + count;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
       const int64_t at = r * tile.stride + c;

@@ -33,15 +33,16 @@ struct InputSpec {
   /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so
   /// that the gradient of hidden states is that of the logits; there is no bias.
   bool finished_logits = false;
-  /// When set, each row favours one word, which is the target half of the time. Near-uniform probabilities
-  /// hide errors of the softmax. Otherwise logits are a few tenths.
+  /// When set, each row favours one vocabulary entry, which is the target half of the time. Near-uniform
+  /// probabilities hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
   bool shift = false;
   std::vector<int64_t> targets;  ///< used over and over; empty: random
   bool targets32 = false;
-  /// Targets are every other id of a table with a column to spare, in which nothing else is a word.
+  /// Targets are every other id of a table with a column to spare, in which nothing else is a vocabulary
+  /// entry.
   bool strided_targets = false;
   /// Hidden states of rows that take no part are NaN.
   bool poison = true;
@@ -58,7 +59,7 @@ struct Inputs {
   /// Of finished logits: they, and their gradient in the place of d_hidden.
   Logits logits_view() const;
   LogitsGradient logits_gradient(const Gradients& gradients) const;
-  /// Lays out word ids, one a token, as the spec says; targets_in() is the view of them.
+  /// Lays out token ids, one a token, as the spec says; targets_in() is the view of them.
   HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
   template <class T>
   Targets targets_in(const HostArray<T>& ids) const {
@@ -66,9 +67,9 @@ struct Inputs {
     const int64_t batch = target_sequences();
     return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
   }
-  /// Reads or writes an element of a word, whatever the layout.
-  double weight_at(int64_t word, int64_t column) const;
-  void set_weight(int64_t word, int64_t column, double value);
+  /// Reads or writes an element of a vocabulary entry, whatever the layout.
+  double weight_at(int64_t entry, int64_t column) const;
+  void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
   bool padding_is_intact() const {
     return hidden.padding_is_intact() && hidden_second.padding_is_intact() && weight.padding_is_intact();
@@ -87,7 +88,8 @@ struct Inputs {
   HostArray<int64_t> offsets;
 };
 
-/// Draw numbers for options that hold one a token or one a word, from the same seed as the inputs.
+/// Draw numbers for options that hold one a token or one a vocabulary entry, from the same seed as the
+/// inputs.
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed);
 std::vector<float> random_class_weights(int64_t vocab, uint64_t seed);
 /// Draws normal numbers, but 0 for about a third of the tokens.
@@ -125,8 +127,8 @@ class GradientOutputs {
   const HostTensor& d_bias() const { return d_bias_; }
   /// Tells what (row, col) held before the call and remains in the sum: 0 unless the call accumulates.
   double held(int64_t row, int64_t col) const;
-  /// Counts the words that reached the sink, in order and once each.
-  int64_t words_received() const { return next_word_; }
+  /// Counts the vocabulary entries that reached the sink, in order and once each.
+  int64_t words_received() const { return next_entry_; }
   const std::string& sink_complaints() const { return complaints_; }
   /// Returns all outputs, byte for byte.
   std::vector<std::byte> bytes() const;
@@ -137,7 +139,7 @@ class GradientOutputs {
   Inputs& inputs_;
   RunSpec run_;
   HostTensor d_hidden_, d_hidden_second_, d_weight_, d_bias_;
-  int64_t next_word_ = 0;
+  int64_t next_entry_ = 0;
   std::string complaints_;
 };
 

@@ -52,8 +52,8 @@ struct LogitsTester::Reference {
   HostArray<double> upstream;
   LogitsBuffer logits;
   HostTensor identity;
-  HostTensor finite_logits;  ///< 0 in rows that take no part, and in masked words
-  HostTensor mask;           ///< [1, V]: 0, or -inf for a masked word
+  HostTensor finite_logits;  ///< 0 in rows that take no part, and in masked vocabulary entries
+  HostTensor mask;           ///< [1, V]: 0, or -inf for a masked vocabulary entry
   Arithmetic arithmetic;
 
   explicit Reference(const InputSpec& spec) : inputs(spec) {}
@@ -62,14 +62,14 @@ struct LogitsTester::Reference {
   Expected expected(const Targets& targets, const Options& options) const {
     return expect_statistics(problem(targets, options), arithmetic);
   }
-  /// The class weights are the weights of the prior.
+  /// The class weights are the weights of the cross.
   Expected expected_statistics() const {
     oracle::Problem weighted = problem(targets(), options.token);
-    oracle::set_prior(options.class_weights, weighted);
+    oracle::set_cross(options.class_weights, weighted);
     return expect_statistics(std::move(weighted), arithmetic);
   }
   StatsRequest everything() const {
-    return {.entropy = true, .prior = true, .argmax = true, .rank = true, .prior_weights = options.class_weights};
+    return {.entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = options.class_weights};
   }
 
  private:
@@ -212,7 +212,7 @@ LogitsRun LogitsTester::token_loss_once() {
   if (groups_ && form_ == Form::kFused) {
     EXPECT_EQ(loss.calls(), 1);
   }
-  for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.prior})
+  for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.cross})
     append(run.bytes, std::span<const double>(*column));
   for (const std::vector<int64_t>* column : {&run.stats.argmax, &run.stats.rank})
     append(run.bytes, std::span<const int64_t>(*column));

@@ -28,8 +28,8 @@ class LogitsBuffer {
   LogitsBuffer() = default;
   LogitsBuffer(const Shape& shape, const Allocate& allocate);
 
-  double get(int64_t row, int64_t word) const { return tensor_.get(stored_row(row), word); }
-  void set(int64_t row, int64_t word, double value) { tensor_.set(stored_row(row), word, value); }
+  double get(int64_t row, int64_t entry) const { return tensor_.get(stored_row(row), entry); }
+  void set(int64_t row, int64_t entry, double value) { tensor_.set(stored_row(row), entry, value); }
   Logits view() const;
   LogitsGradient output();
   std::span<const std::byte> bytes() const { return tensor_.bytes(); }
@@ -63,7 +63,7 @@ class LogitsTester : public CrossEntropyOptionsTester<LogitsTester> {
   LogitsTester& without_gradient(bool on = true) { return run("without_gradient", on, without_gradient_, on); }
   /// The loss of run_token_loss has groups: all rows are evaluated at once.
   LogitsTester& groups(bool on = true) { return run("groups", on, groups_, on); }
-  /// Every row masks the words [first, last) with -inf.
+  /// Every row masks the vocabulary entries [first, last) with -inf.
   LogitsTester& masked(int64_t first, int64_t last) {
     masked_last_ = last;
     return input("masked", first, masked_first_, first);

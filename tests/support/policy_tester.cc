@@ -113,7 +113,7 @@ void expect_result_near(const PolicyResult& got, const oracle::PolicyLoss& want,
   expect_near("mean_kl", got.metrics.mean_kl, want.mean_kl.value, bounds.mean_kl);
   expect_near("mean_logp", got.metrics.mean_logp, want.mean_logp.value, bounds.mean_logp);
   expect_near("mean_entropy", got.metrics.mean_entropy, want.mean_entropy.value, bounds.mean_entropy);
-  // These are quotients of the same counts.
+  // Quotients of the same counts.
   expect_near("clip_fraction_low", got.metrics.clip_fraction_low, want.clip_fraction_low, 0x1p-46);
   expect_near("clip_fraction_high", got.metrics.clip_fraction_high, want.clip_fraction_high, 0x1p-46);
   expect_near("clip_fraction", got.metrics.clip_fraction, want.clip_fraction, 0x1p-46);

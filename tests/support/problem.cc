@@ -5,8 +5,8 @@
 
 namespace logitless::oracle {
 
-void set_prior(std::span<const float> weights, Tokens& tokens) {
-  for (size_t v = 0; v < weights.size(); ++v) tokens.prior[v] = weights[v];
+void set_cross(std::span<const float> weights, Tokens& tokens) {
+  for (size_t v = 0; v < weights.size(); ++v) tokens.cross[v] = weights[v];
 }
 
 Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens) {

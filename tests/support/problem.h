@@ -8,8 +8,8 @@
 
 namespace logitless::oracle {
 
-/// The q of the prior statistic; without, it is 1 / V.
-void set_prior(std::span<const float> weights, Tokens& tokens);
+/// The q of the cross statistic; without, it is 1 / V.
+void set_cross(std::span<const float> weights, Tokens& tokens);
 
 /// Double copies of a fused call's inputs.
 struct Problem : Tokens {

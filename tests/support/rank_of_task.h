@@ -10,7 +10,7 @@
 
 namespace logitless::testing {
 
-/// Slices are ragged, one has no words, and none ends where a tile does.
+/// Slices are ragged, one has no vocabulary entries, and none ends where a tile does.
 inline const std::vector<int64_t> kCut = {40, 0, 37, 24};
 /// For each number of ranks: how many slices each of them holds.
 inline const std::vector<std::vector<size_t>> kWorlds = {{4}, {2, 2}, {1, 2, 1}, {1, 1, 1, 1}, {0, 3, 1}};
@@ -25,11 +25,11 @@ struct RankOfTask {
     const size_t first = std::accumulate(world.begin(), world.begin() + static_cast<ptrdiff_t>(rank), size_t{0});
     const auto begin = kCut.begin() + static_cast<ptrdiff_t>(first);
     slices.assign(begin, begin + static_cast<ptrdiff_t>(world[rank]));
-    source.first_word = std::accumulate(kCut.begin(), begin, int64_t{0});
-    source.words = std::accumulate(slices.begin(), slices.end(), int64_t{0});
+    source.first_entry = std::accumulate(kCut.begin(), begin, int64_t{0});
+    source.entries = std::accumulate(slices.begin(), slices.end(), int64_t{0});
     if (slices.empty()) slices = {0};
-    batch.model.first_word = source.first_word;
-    batch.model.words = source.words;
+    batch.model.first_entry = source.first_entry;
+    batch.model.entries = source.entries;
   }
 };
 
@@ -37,7 +37,7 @@ struct RankOfTask {
 inline std::vector<std::byte> run_rank(size_t number, const Context& context, const RankOfTask& given,
                                        FromHidden::Outputs& at_once, FromHidden::Outputs& apart) {
   const auto views = [&](FromHidden::Outputs& outputs) {
-    return outputs.views(given.source.first_word, given.source.words);
+    return outputs.views(given.source.first_entry, given.source.entries);
   };
   std::vector<std::byte> returned;
   size_t k = 0;

@@ -26,7 +26,7 @@ InputSpec with_targets(InputSpec spec, const std::vector<int64_t>& empty) {
   return spec;
 }
 
-// Its reference has another width, near-uniform words, and the same rows without a part.
+// Its reference has another width, near-uniform vocabulary entries, and the same rows without a part.
 InputSpec reference_spec_of(const InputSpec& policy) {
   const Inputs draft(policy);
   InputSpec spec = policy;

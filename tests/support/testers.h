@@ -69,8 +69,8 @@ class Tester {
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
   Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
   Self& shift(bool on = true) { return input("shift", on, spec_.shift, on); }
-  /// Takes word ids, from the first one again when there are more tokens.
-  Self& targets(std::vector<int64_t> words) { return input("targets", words.size(), spec_.targets, std::move(words)); }
+  /// Takes token ids, from the first one again when there are more tokens.
+  Self& targets(std::vector<int64_t> ids) { return input("targets", ids.size(), spec_.targets, std::move(ids)); }
   Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
   /// Rows that take no part hold no NaN, for a path that computes them.
   Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
@@ -96,14 +96,14 @@ class Tester {
     workspace(size_t{1} << 32);
     return workspace(static_cast<Self&>(*this).planned().least_workspace_bytes);
   }
-  Self& tiles(int64_t rows, int64_t words) {
-    run_.context.vocab_tile = words;
+  Self& tiles(int64_t rows, int64_t entries) {
+    run_.context.vocab_tile = entries;
     run_.context.row_block = rows;
-    return run("tiles", std::to_string(rows) + "x" + std::to_string(words), run_.context.row_tile, rows);
+    return run("tiles", std::to_string(rows) + "x" + std::to_string(entries), run_.context.row_tile, rows);
   }
   /// Cuts the vocabulary, as ranks that share it would.
-  Self& slices(const std::vector<int64_t>& words) {
-    return run("slices", words.size(), run_.context.ranks.slices, words);
+  Self& slices(const std::vector<int64_t>& entries) {
+    return run("slices", entries.size(), run_.context.ranks.slices, entries);
   }
   Self& threads(int count) { return run("threads", count, run_.context.threads, count); }
   Self& gemm_backend(const std::string& name) { return input("gemm_backend", name, run_.context.gemm_backend, name); }
@@ -294,18 +294,18 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
 /// Tests the calls of token_stats.h.
 class TokenStatsTester : public Tester<TokenStatsTester> {
  public:
-  /// The prior is a q of its own instead of 1/V.
-  TokenStatsTester& prior(bool on = true) { return input("prior", on, prior_on_, on); }
+  /// The cross statistic is a q of its own instead of 1/V.
+  TokenStatsTester& cross(bool on = true) { return input("cross", on, cross_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
-    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.prior ? "prior " : "") +
+    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.cross ? "cross " : "") +
                               (value.argmax ? "argmax " : "") + (value.rank ? "rank" : "");
     return run("request", shown, request_, value);
   }
   /// Says which token gradients are not 0.
-  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool prior) {
-    terms_ = {logp, lse, entropy, prior};
+  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool cross) {
+    terms_ = {logp, lse, entropy, cross};
     const std::string shown =
-        std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") + (prior ? "prior" : "");
+        std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") + (cross ? "cross" : "");
     return input("terms", shown, terms_[0], logp);
   }
 
@@ -323,13 +323,13 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   void forget() override { reference_.reset(); }
   Reference& reference();
   TokenGrads token_grads() const;
-  /// Returns what is asked for, with the weights of the prior.
+  /// Returns what is asked for, with the weights of the cross.
   StatsRequest asked(const Reference& reference) const;
   TokenStats statistics(Reference& reference) const;
 
   StatsRequest request_{true, true, true, true};
-  std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, prior
-  bool prior_on_ = false;
+  std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, cross
+  bool cross_on_ = false;
   std::shared_ptr<Reference> reference_;
 };
 

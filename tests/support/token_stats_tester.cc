@@ -13,7 +13,7 @@ struct TokenStatsTester::Reference {
   Inputs inputs;
   TokenOptions options;
   HostArray<double> temperatures;
-  HostArray<float> prior;
+  HostArray<float> cross;
   Expected expected;
 };
 
@@ -21,7 +21,7 @@ namespace {
 
 void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tokens) {
   EXPECT_EQ(static_cast<int64_t>(stats.entropy.size()), request.entropy ? tokens : 0);
-  EXPECT_EQ(static_cast<int64_t>(stats.prior.size()), request.prior ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.cross.size()), request.cross ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.argmax.size()), request.argmax ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
 }
@@ -32,7 +32,7 @@ TokenGrads TokenStatsTester::token_grads() const { return random_token_grads(spe
 
 StatsRequest TokenStatsTester::asked(const Reference& reference) const {
   StatsRequest request = request_;
-  request.prior_weights = reference.prior.span();
+  request.cross_weights = reference.cross.span();
   return request;
 }
 
@@ -40,12 +40,12 @@ TokenStatsTester::Reference& TokenStatsTester::reference() {
   if (reference_) return *reference_;
   auto reference = std::make_shared<Reference>(spec_);
   reference->options = token_options(reference->temperatures);
-  if (prior_on_) reference->prior = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
+  if (cross_on_) reference->cross = {random_class_weights(spec_.vocab, spec_.seed), spec_.allocate};
   const Inputs& inputs = reference->inputs;
   Expected& expected = reference->expected;
   oracle::Problem problem =
       oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference->options);
-  oracle::set_prior(reference->prior.span(), problem);
+  oracle::set_cross(reference->cross.span(), problem);
   expected = expect_statistics(std::move(problem), arithmetic_for(spec_.dtype, context()));
   add_gradients(expected, oracle_grads(token_grads(), expected.problem), oracle::TokenGradients(spec_.tokens));
   reference_ = reference;

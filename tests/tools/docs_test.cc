@@ -202,8 +202,8 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
   for (const std::string& words : arguments) {
     const size_t begin = page.find("<!-- plan_memory" + words + " -->\n") + words.size() + 21;
     const std::string quoted = page.substr(begin, page.find("<!-- /plan_memory -->", begin) - begin);
-    // On the BLAS kernels that run here, whatever they are, and on others: a name that this CPU cannot run changes
-    // nothing.
+    // On the BLAS kernels that run here, whatever they are, and on others: a name that this CPU cannot run
+    // changes nothing.
     for (const char* core :
          {"", "OPENBLAS_CORETYPE=Prescott ", "OPENBLAS_CORETYPE=Sandybridge ", "OPENBLAS_CORETYPE=Haswell "}) {
       const std::string table = output_of(core + std::string(PLAN_MEMORY_PATH) + words);

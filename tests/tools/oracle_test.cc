@@ -29,7 +29,7 @@ Problem one_token(const std::vector<double>& logits, int64_t label) {
   problem.bias = oracle::VectorXd::Zero(vocab);
   problem.labels = {label};
   problem.temperature = oracle::VectorXd::Ones(1);
-  problem.prior = oracle::VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
+  problem.cross = oracle::VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
   return problem;
 }
 
@@ -38,11 +38,11 @@ TEST(Oracle, StatisticsOfProbabilitiesOneQuarterAndThreeQuarters) {
   EXPECT_DOUBLE_EQ(stats.logp[0], -std::log(4.0));
   EXPECT_DOUBLE_EQ(stats.lse[0], 5.0 + std::log(4.0));
   EXPECT_DOUBLE_EQ(stats.entropy[0], std::log(4.0) - 0.75 * kLog3);
-  EXPECT_DOUBLE_EQ(stats.prior[0], 0.5 * kLog3 - std::log(4.0));
+  EXPECT_DOUBLE_EQ(stats.cross[0], 0.5 * kLog3 - std::log(4.0));
   EXPECT_EQ(stats.argmax[0], 1);
 }
 
-TEST(Oracle, FirstOfEqualWordsIsArgmax) {
+TEST(Oracle, FirstOfEqualEntriesIsArgmax) {
   EXPECT_EQ(oracle::compute_statistics(one_token({1, 7, 7, 7}, 0)).argmax[0], 1);
 }
 
@@ -79,14 +79,14 @@ TEST(Oracle, SoftcapAndTemperatures) {
   EXPECT_DOUBLE_EQ(oracle::compute_logit_gradients(problem, stats, grads).d_raw(0, 0), 0.125);
 }
 
-TEST(Oracle, MaskedWordsAndBadRows) {
+TEST(Oracle, MaskedEntriesAndBadRows) {
   const double inf = std::numeric_limits<double>::infinity();
   Problem problem = one_token({0, 0, 0}, 0);
   problem.bias[1] = -inf;
   Statistics stats = oracle::compute_statistics(problem);
   EXPECT_DOUBLE_EQ(stats.logp[0], -std::log(2.0));
   EXPECT_DOUBLE_EQ(stats.entropy[0], std::log(2.0));
-  EXPECT_EQ(stats.prior[0], -inf);
+  EXPECT_EQ(stats.cross[0], -inf);
   for (const double bad : {inf, std::numeric_limits<double>::quiet_NaN()}) {
     problem.bias[1] = bad;
     stats = oracle::compute_statistics(problem);
@@ -204,22 +204,22 @@ TEST(Oracle, EachTokenGradientIsASlope) {
       spec.softcap = softcap;
       const Inputs inputs(spec);
       const std::vector<double> temperatures = random_temperatures(spec.tokens, 3);
-      const std::vector<float> prior = random_class_weights(spec.vocab, 3);
+      const std::vector<float> cross = random_class_weights(spec.vocab, 3);
       TokenOptions options;
       options.temperatures = temperatures;
       options.temperature_meaning = meaning;
       Problem problem = oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options);
-      oracle::set_prior(prior, problem);
+      oracle::set_cross(cross, problem);
       for (int term = 0; term < 4; ++term) {
         SCOPED_TRACE(::testing::Message() << "term " << term << ", softcap " << softcap);
         oracle::TokenGradients grads(spec.tokens);
-        oracle::VectorXd* columns[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.prior};
+        oracle::VectorXd* columns[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.cross};
         *columns[term] << 0.5, -1.5, 2.0, 1.0;
         expect_gradients_are_slopes(
             problem,
             [&](const Problem& at) {
               const Statistics stats = oracle::compute_statistics(at);
-              const oracle::VectorXd* statistics[] = {&stats.logp, &stats.lse, &stats.entropy, &stats.prior};
+              const oracle::VectorXd* statistics[] = {&stats.logp, &stats.lse, &stats.entropy, &stats.cross};
               return columns[term]->dot(*statistics[term]);
             },
             [&](const Statistics&) { return grads; });

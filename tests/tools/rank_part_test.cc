@@ -31,7 +31,7 @@ std::vector<T> picked(const std::vector<T>& from, const std::vector<int64_t>& wh
   return out;
 }
 
-// Of ranks with the same words, in order: what each has of the tokens.
+// Of ranks with the same vocabulary entries, in order: what each has of the tokens.
 std::vector<RankPart> parts_of(const io::Config& config, const Job& whole) {
   std::vector<RankPart> parts;
   for (int data = 0; data < config.parallel.data; ++data) parts.push_back(part_of(config, whole, {0, data}));
@@ -47,7 +47,7 @@ void expect_each_token_once(const std::vector<RankPart>& parts, int64_t tokens) 
   EXPECT_EQ(all, want);
 }
 
-TEST(RankPart, WordsAreCutInEitherLayout) {
+TEST(RankPart, EntriesAreCutInEitherLayout) {
   for (const char* layout : {"vocab_hidden", "hidden_vocab"}) {
     const io::Config config = config_of({"parallel.vocab=3", std::string("model.layout=") + layout});
     const Inputs whole = make_seeded_inputs(config);
@@ -57,20 +57,20 @@ TEST(RankPart, WordsAreCutInEitherLayout) {
     int64_t next = 0;
     for (int rank = 0; rank < 3; ++rank) {
       const RankPart part = part_of(config, whole.job, {rank, 0});
-      ASSERT_EQ(part.first_word, next);
-      next += part.words;
+      ASSERT_EQ(part.first_entry, next);
+      next += part.entries;
       const Inputs own = inputs_of(whole.job, part);
-      EXPECT_EQ(own.job.vocab_size, part.words);
+      EXPECT_EQ(own.job.vocab_size, part.entries);
       EXPECT_EQ(own.job.tokens, whole.job.tokens);
       EXPECT_EQ(values_of<float>(own.job, TensorId::kHidden), values_of<float>(whole.job, TensorId::kHidden));
       const auto own_weight = values_of<float>(own.job, TensorId::kWeight),
                  own_bias = values_of<float>(own.job, TensorId::kBias);
-      ASSERT_EQ(own_weight.size(), static_cast<size_t>(3 * part.words));
-      for (int64_t word = 0; word < part.words; ++word) {
-        EXPECT_EQ(own_bias[static_cast<size_t>(word)], bias[static_cast<size_t>(part.first_word + word)]);
+      ASSERT_EQ(own_weight.size(), static_cast<size_t>(3 * part.entries));
+      for (int64_t entry = 0; entry < part.entries; ++entry) {
+        EXPECT_EQ(own_bias[static_cast<size_t>(entry)], bias[static_cast<size_t>(part.first_entry + entry)]);
         for (int64_t h = 0; h < 3; ++h) {
-          const int64_t at = tall ? word * 3 + h : h * part.words + word;
-          const int64_t whole_at = tall ? (part.first_word + word) * 3 + h : h * 11 + part.first_word + word;
+          const int64_t at = tall ? entry * 3 + h : h * part.entries + entry;
+          const int64_t whole_at = tall ? (part.first_entry + entry) * 3 + h : h * 11 + part.first_entry + entry;
           EXPECT_EQ(own_weight[static_cast<size_t>(at)], weight[static_cast<size_t>(whole_at)]);
         }
       }

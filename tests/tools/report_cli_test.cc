@@ -26,21 +26,11 @@ TEST_F(CliTest, ReportIsTheSameEveryTimeAndInEveryLocale) {
   unsetenv("TZ");
 }
 
-// A browser runs the script of a page only if its hash is the one that the policy names.
-TEST_F(CliTest, ReportNamesTheHashOfItsScript) {
-  const std::string page = run({"report", kTokensFile, "-o", "-"}).out;
-  const size_t script = page.rfind("<script>") + 8, hash = page.find("'sha256-") + 8;
-  const std::string file = write("script.js", page.substr(script, page.rfind("</script>") - script));
-  const std::string named = "echo " + page.substr(hash, 44) + " | base64 -d | od -An -v -tx1 | tr -d ' \\n'";
-  const std::string computed = "sha256sum <'" + file + "' | cut -c-64";
-  EXPECT_EQ(std::system(("[ $(" + named + ") = $(" + computed + ") ]").c_str()), 0);
-}
-
 TEST_F(CliTest, ReportTakesSeveralFiles) {
   const std::string other = write("other.jsonl", BenchFile().point(Json::object(), {ran("dense", 1, 4096)}).text());
   const std::string page = run({"report", kTokensFile, other, "-o", "-"}).out;
-  EXPECT_TRUE(has(page, ">tokens.jsonl</h2>"));
-  EXPECT_TRUE(has(page, ">other.jsonl</h2>"));
+  EXPECT_TRUE(has(page, "{\"name\":\"tokens.jsonl\","));
+  EXPECT_TRUE(has(page, "{\"name\":\"other.jsonl\","));
 }
 
 TEST_F(CliTest, ReportSaysThatATornLineWasLeftOut) {

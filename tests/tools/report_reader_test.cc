@@ -40,16 +40,15 @@ std::string refusal_of(const std::function<void(Json& header, Json& point)>& cha
 TEST(Reader, TheWholeFileIsRead) {
   const BenchRun run = read_run(kTokensFile);
   EXPECT_EQ(run.name, "tokens.jsonl");
-  EXPECT_EQ(run.version, "0.1.0");
-  EXPECT_EQ(run.started, "2026-11-21T15:00:00Z");
   EXPECT_EQ(run.settings, (std::vector<std::string>{"model.hidden_size=1536", "model.vocab_size=151936"}));
   ASSERT_EQ(run.sweep.size(), 1u);
   EXPECT_EQ(run.sweep[0].key, "seq_len");
   EXPECT_EQ(run.iters, 5);
   EXPECT_EQ(run.warmup, 1);
-  EXPECT_EQ(run.fact("cpu"), "Example <CPU> & \"Co\"");
+  EXPECT_EQ(run.environment.at(1), std::pair(std::string("cpu"), std::string("Example <CPU> & \"Co\"")));
   EXPECT_EQ(run.environment.size(), 15u);
-  EXPECT_EQ(run.warnings.size(), 1u);
+  ASSERT_EQ(run.lines.size(), 4u);
+  EXPECT_EQ(Json::parse(run.lines[2])["at"], (Json{{"seq_len", "1024"}}));
   EXPECT_TRUE(run.notes.empty());
   ASSERT_EQ(run.points.size(), 3u);
   const Point& point = run.points[1];

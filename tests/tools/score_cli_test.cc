@@ -168,7 +168,8 @@ TEST_F(ScoreTest, ShiftedRowsAreThoseOfHidden) {
   Truth({1, -1, 3, -1, 5, -1}, 1, {2, 2, 2}).expect(Scores(output()), s);
 }
 
-// Targets that are the most likely words make a sequence greedy; one word changed, and it is not.
+// Targets that are the most likely tokens make a sequence greedy; one vocabulary entry changed, and it is
+// not.
 TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
   const std::vector<std::string> tensors = write_tensors(true);
   summary(tensors);
@@ -196,7 +197,7 @@ TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
 TEST_F(ScoreTest, TheArgmaxHasTheLogpOfATargetThatIsIt) {
   for (const char* meaning : {"temperature_meaning=scale_logits", "temperature_meaning=scale_logp"}) {
     for (const char* temperature : {"temperature=0.5", "temperature=[0.5, 2]"}) {
-      // Of five words each is the target of many rows, so some of them are the most likely ones.
+      // Of five vocabulary entries each is the target of many rows, so some of them are the most likely ones.
       summary({kTiny, "--rank", "--set", "model.vocab_size=5", "--set", meaning, "--set", temperature});
       const Scores scores(output());
       int hits = 0;

@@ -35,7 +35,7 @@ TEST(SeededInputs, AreTheSameForEveryNumberOfThreads) {
   omp_set_num_threads(before);
 }
 
-TEST(SeededInputs, AWordHasTheSameValuesInBothLayouts) {
+TEST(SeededInputs, AnEntryHasTheSameValuesInBothLayouts) {
   for (const int64_t hidden : {1, 2, 33}) {
     const auto tall = seeded_head(HeadLayout::kVocabHidden, hidden, 57),
                wide = seeded_head(HeadLayout::kHiddenVocab, hidden, 57);

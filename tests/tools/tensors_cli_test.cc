@@ -88,7 +88,8 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     return result.err;
   };
-  EXPECT_TRUE(has(error({"--set", "model.vocab_size=8"}), "--set model.vocab_size is 8, but the tensors have 7 words"));
+  EXPECT_TRUE(has(error({"--set", "model.vocab_size=8"}),
+                  "--set model.vocab_size is 8, but the tensors have 7 vocabulary entries"));
   EXPECT_TRUE(has(error({"--set", "seq_len=7"}), "--set seq_len is 7, but the tensors have 6 tokens a sequence"));
   EXPECT_TRUE(has(error({"--set", "batch_size=4"}), "6 tokens are no multiple of it"));
   EXPECT_TRUE(has(error({"--set", "model.layout=hidden_vocab"}), "--set model.layout is hidden_vocab, so "));

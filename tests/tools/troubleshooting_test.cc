@@ -16,7 +16,7 @@ namespace {
 
 std::string troubleshooting() { return io::read_text_file(SOURCE_FOLDER "/docs/troubleshooting.md", 1 << 20); }
 
-// A good call, for a case to spoil. 6 tokens, 5 words, H = 4.
+// A good call, for a case to spoil. 6 tokens, 5 vocabulary entries, H = 4.
 struct SmallCall {
   std::vector<float> x = std::vector<float>(24), w = std::vector<float>(20), d_x = x, d_w = w;
   std::vector<int64_t> ids = std::vector<int64_t>(6), integers;

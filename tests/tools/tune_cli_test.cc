@@ -104,7 +104,7 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
       {{kTiny, "--budget-s", "1", "--set", "model.vocab_size=50000", "--set", "seq_len=600", "--set", "threads=1"},
        "--budget-s 1: is too short"},
       {{kTiny, "--set", "kernel.workspace=1KiB"}, "the config does not run with its kernel keys left out"},
-      {{config}, "4 tokens and 9 words make one small tile: there is nothing to tune"},
+      {{config}, "4 tokens and 9 vocabulary entries make one small tile: there is nothing to tune"},
       {{kTiny, "--profile", profile()}, "--profile"},
       {{}, "hidden_size"},
   };

@@ -132,7 +132,7 @@ std::vector<const gemm::Backend*> named_backends() {
   return out;
 }
 
-// These are the same and, for calls with few rows, what takes the place of each.
+// The same and, for calls with few rows, what takes the place of each.
 std::vector<const gemm::Backend*> all_backends() {
   std::vector<const gemm::Backend*> out = named_backends();
   for (const gemm::Backend* backend : named_backends())

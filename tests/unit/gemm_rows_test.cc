@@ -194,7 +194,7 @@ TEST(RowRules, OfFewRows) {
   }
 }
 
-TEST(RowRules, OfOneWord) {
+TEST(RowRules, OfOneEntry) {
   for (const int64_t k : {1, 33, 640, 1536}) every_type(1, k, 64);
 }
 

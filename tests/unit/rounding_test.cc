@@ -173,7 +173,7 @@ void compare_rounded_tiles(const RowKernels& simd) {
       for (const T softcap : {T{0}, T{5}}) {
         Tile<T> tile;
         tile.cols = cols;
-        tile.bias = tile.entropy = tile.argmax = tile.prior = true;
+        tile.bias = tile.entropy = tile.argmax = tile.cross = true;
         tile.softcap = softcap;
         tile.round_to = type;
         tile.seed(static_cast<unsigned>(cols));

@@ -57,8 +57,8 @@ struct Tile {
   std::optional<DType> round_to;
   bool entropy = false;
   bool argmax = false;
-  bool prior = false;
-  bool prior_weights = false;
+  bool cross = false;
+  bool cross_weights = false;
   std::vector<T> logits;  // filled by seed() unless given
 
   int64_t stride() const { return cols + padding; }
@@ -81,7 +81,7 @@ std::vector<T> sequence(int64_t count, double from, double step) {
   return out;
 }
 
-/// Folds the tile, whose targets go through all of its words and none.
+/// Folds the tile, whose targets go through all of its vocabulary entries and none.
 template <class T>
 std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = Flush::kEnd) {
   const Guarded<T> logits(tile.logits, flush);
@@ -102,9 +102,9 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   args.first_column = 100;
   args.entropy = tile.entropy;
   args.argmax = tile.argmax;
-  args.prior = tile.prior;
-  args.prior_weights = tile.prior_weights ? weights.data() : nullptr;
-  args.uniform_prior = 0.01;
+  args.cross = tile.cross;
+  args.cross_weights = tile.cross_weights ? weights.data() : nullptr;
+  args.uniform_cross = 0.01;
   const std::vector<float> q = weights.values();
   args.weights_mass = std::accumulate(q.begin(), q.end(), 0.0);
   args.scratch = scratch.data();
@@ -142,10 +142,10 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
     g.max = static_cast<T>(8 + row);
     g.log_sum = static_cast<T>(9.5);
     g.inverse_temperature = static_cast<T>(0.5 + 0.25 * row);
-    g.softmax_term = static_cast<T>(-1.25);
-    g.entropy_term = tile.entropy ? static_cast<T>(0.75) : 0;
+    g.softmax_scale = static_cast<T>(-1.25);
+    g.entropy_scale = tile.entropy ? static_cast<T>(0.75) : 0;
     g.entropy = static_cast<T>(2.5);
-    g.prior_term = tile.prior ? static_cast<T>(-0.5) : 0;
+    g.cross_scale = tile.cross ? static_cast<T>(-0.5) : 0;
     g.target_gradient = static_cast<T>(3);
     g.target = row % (static_cast<int32_t>(tile.cols) + 1);
     g.source_row = row;
@@ -177,9 +177,9 @@ class GradientInputs {
     out.count = static_cast<int64_t>(gradients_.size());
     out.gradients = gradients_.data();
     out.entropy = tile_.entropy;
-    out.prior = tile_.prior;
-    out.prior_weights = tile_.prior_weights ? weights_.data() : nullptr;
-    out.uniform_prior = 0.01;
+    out.cross = tile_.cross;
+    out.cross_weights = tile_.cross_weights ? weights_.data() : nullptr;
+    out.uniform_cross = 0.01;
     out.scratch = scratch_.data();
     return out;
   }
@@ -266,8 +266,8 @@ void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowSt
     expect_close(got[r].max, want[r].max, tile.softcap > 0 ? 8 * eps : 0, "max");
     expect_close(got[r].rest, want[r].rest, sum, "rest");
     expect_close(got[r].weighted, want[r].weighted, sum, "weighted");
-    expect_close(got[r].prior, want[r].prior, sum, "prior");
-    expect_close(got[r].prior_mass, want[r].prior_mass, 1e-12, "prior_mass");
+    expect_close(got[r].cross, want[r].cross, sum, "cross");
+    expect_close(got[r].cross_mass, want[r].cross_mass, 1e-12, "cross_mass");
     expect_close(got[r].chosen, want[r].chosen, tile.softcap > 0 ? 8 * eps : 0, "chosen");
     EXPECT_EQ(got[r].argmax, want[r].argmax);
   }

@@ -22,8 +22,8 @@ void compare_all_options(const RowKernels& simd) {
       tile.softcap = option & 2 ? 5 : 0;
       tile.entropy = option & 4;
       tile.argmax = option & 4;
-      tile.prior = option >= 8;
-      tile.prior_weights = option >= 16;
+      tile.cross = option >= 8;
+      tile.cross_weights = option >= 16;
       tile.seed(seed++);
       SCOPED_TRACE("cols " + std::to_string(cols) + " option " + std::to_string(option));
       for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
@@ -49,7 +49,7 @@ void plant_special_values(const RowKernels& kernels) {
         Tile<T> tile;
         tile.rows = 1;
         tile.softcap = softcap;
-        tile.entropy = tile.argmax = tile.prior = true;
+        tile.entropy = tile.argmax = tile.cross = true;
         tile.seed(7);
         tile.logits[static_cast<size_t>(at)] = static_cast<T>(special);
         const RowStats got = fold(kernels.typed<T>(), tile)[0];
@@ -60,7 +60,7 @@ void plant_special_values(const RowKernels& kernels) {
         expect_close(got.max, want.max, softcap > 0 ? 1e-6 : 0, "max");
         expect_close(got.rest, want.rest, 1e-4, "rest");
         expect_close(got.weighted, want.weighted, 1e-4, "weighted");
-        expect_close(got.prior, want.prior, 1e-4, "prior");
+        expect_close(got.cross, want.cross, 1e-4, "cross");
         EXPECT_EQ(got.argmax, want.argmax);
       }
     }
@@ -74,13 +74,13 @@ TEST_P(SimdTargets, SeesASpecialValueInEveryColumn) {
 
 TEST_P(SimdTargets, NothingButMinusInfinityIsNoMass) {
   Tile<float> tile;
-  tile.entropy = tile.prior = true;
+  tile.entropy = tile.cross = true;
   tile.logits.assign(tile.elements(), -std::numeric_limits<float>::infinity());
   for (const RowStats& stats : fold(GetParam()->f32, tile)) {
     EXPECT_EQ(stats.max, -kInf);
     EXPECT_EQ(stats.rest, 0);
     EXPECT_EQ(stats.weighted, 0);
-    EXPECT_DOUBLE_EQ(stats.prior_mass, 0.37);
+    EXPECT_DOUBLE_EQ(stats.cross_mass, 0.37);
   }
 }
 
@@ -103,14 +103,14 @@ TEST_P(SimdTargets, NoColumnsChangeNothing) {
   }
 }
 
-// exp(x), x in [-87, 0], within 2 ulp: read off the gradient kernel, which computes −p · softmax_term.
+// exp(x), x in [-87, 0], within 2 ulp: read off the gradient kernel, which computes −p · softmax_scale.
 TEST_P(SimdTargets, ExponentialWithinTwoUlp) {
   constexpr int64_t kCount = 1 << 18;
   std::vector<float> x(kCount), scratch(kCount);
   for (int64_t i = 0; i < kCount; ++i) x[static_cast<size_t>(i)] = -87.0f * static_cast<float>(i) / kCount;
   std::vector<float> y = x;
   RowGradient<float> g;
-  g.softmax_term = -1;
+  g.softmax_scale = -1;
   GradientArgs<float> args;
   args.shape = {1, kCount, kCount, nullptr, 0, {}};
   args.logits = args.out = y.data();
@@ -222,7 +222,7 @@ TEST_P(SimdTargets, GradientsApartFromTheLogits) {
       tile.cols = cols;
       tile.bias = option & 1;
       tile.softcap = option & 2 ? 5 : 0;
-      tile.entropy = tile.prior = true;
+      tile.entropy = tile.cross = true;
       tile.seed(static_cast<unsigned>(cols));
       EXPECT_EQ(gradient(GetParam()->f32, tile, {0, 2}, Flush::kEnd, true),
                 gradient(GetParam()->f32, tile, {0, 2}, Flush::kEnd, false));
@@ -263,7 +263,7 @@ TEST_P(SimdTargets, GradientsInBFloat16) {
         tile.padding = option % 3;
         tile.bias = option & 1;
         tile.softcap = option & 2 ? 5 : 0;
-        tile.entropy = tile.prior = true;
+        tile.entropy = tile.cross = true;
         tile.seed(static_cast<unsigned>(cols));
         SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " +
                      std::to_string(option));
@@ -355,7 +355,7 @@ TEST(RowStatsMerge, JoinsInEveryGrouping) {
   tile.rows = 1;
   tile.cols = 30;
   tile.padding = 0;
-  tile.entropy = tile.argmax = tile.prior = true;
+  tile.entropy = tile.argmax = tile.cross = true;
   tile.seed(5);
   const RowStats whole = fold(plain_kernels().f64, tile)[0];
   for (size_t cut = 1; cut < 30; ++cut) {
@@ -368,7 +368,7 @@ TEST(RowStatsMerge, JoinsInEveryGrouping) {
     EXPECT_EQ(joined.max, whole.max);
     expect_close(joined.rest, whole.rest, 1e-13, "rest");
     expect_close(joined.weighted, whole.weighted, 1e-13, "weighted");
-    expect_close(joined.prior, whole.prior, 1e-13, "prior");
+    expect_close(joined.cross, whole.cross, 1e-13, "cross");
   }
 }
 

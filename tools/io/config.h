@@ -89,7 +89,7 @@ struct KtoConfig {
 
 /// How a call is split over the ranks that mpirun starts.
 struct ParallelConfig {
-  int vocab = 1;  ///< ranks that share the words
+  int vocab = 1;  ///< ranks that share the vocabulary entries
   int data = 1;   ///< groups of those, that share the tokens
   int ranks() const { return vocab * data; }
 };

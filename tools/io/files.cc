@@ -68,8 +68,8 @@ std::string new_name(const fs::path& target) {
   return name;
 }
 
-// The file has no name until it is whole, where the file system can do so: whatever ends the process leaves nothing
-// behind. Elsewhere what cannot be caught, a signal that kills, leaves the file under its new name.
+// The file has no name until it is whole, where the file system can do so: whatever ends the process leaves
+// nothing behind. Elsewhere what cannot be caught, a signal that kills, leaves the file under its new name.
 void replace_file(const std::string& path, const fs::path& target, const struct stat* status,
                   std::span<const std::string_view> parts) {
   const std::string name = new_name(target), links = "/proc/self/fd/";

@@ -22,11 +22,12 @@ inline constexpr size_t kMostJsonDepth = 32;
 /// How deep brackets and braces nest outside of strings. Of a text that is not JSON it says nothing.
 size_t json_depth(std::string_view text);
 
-/// Writes the parts, one after another. The file holds its old content until the new one is complete, which grows
-/// beside it in a file that has no name or one that nobody can foresee, so that a full disk and a process that ends
-/// early lose nothing and leave nothing behind. Links stay links, and the file keeps its permissions. A device, a pipe,
-/// and a file in a folder that takes no other are written directly. Throws Error: "<path>: cannot be written:
-/// <reason>"; a limit of RLIMIT_FSIZE is such a reason where the process ignores SIGXFSZ, and ends it where not.
+/// Writes the parts, one after another. The file holds its old content until the new one is complete, which
+/// grows beside it in a file that has no name or one that nobody can foresee, so that a full disk and a
+/// process that ends early lose nothing and leave nothing behind. Links stay links, and the file keeps its
+/// permissions. A device, a pipe, and a file in a folder that takes no other are written directly. Throws
+/// Error: "<path>: cannot be written: <reason>"; a limit of RLIMIT_FSIZE is such a reason where the process
+/// ignores SIGXFSZ, and ends it where not.
 void write_file(const std::string& path, std::span<const std::string_view> parts);
 
 /// Where a path leads through links, also where nothing is there yet.

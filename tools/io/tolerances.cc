@@ -63,13 +63,13 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
   const double summed = rounded_rel_l2(summed_rel_l2(dtype), gradient_spacing);
   const double stored = stored_rel_l2(summed, dtype, gradient_dtype);
   const double moved = of_parts && is_narrower(gradient_dtype, dtype) ? spacing(gradient_dtype) / 2 : 0;
-  const double of_words = stored_rel_l2(summed + moved, dtype, gradient_dtype);
+  const double of_entries = stored_rel_l2(summed + moved, dtype, gradient_dtype);
   Tolerances out{};
   out.loss_atol = config.loss_atol.value_or(wide ? 1e-12 : 1e-5);
   out.losses_rel_l2 = config.losses_rel_l2.value_or(summed_rel_l2(dtype));
   out.d_hidden_rel_l2 = config.d_hidden_rel_l2.value_or(stored);
-  out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(of_words);
-  out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(of_words);
+  out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(of_entries);
+  out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(of_entries);
   return out;
 }
 

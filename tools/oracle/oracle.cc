@@ -53,14 +53,14 @@ std::vector<double> read_vector(const ConstVector& vector) {
   return values;
 }
 
-MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words) {
+MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
-  MatrixXd copy(words, head.hidden_size());
+  MatrixXd copy(entries, head.hidden_size());
 #pragma omp parallel for schedule(static)
-  for (int64_t v = 0; v < words; ++v) {
+  for (int64_t v = 0; v < entries; ++v) {
     for (int64_t h = 0; h < copy.cols(); ++h) {
-      const int64_t row = tall ? first_word + v : h, col = tall ? h : first_word + v;
+      const int64_t row = tall ? first_entry + v : h, col = tall ? h : first_entry + v;
       copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
     }
   }
@@ -100,7 +100,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
   for (size_t i = 0; i < options.temperatures.size(); ++i) result.temperature[i] = options.temperatures[i];
   result.temperature_meaning = options.temperature_meaning;
   result.round_logits_to = options.round_logits_to;
-  result.prior = VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
+  result.cross = VectorXd::Constant(vocab, 1.0 / static_cast<double>(vocab));
   return result;
 }
 
@@ -108,7 +108,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
                    const CrossEntropyOptions& options) {
   Tokens result = read_tokens(offsets, vocab, targets, options.token);
   for (size_t v = 0; v < options.class_weights.size(); ++v) {
-    result.prior[v] = options.class_weights[v] / static_cast<double>(vocab);
+    result.cross[v] = options.class_weights[v] / static_cast<double>(vocab);
   }
   return result;
 }
@@ -131,7 +131,7 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
 }
 
 TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
-  max = log_sum = logp = lse = entropy = prior = VectorXd::Zero(tokens);
+  max = log_sum = logp = lse = entropy = cross = VectorXd::Zero(tokens);
 }
 
 double raw_logit(const Tokens& tokens, double sum) {
@@ -153,7 +153,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
   }
   if (!defined || a[best] == -kInfinity) {
-    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.prior}) {
+    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.cross}) {
       (*statistic)[row] = kNaN;
     }
     return;
@@ -163,11 +163,11 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (v != best) rest += std::exp(a[v] - a[best]);
   }
   const double log_sum = std::log1p(rest);
-  double mean_shifted = 0, prior = 0;
+  double mean_shifted = 0, cross = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double shifted = a[v] - a[best], log_p = shifted - log_sum, p = std::exp(log_p);
     if (p > 0) mean_shifted += p * shifted;
-    if (tokens.prior[v] > 0) prior += tokens.prior[v] * log_p;
+    if (tokens.cross[v] > 0) cross += tokens.cross[v] * log_p;
   }
   stats.argmax[row] = best;
   stats.rank[row] = 1 + (a.array() > a[tokens.labels[row]]).count();
@@ -176,18 +176,18 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   stats.lse[row] = a[best] + log_sum;
   stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
   stats.entropy[row] = log_sum - mean_shifted;
-  stats.prior[row] = prior;
+  stats.cross[row] = cross;
 }
 
-LogitGradient LogitGradientFormula::at(int64_t row, int64_t word, double raw) const {
+LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) const {
   const double log_p = (final_logit(tokens_, row, raw) - stats_.max[row]) - stats_.log_sum[row];
   const double p = std::exp(log_p);
   const double g_logp = grads_.logp[row] / tokens_.logp_divisor(row);
   // 1 - p as -expm1(log p): its digits matter when p is nearly 1.
-  double d = g_logp * (word == tokens_.labels[row] ? -std::expm1(log_p) : -p);
+  double d = g_logp * (entry == tokens_.labels[row] ? -std::expm1(log_p) : -p);
   d += grads_.lse[row] * p;
   if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
-  d += grads_.prior[row] * (tokens_.prior[word] - p * prior_sum_);
+  d += grads_.cross[row] * (tokens_.cross[entry] - p * cross_sum_);
   if (std::isnan(log_p)) d = kNaN;
   LogitGradient result;
   if (tokens_.softcap > 0) {
@@ -228,16 +228,17 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
-    // The term of smoothing 0 is left out, not multiplied by 0: with a masked word it would be 0 · ∞.
+    // The term of smoothing 0 is left out, not multiplied by 0: with a masked vocabulary entry it would be 0
+    // · ∞.
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
-    if (smoothing > 0) nll += smoothing * -stats.prior[i];
+    if (smoothing > 0) nll += smoothing * -stats.cross[i];
     const double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
     result.loss += weights.nll[i] * nll + weights.z[i] * z;
     result.per_token_loss[i] = options.loss_scale * (nll + z);
 
     const double up = upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i];
     result.grads.logp[i] = -up * weights.nll[i] * (1 - smoothing) * class_weight;
-    result.grads.prior[i] = -up * weights.nll[i] * smoothing;
+    result.grads.cross[i] = -up * weights.nll[i] * smoothing;
     if (options.z_loss > 0) result.grads.lse[i] = up * weights.z[i] * 2 * options.z_loss * stats.lse[i];
 
     result.metrics.tokens += 1;

@@ -29,23 +29,23 @@ std::vector<double> read_vector(const ConstVector& vector);
 inline VectorXd to_eigen(const std::vector<double>& values) {
   return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
 }
-/// Words [first_word, first_word + words) of a head: [words, H].
-MatrixXd read_weight(const LmHead& head, int64_t first_word, int64_t words);
+/// vocabulary entries [first_entry, first_entry + entries) of a head: [entries, H].
+MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries);
 /// [V]; 0 for a head without one.
 VectorXd read_bias(const LmHead& head);
 
 /// What a call makes of its logits: all of its inputs but where these come from.
 struct Tokens {
-  std::vector<int64_t> labels;  ///< [N]: the word that row i predicts, or kNoLabel where it takes no part
+  std::vector<int64_t> labels;  ///< [N]: the token id that row i predicts, or kNoLabel where it takes no part
   VectorXd temperature;         ///< [N]
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  VectorXd prior;      ///< q, [V]
+  VectorXd cross;      ///< q, [V]
   double softcap = 0;  ///< 0: none
   /// Raw logits are rounded to it.
   std::optional<DType> round_logits_to;
 
   int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
-  int64_t vocab() const { return prior.size(); }
+  int64_t vocab() const { return cross.size(); }
   bool takes_part(int64_t row) const { return labels[row] != kNoLabel; }
   /// What the capped logits of a row are divided by.
   double logit_divisor(int64_t row) const {
@@ -75,7 +75,7 @@ struct TokenStatistics {
   explicit TokenStatistics(int64_t tokens = 0);
   VectorXd max;      ///< m, of the final logits a
   VectorXd log_sum;  ///< l
-  VectorXd logp, lse, entropy, prior;
+  VectorXd logp, lse, entropy, cross;
   std::vector<int64_t> argmax;
   std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
 };
@@ -93,9 +93,9 @@ struct TokenGradients {
       : logp(VectorXd::Zero(tokens)),
         lse(VectorXd::Zero(tokens)),
         entropy(VectorXd::Zero(tokens)),
-        prior(VectorXd::Zero(tokens)) {}
-  bool all_zero(int64_t row) const { return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && prior[row] == 0; }
-  VectorXd logp, lse, entropy, prior;
+        cross(VectorXd::Zero(tokens)) {}
+  bool all_zero(int64_t row) const { return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && cross[row] == 0; }
+  VectorXd logp, lse, entropy, cross;
 };
 
 struct LogitGradient {
@@ -108,14 +108,14 @@ struct LogitGradient {
 class LogitGradientFormula {
  public:
   LogitGradientFormula(const Tokens& tokens, const TokenStatistics& stats, const TokenGradients& grads)
-      : tokens_(tokens), stats_(stats), grads_(grads), prior_sum_(tokens.prior.sum()) {}
-  LogitGradient at(int64_t row, int64_t word, double raw) const;
+      : tokens_(tokens), stats_(stats), grads_(grads), cross_sum_(tokens.cross.sum()) {}
+  LogitGradient at(int64_t row, int64_t entry, double raw) const;
 
  private:
   const Tokens& tokens_;
   const TokenStatistics& stats_;
   const TokenGradients& grads_;
-  double prior_sum_;
+  double cross_sum_;
 };
 
 struct Loss {

@@ -14,12 +14,7 @@
 
 namespace logitless::report {
 
-inline constexpr const char* kDense = "dense";      ///< the contender that the others are held against
-inline constexpr const char* kAuto = "auto";        ///< the contender whose plan the library chooses
-inline constexpr const char* kForward = "forward";  ///< the contender that makes no gradients
-
-/// Sizes that are drawn lie between these or are 0, so that quotients and logarithms of any two are finite.
-inline constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
+inline constexpr const char* kDense = "dense";  ///< the contender that the others are held against
 
 /// A contender at one point. Where it failed, `error` says why and no figure counts.
 struct Measurement {
@@ -30,6 +25,7 @@ struct Measurement {
   double median_s = 0;
   double spread_s = 0;  ///< half the distance between the quartiles
   std::optional<double> gemm_efficiency;
+  std::optional<double> predicted_s;
   int64_t extra_peak_bytes = 0;
   int64_t extra_peak_spread_bytes = 0;  ///< as spread_s
   int64_t workspace_bytes = 0;
@@ -44,8 +40,6 @@ struct Shape {
   int64_t vocab = 0;
   std::string dtype;
   std::string layout;
-
-  double size() const { return static_cast<double>(tokens) * static_cast<double>(hidden) * static_cast<double>(vocab); }
 };
 
 struct Point {
@@ -54,6 +48,7 @@ struct Point {
   std::string level;
   Shape shape;
   std::optional<double> gemm_rate_flops;
+  std::optional<double> read_rate_bytes;
   std::vector<Measurement> measurements;
 
   /// Null where the contender did not take part.
@@ -66,8 +61,6 @@ struct Point {
     const Measurement* measurement = find(contender);
     return measurement && measurement->ok() ? measurement : nullptr;
   }
-  /// Whether dense ran here, and another contender that can be divided by it.
-  bool has_quotients() const { return find_ok(kDense) && std::ranges::count_if(measurements, &Measurement::ok) > 1; }
 };
 
 struct SweptKey {
@@ -77,8 +70,6 @@ struct SweptKey {
 
 struct BenchRun {
   std::string name;  ///< the file's name without its folder
-  std::string version;
-  std::string started;
   std::vector<std::string> settings;
   std::vector<std::string> profiles;  ///< what a profile set on top, a line a point
   std::vector<SweptKey> sweep;
@@ -86,16 +77,10 @@ struct BenchRun {
   int64_t warmup = 0;
   std::string inputs;
   std::vector<std::string> contenders;  ///< the header's, then those that only a point names
-  std::vector<std::pair<std::string, std::string>> environment;
-  std::vector<std::string> warnings;  ///< of the environment
-  std::vector<Point> points;          ///< at least one
-  std::vector<std::string> notes;     ///< what the reader left out
-
-  /// A fact of the environment, empty where it is not there.
-  std::string fact(const std::string& key) const {
-    const auto it = std::ranges::find(environment, key, &std::pair<std::string, std::string>::first);
-    return it == environment.end() ? "" : it->second;
-  }
+  std::vector<std::pair<std::string, std::string>> environment;  ///< but for its warnings
+  std::vector<Point> points;       ///< at least one
+  std::vector<std::string> lines;  ///< the header's and the points', as they stand in the file
+  std::vector<std::string> notes;  ///< what the reader left out
 };
 
 /// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by

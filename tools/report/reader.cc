@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;  // Keeps the environment in the order that
 
 constexpr int64_t kSchema = 1;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
+// Sizes that are drawn lie between these or are 0, so that quotients and logarithms of any two are finite.
+constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
 constexpr size_t kMostMessage = 400;
 constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
 
@@ -52,7 +54,7 @@ class Fields {
     return count;
   }
   double number(const std::string& key, double least = 0) const {
-    const std::string rule = "a number" + (std::isfinite(least) ? " of at least " + trimmed(least, 3) : "");
+    const std::string rule = "a number" + (std::isfinite(least) ? " of at least " + fixed(least, 0) : "");
     const double number = value(key, &Json::is_number, rule).get<double>();
     if (!(number >= least)) reject(key, rule);
     return number;
@@ -96,36 +98,11 @@ class Fields {
   std::string prefix_;
 };
 
-// What a value of the environment says to a person.
-std::string fact_text(const std::string& key, const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_array()) {
-    std::vector<std::string> items;
-    for (const Json& item : value) items.push_back(fact_text("", item));
-    return joined(items);
-  }
-  if (key.ends_with("_bytes") && value.is_number_integer()) {
-    const int64_t bytes = value.get<int64_t>();
-    return bytes > 0 ? human_bytes(bytes) : "unknown";
-  }
-  return value.dump(-1, ' ', true);
-}
-
-void read_environment(const Fields& environment, BenchRun& run) {
-  for (const auto& [key, value] : environment.json().items()) {
-    if (key == "warnings") {
-      run.warnings = environment.texts(key);
-    } else {
-      run.environment.emplace_back(key, fact_text(key, value));
-    }
-  }
-}
-
 void read_header(const Fields& header, BenchRun& run) {
   if (!header.has("type") || header.text("type") != "header") header.reject("type", "\"header\" on the first line");
   if (header.count("schema") != kSchema) header.reject("schema", std::to_string(kSchema));
-  run.version = header.text("version");
-  run.started = header.text("started");
+  header.text("version");
+  header.text("started");
   run.settings = header.texts("settings");
   if (header.has("profiles")) run.profiles = header.texts("profiles");
   for (const Fields& swept : header.objects("sweep")) {
@@ -136,7 +113,12 @@ void read_header(const Fields& header, BenchRun& run) {
   run.warmup = header.count("warmup");
   run.inputs = header.text("inputs");
   run.contenders = header.texts("contenders");
-  read_environment(header.object("environment"), run);
+  const Fields environment = header.object("environment");
+  if (environment.has("warnings")) environment.texts("warnings");
+  for (const auto& [key, value] : environment.json().items()) {
+    if (key == "warnings") continue;
+    run.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true));
+  }
 }
 
 Measurement read_measurement(const Fields& fields) {
@@ -155,6 +137,7 @@ Measurement read_measurement(const Fields& fields) {
   measurement.median_s = fields.size("median_s");
   measurement.spread_s = fields.size("spread_s", 0);
   if (fields.has("gemm_efficiency")) measurement.gemm_efficiency = fields.size("gemm_efficiency");
+  if (fields.has("predicted_s")) measurement.predicted_s = fields.size("predicted_s");
   measurement.extra_peak_bytes = fields.bytes("extra_peak_bytes");
   if (fields.has("extra_peak_spread_bytes")) {
     measurement.extra_peak_spread_bytes = fields.bytes("extra_peak_spread_bytes");
@@ -192,6 +175,7 @@ Point read_point(const Fields& fields, const BenchRun& run) {
   point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
                  shape.text("layout")};
   if (fields.has("gemm_rate_flops")) point.gemm_rate_flops = fields.size("gemm_rate_flops");
+  if (fields.has("read_rate_bytes")) point.read_rate_bytes = fields.size("read_rate_bytes");
   for (const Fields& contender : fields.objects("contenders")) {
     Measurement measurement = read_measurement(contender);
     if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");
@@ -255,6 +239,7 @@ BenchRun parse_run(const std::string& path, std::string_view text) {
       break;
     }
     parse_line(path, line_number, text.substr(0, end), run);
+    run.lines.emplace_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
   if (line_number == 0) throw io::Error(path + ":1: the file is empty; `logitless bench` starts one with a header");

@@ -1,18 +1,20 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The ranks of MPI share a head: each has its own words of it, and all have the loss of the whole.
+// The ranks of MPI share a head: each has its own vocabulary entries of it, and all have the loss of the
+// whole.
 #include <vector>
 
 // [head]
 #include <logitless/logitless.h>
 #include <logitless/mpi.h>
 
-// Everything is as without ranks, but for the head: `words` [V, H] are this rank's, of any number.
-double loss_of_ranks(MPI_Comm communicator, const logitless::HiddenStates& hidden, const logitless::ConstMatrix& words,
-                     const logitless::Targets& targets, const logitless::Gradients& gradients) {
+// Everything is as without ranks, but for the head: `entries` [V, H] are this rank's, of any number.
+double loss_of_ranks(MPI_Comm communicator, const logitless::HiddenStates& hidden,
+                     const logitless::ConstMatrix& entries, const logitless::Targets& targets,
+                     const logitless::Gradients& gradients) {
   logitless::MpiCommunicator ranks(communicator);
   logitless::ContextOptions options;
   options.ranks.vocab = &ranks;
-  return logitless::cross_entropy(logitless::Context(options), hidden, words, targets, {}, gradients).loss;
+  return logitless::cross_entropy(logitless::Context(options), hidden, entries, targets, {}, gradients).loss;
 }
 // [/head]
 

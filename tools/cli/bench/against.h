@@ -20,12 +20,8 @@ struct Comparison {
 /// differ by that much.
 Comparison compare_runs(const report::BenchRun& before, const report::BenchRun& now, double margin);
 
-/// Throws io::Error where the runs have no point in common, or other inputs. The points of `planned` have no
-/// measurements yet.
+/// Throws io::Error where the runs have no point in common. The points of `planned` have no measurements yet.
 void check_comparable(const report::BenchRun& before, const report::BenchRun& planned);
-
-/// The layout of the head that a point was measured with; empty where it has none.
-std::string layout_of(const report::Point& point);
 
 /// What two runs differ in, of settings and options, or else of machine, BLAS and version: "seq_len is 256
 /// there and 512 here; threads is not set there and 2 here", cut short where there is much. Empty where they

@@ -69,17 +69,6 @@ Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& me
   return json;
 }
 
-void write_metrics(const report::Point& point, int64_t step, MetricsFile& file) {
-  if (point.gemm_rate_flops) file.write(step, "gemm_rate_flops", *point.gemm_rate_flops);
-  for (const report::Measurement& m : point.measurements) {
-    if (!m.ok()) continue;
-    file.write(step, m.contender + "/loss", m.loss);
-    file.write(step, m.contender + "/median_s", m.median_s);
-    if (m.gemm_efficiency) file.write(step, m.contender + "/gemm_efficiency", *m.gemm_efficiency);
-    file.write(step, m.contender + "/extra_peak_bytes", static_cast<double>(m.extra_peak_bytes));
-  }
-}
-
 class Bench {
  public:
   Bench(const BenchOptions& options, const BenchPlan& plan, const Environment& environment)
@@ -87,26 +76,19 @@ class Bench {
         plan_(plan),
         environment_(environment),
         file_(options.output_path, header_of(options, plan, environment), options.overwrite),
-        progress_(!options.quiet) {
-    if (!options.metrics_path.empty()) metrics_.emplace(options.metrics_path);
-  }
+        progress_(!options.quiet) {}
 
   void run() {
-    size_t there = 0;
-    for (const PlannedPoint& point : plan_.points) {
-      const bool measured = file_.find(point.outline) != nullptr;
-      there += measured;
-      if (!measured) work_ += point.work;
-    }
+    const auto is_there = [&](const PlannedPoint& point) { return file_.find(point.outline) != nullptr; };
+    const auto there = static_cast<size_t>(std::ranges::count_if(plan_.points, is_there));
     if (there > 0) {
       progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
                     " already");
     }
-    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    left_ = plan_.points.size() - there;
+    if (left_ > 0) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
-      const report::Point* point = file_.find(plan_.points[i].outline);
-      if (!point) point = &measure(i);
-      if (metrics_) write_metrics(*point, static_cast<int64_t>(i) + 1, *metrics_);
+      if (!is_there(plan_.points[i])) measure(i);
     }
     progress_.erase();
   }
@@ -119,43 +101,40 @@ class Bench {
   }
 
  private:
-  const report::Point& measure(size_t index) {
+  void measure(size_t index) {
     const PlannedPoint& planned = plan_.points[index];
     const std::string name = format("point %zu of %zu: ", index + 1, plan_.points.size()) + planned.name;
     progress_.log(name);
     const auto values = options_.inputs == "zeros" ? SeededValues::kZeros : SeededValues::kRandom;
     TurnsRequest request{planned.config.settings, planned.contenders, options_.warmup, options_.iters, values};
     const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
-      progress_.phase(name + ", " + step, (done_ + share * planned.work) / work_);
+      progress_.phase(name + ", " + step, (static_cast<double>(done_) + share) / static_cast<double>(left_));
     });
     const report::Point& point = file_.append(point_json(plan_, planned, measured));
-    done_ += planned.work;
+    ++done_;
     std::string text = "\n";
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
+    if (point.read_rate_bytes) text += format(", head read at %.1f GB/s", *point.read_rate_bytes / 1e9);
     text += "\n";
     if (!planned.profile.empty()) text.append(planned.profile).append("\n");
     print(text + measurements_text("", point.measurements, point.find_ok(report::kDense), true));
-    return point;
   }
 
   const BenchOptions& options_;
   const BenchPlan& plan_;
   const Environment& environment_;
   BenchFile file_;
-  std::optional<MetricsFile> metrics_;
   Progress progress_;
-  double work_ = 0, done_ = 0;  // of the points that were not there, as PlannedPoint::work
+  size_t left_ = 0, done_ = 0;  // of the points that were not there
 };
 
 void check_paths(const BenchOptions& options, const Profile& profile) {
-  if (options.metrics_path == "-") throw io::Error("--metrics -: must be the name of a file");
-  const OutputFile output{"-o", options.output_path}, metrics{"--metrics", options.metrics_path};
-  const InputFile against{"the file that --against names", options.against_path};
-  check_output_files({output, metrics}, input_files({}, profile, {options.config.path().value_or("")}));
-  check_output_files({metrics}, {against});
-  if (options.overwrite) check_output_files({output}, {against});  // else it is resumed: nothing is lost
+  const OutputFile output{"-o", options.output_path};
+  check_output_files({output}, input_files({}, profile, {options.config.path().value_or("")}));
+  // A file that is resumed loses nothing.
+  if (options.overwrite) check_output_files({output}, {{"the file that --against names", options.against_path}});
 }
 
 bool has_result(const report::Point& point) {
@@ -204,7 +183,6 @@ void add_flags(Command& bench, BenchOptions& options) {
   bench.value("--margin", options.margin, "MARGIN", "how much may grow beyond the spreads, 0.05 by default")
       .within(0.0, 1e6)
       .needs(against);
-  bench.value("--metrics", options.metrics_path, "FILE", "writes {\"step\", \"name\", \"value\"} lines for trackers");
   bench.profile_flag(options.profile_path);
   bench.flag("--quiet", options.quiet, "prints no tables and no progress");
 }

@@ -29,13 +29,6 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-// A header that an interruption tore, and not the beginning of something else.
-bool is_torn_header(std::string_view text) {
-  constexpr std::string_view kBegin = R"({"type":"header",)";
-  const size_t common = std::min(text.size(), kBegin.size());
-  return text.substr(0, common) == kBegin.substr(0, common);
-}
-
 }  // namespace
 
 BenchFile::BenchFile(const std::string& path, const Json& header, bool overwrite) : path_(path) {
@@ -70,10 +63,8 @@ void BenchFile::open_file(bool overwrite, const std::string& header) {
 // False where there is nothing to go on with.
 bool BenchFile::resume(const std::string& text) {
   const size_t whole = text.rfind('\n') + 1;  // npos + 1 = 0
-  if (whole == 0) {
-    if (is_torn_header(text)) return false;
-    throw io::Error("-o " + path_ + ": is not a file of bench: " + kChooseAnother);
-  }
+  if (text.empty()) return false;
+  if (whole == 0) throw io::Error("-o " + path_ + ": is not a file of bench: " + kChooseAnother);
   report::BenchRun before;
   int64_t number = 0;
   for (size_t begin = 0; begin < whole;) {
@@ -99,13 +90,7 @@ bool BenchFile::resume(const std::string& text) {
 
 const report::Point* BenchFile::find(const report::Point& outline) const {
   const auto it = std::ranges::find(run_.points, outline.at, &report::Point::at);
-  if (it == run_.points.end()) return nullptr;
-  // A layout that no setting names is the default, which has not always been the same.
-  if (layout_of(*it) != layout_of(outline)) {
-    throw io::Error("-o " + path_ + ": holds another benchmark (model.layout is " + layout_of(*it) + " there and " +
-                    layout_of(outline) + " here): " + kChooseAnother);
-  }
-  return &*it;
+  return it == run_.points.end() ? nullptr : &*it;
 }
 
 const report::Point& BenchFile::append(const Json& point) {

@@ -24,8 +24,7 @@ class BenchFile {
 
   /// The header and the points so far.
   const report::BenchRun& run() const { return run_; }
-  /// Null where the point has not been measured yet. Throws io::Error where the file has it with another
-  /// head.
+  /// Null where the point has not been measured yet.
   const report::Point* find(const report::Point& outline) const;
   /// Adds a point and returns it. Throws io::Error.
   const report::Point& append(const Json& point);

@@ -83,15 +83,6 @@ void check_contender(const io::Config& config, const Contender& contender) {
   }
 }
 
-double work_of(const PlannedPoint& point, int turns) {
-  constexpr double kGemm = 5e9;          // multiply-adds of the large GEMM, and what starting a process costs
-  constexpr double kLogitsSweeps = 100;  // what a logit costs without a GEMM
-  const Job shape = seeded_shape(point.config);
-  const double depth = point.config.level == Level::kFused ? 3 * static_cast<double>(shape.hidden_size) : kLogitsSweeps;
-  const double call = static_cast<double>(shape.tokens) * static_cast<double>(shape.vocab_size) * depth;
-  return turns * (kGemm + static_cast<double>(point.contenders.size()) * call);
-}
-
 PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, const std::vector<std::string>& swept) {
   PlannedPoint point;
   point.config = io::load_config(options.config.path(), options.config.assignments, swept);
@@ -112,7 +103,6 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   point.profile = profile.apply(shape, point.config);
   point.contenders = contenders_for(point.config, options.contenders);
   for (const Contender& contender : point.contenders) check_contender(point.config, contender);
-  point.work = work_of(point, options.warmup + options.iters);
   return point;
 }
 

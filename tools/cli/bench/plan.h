@@ -26,7 +26,6 @@ struct BenchOptions {
   bool overwrite = false;
   std::string against_path;  ///< empty: none
   double margin = 0.05;      ///< of a figure: how much it may grow beyond the spreads
-  std::string metrics_path;  ///< empty: none
   std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
@@ -40,8 +39,6 @@ struct PlannedPoint {
   std::string name;
   /// What came of the profile; empty without one.
   std::string profile;
-  /// How long it should take, in any unit: multiply-adds of all turns.
-  double work = 0;
 };
 
 struct BenchPlan {

@@ -195,7 +195,7 @@ std::string measurements_text(const std::string& title, std::span<const report::
   std::vector<std::string> head = {
       title, "time", "spread", "/ " + (reference ? reference->contender : "dense"), "extra peak", "workspace", "plan"};
   if (all) head.insert(head.begin() + 3, "first");
-  if (all) head.insert(head.begin() + 5, "/ GEMM rate");
+  if (all) head.insert(head.begin() + 5, {"/ GEMM rate", "/ predicted"});
   TextTable table(head);
   for (const report::Measurement& m : measurements) {
     if (!m.ok()) {
@@ -210,7 +210,10 @@ std::string measurements_text(const std::string& title, std::span<const report::
                                     human_bytes(m.workspace_bytes),
                                     m.plan};
     if (all) row.insert(row.begin() + 3, human_seconds(m.first_s));
-    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-");
+    if (all) {
+      row.insert(row.begin() + 5, {m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-",
+                                   m.predicted_s ? report::time_ratio(m.median_s / *m.predicted_s) : "-"});
+    }
     table.add(row);
   }
   return table.text();
@@ -225,16 +228,11 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
-std::string shape_text(const std::string& what, const std::string& model, const Json& shape) {
-  const bool of_logits = shape["hidden"] == 0;
-  std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
-  if (!of_logits) text += ", hidden " + shape["hidden"].dump();
-  text += ", vocab " + shape["vocab"].dump() + ", " + shape["dtype"].get<std::string>();
-  return of_logits ? text : text + ", " + shape["layout"].get<std::string>();
-}
-
 std::string shape_text(const std::string& what, const std::string& model, const Job& job) {
-  return shape_text(what, model, shape_json(job));
+  return what + (model.empty() ? "" : ", " + model) +
+         format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),
+                static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
+                io::name_of(job.layout));
 }
 
 Json shape_json(const Job& job) {
@@ -257,7 +255,6 @@ std::string warnings_text(const Environment& environment) {
 }
 
 Json environment_json(const Environment& environment) { return nlohmann::json(environment); }
-Environment environment_of(const Json& json) { return nlohmann::json(json); }
 
 }  // namespace cli
 }  // namespace logitless

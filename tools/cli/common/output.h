@@ -12,6 +12,7 @@
 
 #include "cli/common/job.h"
 #include "logitless/environment.h"
+#include "report/bench_run.h"
 #include "report/units.h"
 
 namespace logitless::cli {
@@ -124,19 +125,16 @@ __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ..
 using report::human_bytes;
 using report::joined;
 
-/// {tokens, hidden, vocab, dtype, layout}
-Json shape_json(const Job& job);
-/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"; logits have no hidden size
-/// and no layout.
-std::string shape_text(const std::string& what, const std::string& model, const Json& shape);
+/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"
 std::string shape_text(const std::string& what, const std::string& model, const Job& job);
+/// The same as an object.
+Json shape_json(const Job& job);
 
 /// "AMD EPYC, 2 threads, AVX3_DL, openblas Zen"
 std::string machine_text(const Environment& environment);
 /// A line for each warning.
 std::string warnings_text(const Environment& environment);
-/// Every field of Environment under its own name, and back.
+/// Every field of Environment under its own name.
 Json environment_json(const Environment& environment);
-Environment environment_of(const Json& json);
 
 }  // namespace logitless::cli

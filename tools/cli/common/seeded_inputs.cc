@@ -17,7 +17,7 @@ using io::Error;
 using io::SeededNumbers;
 using io::SeededTensor;
 
-// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest word a
+// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest token a
 // probability of 0.1 to 0.3, as text does; near-uniform logits would hide errors of the softmax.
 constexpr double kLogitDeviation = 4;
 
@@ -33,7 +33,7 @@ int64_t tokens_of(const Config& config) {
 
 // The policy's own log-probabilities of the seeded targets: what the other policies are drawn around.
 std::vector<double> own_logps(const Config& config, const Job& job) {
-  return TaskCall(config, job).token_logps(Context(context_options_of(config)));
+  return TaskRun(config, job).token_logps(Context(context_options_of(config)));
 }
 
 // What another policy could have: N(0, deviation²) on top, at most 0.
@@ -137,7 +137,7 @@ void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs)
   const uint64_t hidden_bytes = bytes_of("hidden", job.tokens, job.hidden_size);
   check_available(hidden_bytes + bytes_of("lm_head", job.hidden_size, job.vocab_size), "the inputs");
   add(TensorId::kHidden, "hidden", SeededTensor::kHidden, 1, job.tokens, job.hidden_size);
-  // A word has the same values in both layouts.
+  // A vocabulary entry has the same values in both layouts.
   add(TensorId::kWeight, "lm_head", SeededTensor::kHead,
       kLogitDeviation / std::sqrt(static_cast<double>(job.hidden_size)), job.vocab_size, job.hidden_size,
       job.layout == HeadLayout::kHiddenVocab);
@@ -222,11 +222,11 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   Job& job = inputs.job;
   job = seeded_shape(config);
   add_seeded_model(config, values, inputs);
-  const SeededNumbers words(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
+  const SeededNumbers entries(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
   const double fraction = config.task == io::Task::kGrpo ? 0 : config.ignored_fraction;  // grpo has a mask
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < job.tokens; ++i) {
-    targets.push_back(ignored.uniform(i) < fraction ? config.ignore_index : words.below(i, job.vocab_size));
+    targets.push_back(ignored.uniform(i) < fraction ? config.ignore_index : entries.below(i, job.vocab_size));
   }
   const bool wide = job.vocab_size > kMaxInt32 || config.ignore_index > kMaxInt32 || config.ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);

@@ -50,7 +50,7 @@ double TaskResult::metric(std::string_view name) const {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-TaskCall::TaskCall(const io::Config& config_, const Job& job) : config(config_) {
+TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
   if (config.level == Level::kFused) {
     hidden =
         HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
@@ -70,14 +70,14 @@ TaskCall::TaskCall(const io::Config& config_, const Job& job) : config(config_) 
     source_logits_ = in_place ? job[TensorId::kLogits].data : nullptr;
     logits_bytes_ = job[TensorId::kLogits].bytes;
   }
-  const TensorBytes& words = job[TensorId::kTargets];
-  targets = job.wide_targets ? Targets(words.as<int64_t>(), job.tokens) : Targets(words.as<int32_t>(), job.tokens);
+  const TensorBytes& entries = job[TensorId::kTargets];
+  targets = job.wide_targets ? Targets(entries.as<int64_t>(), job.tokens) : Targets(entries.as<int32_t>(), job.tokens);
   set_options(job);
   set_batches(job);
   set_outputs(job);
 }
 
-void TaskCall::set_options(const Job& job) {
+void TaskRun::set_options(const Job& job) {
   TokenOptions token;
   token.ignore_index = config.ignore_index;
   token.shift = config.shift;
@@ -104,7 +104,7 @@ void TaskCall::set_options(const Job& job) {
   set_common(cross_entropy, policy, preference, kto);
 }
 
-void TaskCall::set_batches(const Job& job) {
+void TaskRun::set_batches(const Job& job) {
   policy_batch.chosen_ids = targets;
   policy_batch.advantages = vector_of(job, TensorId::kAdvantages);
   policy_batch.old_logps = vector_of(job, TensorId::kOldLogps);
@@ -119,7 +119,7 @@ void TaskCall::set_batches(const Job& job) {
   kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
 }
 
-void TaskCall::set_outputs(const Job& job) {
+void TaskRun::set_outputs(const Job& job) {
   if (job.has(TensorId::kDHidden)) {
     gradients.d_hidden = Matrix(job[TensorId::kDHidden].writable(), job.gradient_dtype, job.tokens, job.hidden_size);
   }
@@ -136,11 +136,11 @@ void TaskCall::set_outputs(const Job& job) {
   }
 }
 
-void TaskCall::reset() const {
+void TaskRun::reset() const {
   if (source_logits_) std::memcpy(dlogits.data, source_logits_, logits_bytes_);
 }
 
-TaskResult TaskCall::run(const Context& context, bool forward_only) const {
+TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   if (config.level == Level::kLogits) {
     const LogitsGradient out = forward_only ? LogitsGradient() : dlogits;
     return config.task == Task::kGrpo
@@ -161,7 +161,7 @@ TaskResult TaskCall::run(const Context& context, bool forward_only) const {
   return result_of(logitless::cross_entropy(context, hidden, head, targets, cross_entropy, out));
 }
 
-std::vector<double> TaskCall::token_logps(const Context& context) const {
+std::vector<double> TaskRun::token_logps(const Context& context) const {
   return config.level == Level::kLogits ? compute_token_stats(context, logits, targets, cross_entropy.token).logp
                                         : compute_token_stats(context, hidden, head, targets, cross_entropy.token).logp;
 }

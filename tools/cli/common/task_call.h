@@ -32,14 +32,14 @@ struct TaskResult {
 
 /// Views of a job's tensors and the options of a config, for the calls of one task. What the task has no use
 /// for is empty. The config and the job's bytes must outlive it.
-struct TaskCall {
-  TaskCall(const io::Config& config, const Job& job);
+struct TaskRun {
+  TaskRun(const io::Config& config, const Job& job);
 
   const io::Config& config;
   HiddenStates hidden;
   LmHead head;
   Logits logits;    ///< level logits
-  Targets targets;  ///< ids of the words, with ignore_index but for grpo
+  Targets targets;  ///< ids of the vocabulary entries, with ignore_index but for grpo
   CrossEntropyOptions cross_entropy;
   PolicyBatch policy_batch;
   PolicyOptions policy;

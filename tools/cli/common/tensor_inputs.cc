@@ -56,7 +56,7 @@ void check_shape(const Config& config, const Job& job) {
                 std::to_string(found) + " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
   };
   check("model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
-  check("model.vocab_size", config.model.vocab_size, job.vocab_size, "words");
+  check("model.vocab_size", config.model.vocab_size, job.vocab_size, "entries");
   check("seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
 }
 
@@ -114,7 +114,7 @@ void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const io::TensorHandle handle = inputs.open(paths[TensorId::kBias], {"bias", io::TensorClass::kFloat, 1});
   if (handle.tensor->elements() != inputs.job.vocab_size) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " + std::to_string(inputs.job.vocab_size) +
-                " words of the head");
+                " vocabulary entries of the head");
   }
   add_floats(handle, inputs.job.dtype, TensorId::kBias, inputs);
 }
@@ -190,7 +190,7 @@ const std::vector<TensorFlag>& tensor_flags() {
   static const std::vector<TensorFlag> flags = {
       {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
       {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
-      {"--targets", "word ids [N] or [B, T], int32 or int64", Id::kTargets},
+      {"--targets", "token ids [N] or [B, T], int32 or int64", Id::kTargets},
       {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
       {"--bias", "bias of the head [V]", Id::kBias},
       {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},

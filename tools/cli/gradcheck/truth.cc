@@ -7,18 +7,18 @@
 namespace logitless::cli {
 namespace {
 
-// Tiles of 100 rows or a few thousand words at the largest shapes: large enough for a matrix product's
-// blocks, and small beside the tensors themselves.
+// Tiles of 100 rows or a few thousand vocabulary entries at the largest shapes: large enough for a matrix
+// product's blocks, and small beside the tensors themselves.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
-std::vector<int64_t> offsets_of(const TaskCall& call) {
+std::vector<int64_t> offsets_of(const TaskRun& call) {
   if (call.config.level == io::Level::kFused) return oracle::sequence_offsets(call.hidden);
   std::vector<int64_t> offsets;
   for (int64_t b = 0; b <= call.logits.batch; ++b) offsets.push_back(b * call.logits.time);
   return offsets;
 }
 
-oracle::Tokens tokens_of(const TaskCall& call, const std::vector<int64_t>& offsets) {
+oracle::Tokens tokens_of(const TaskRun& call, const std::vector<int64_t>& offsets) {
   const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
   if (call.config.task == io::Task::kGrpo) return oracle::read_tokens(offsets, vocab, call.policy_batch, call.policy);
   if (call.config.task == io::Task::kCrossEntropy) {
@@ -29,7 +29,7 @@ oracle::Tokens tokens_of(const TaskCall& call, const std::vector<int64_t>& offse
   return tokens;
 }
 
-oracle::LossTruth loss_of(const TaskCall& call, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
+oracle::LossTruth loss_of(const TaskRun& call, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
                           const oracle::TokenStatistics& stats) {
   switch (call.config.task) {
     case io::Task::kGrpo:
@@ -46,18 +46,17 @@ oracle::LossTruth loss_of(const TaskCall& call, const std::vector<int64_t>& offs
 
 }  // namespace
 
-Truth find_truth(const TaskCall& call, const void* held_logits) {
+Truth find_truth(const TaskRun& call, const void* held_logits) {
   const std::vector<int64_t> offsets = offsets_of(call);
   Truth truth;
-  const oracle::Reference* reference = nullptr;
+  const oracle::TiledTruth* reference = nullptr;
   if (call.config.level == io::Level::kLogits) {
     Logits logits = call.logits;
     logits.data = held_logits;
-    truth.of_logits = std::make_unique<oracle::LogitsReference>(logits, tokens_of(call, offsets), kScratchBytes);
+    truth.of_logits = std::make_unique<oracle::LogitsTruth>(logits, tokens_of(call, offsets), kScratchBytes);
     reference = truth.of_logits.get();
   } else {
-    truth.fused =
-        std::make_unique<oracle::FusedReference>(call.hidden, call.head, tokens_of(call, offsets), kScratchBytes);
+    truth.fused = std::make_unique<oracle::FusedTruth>(call.hidden, call.head, tokens_of(call, offsets), kScratchBytes);
     reference = truth.fused.get();
   }
   truth.stats = reference->compute_statistics();

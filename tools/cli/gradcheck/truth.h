@@ -5,20 +5,20 @@
 #include <memory>
 
 #include "cli/common/task_call.h"
-#include "oracle/reference.h"
+#include "oracle/tiled_truth.h"
 
 namespace logitless::cli {
 
 /// Loss and statistics of a call, and the means to go on to its gradients.
 struct Truth {
-  std::unique_ptr<oracle::LogitsReference> of_logits;  ///< level logits
-  std::unique_ptr<oracle::FusedReference> fused;       ///< level fused
+  std::unique_ptr<oracle::LogitsTruth> of_logits;  ///< level logits
+  std::unique_ptr<oracle::FusedTruth> fused;       ///< level fused
   oracle::TokenStatistics stats;
   oracle::LossTruth loss;
 };
 
 /// The call has run, so that its inputs have been checked. `held_logits`: where the logits stand, unless a
 /// run in place has overwritten them there.
-Truth find_truth(const TaskCall& call, const void* held_logits);
+Truth find_truth(const TaskRun& call, const void* held_logits);
 
 }  // namespace logitless::cli

@@ -96,7 +96,7 @@ void check_config(const io::Config& config) {
 bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
 bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
-/// Whether the target of each row is its most likely word; false where a row takes no part.
+/// Whether the target of each row is its most likely token; false where a row takes no part.
 std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, bool shift) {
   std::vector<bool> greedy(stats.logp.size());
   for (size_t row = 0; row < greedy.size(); ++row) {
@@ -161,7 +161,7 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   return json;
 }
 
-/// The log-probability of the most likely word: its logit is the maximum, so what is left is log_sum.
+/// The log-probability of the most likely token: its logit is the maximum, so what is left is log_sum.
 std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& options) {
   std::vector<double> logps(stats.logp.size(), kNaN);
   for (size_t row = 0; row < logps.size(); ++row) {
@@ -250,7 +250,7 @@ int run_score(const ScoreOptions& options) {
   context_options.plan = PlanKind::kAuto;
   const Context context(context_options);
   const Environment environment = describe_environment(context);
-  const TaskCall call(config, job);
+  const TaskRun call(config, job);
   job.touch();
 
   progress.phase("scoring");

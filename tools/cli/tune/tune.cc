@@ -112,7 +112,7 @@ class Tuner {
     };
     std::vector<TuneCandidate> candidates = tiles(PlanKind::kAuto);
     if (candidates.empty()) {
-      throw io::Error(format("%lld tokens and %lld words make one small tile: there is nothing to tune",
+      throw io::Error(format("%lld tokens and %lld vocabulary entries make one small tile: there is nothing to tune",
                              static_cast<long long>(shape.tokens), static_cast<long long>(shape.vocab_size)));
     }
     const Trial &normal = plans[0], &two_pass = plans[1];

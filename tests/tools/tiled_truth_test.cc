@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The oracle in tiles against the oracle with all logits in memory: the same formulas, so only roundings of
 // float64 may differ, from products that Eigen cuts in another way.
-#include "oracle/reference.h"
+#include "oracle/tiled_truth.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using oracle::MatrixXd;
 using oracle::VectorXd;
 
-// A few rows or words a tile; everything at once.
+// A few rows or vocabulary entries a tile; everything at once.
 const std::vector<size_t> kScratch = {20'000, size_t{1} << 30};
 constexpr double kTolerance = 1e-12;
 
@@ -43,7 +43,7 @@ void expect_same(const oracle::TokenStatistics& got, const oracle::TokenStatisti
   expect_same("logp", got.logp, want.logp);
   expect_same("lse", got.lse, want.lse);
   expect_same("entropy", got.entropy, want.entropy);
-  expect_same("prior", got.prior, want.prior);
+  expect_same("cross", got.cross, want.cross);
   EXPECT_EQ(got.argmax, want.argmax);
 }
 
@@ -52,7 +52,7 @@ oracle::TokenGradients mixed_gradients(int64_t tokens) {
   oracle::TokenGradients grads(tokens);
   const std::vector<double> zeros = random_token_gradients(tokens, 5);
   uint64_t seed = 5;
-  for (VectorXd* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.prior}) {
+  for (VectorXd* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.cross}) {
     const std::vector<double> values = random_token_gradients(tokens, ++seed);
     for (int64_t i = 0; i < tokens; ++i) (*column)[i] = zeros[i] == 0 ? 0 : values[i];
   }
@@ -79,12 +79,12 @@ class Assembled {
 };
 
 void expect_fused_same(const Inputs& inputs, const TokenOptions& options,
-                       const std::vector<size_t>& scratch_sizes = kScratch, std::span<const float> prior = {}) {
+                       const std::vector<size_t>& scratch_sizes = kScratch, std::span<const float> cross = {}) {
   const HiddenStates hidden = inputs.hidden_view();
   const LmHead head = inputs.head_view();
   oracle::Tokens tokens =
       oracle::read_tokens(oracle::sequence_offsets(hidden), head.vocab_size(), inputs.targets_view(), options);
-  oracle::set_prior(prior, tokens);
+  oracle::set_cross(cross, tokens);
   const oracle::Problem problem = oracle::read_problem(hidden, head, tokens);
   const oracle::Statistics stats = oracle::compute_statistics(problem);
   const oracle::TokenGradients grads = mixed_gradients(problem.tokens());
@@ -92,7 +92,7 @@ void expect_fused_same(const Inputs& inputs, const TokenOptions& options,
   const oracle::ParameterGradients want = oracle::compute_parameter_gradients(problem, d_raw);
   for (const size_t scratch : scratch_sizes) {
     SCOPED_TRACE(std::to_string(scratch) + " bytes of scratch");
-    const oracle::FusedReference reference(hidden, head, tokens, scratch);
+    const oracle::FusedTruth reference(hidden, head, tokens, scratch);
     expect_same(reference.compute_statistics(), stats);
     Assembled logits(d_raw.rows(), d_raw.cols());
     reference.compute_logit_gradients(stats, grads,
@@ -124,7 +124,7 @@ TEST(Reference, FusedIsTheOracle) {
   }
 }
 
-TEST(Reference, TilesOfOneRowOrWord) {
+TEST(Reference, TilesOfOneRowOrEntry) {
   InputSpec spec;
   spec.tokens = 5;
   spec.vocab = 7;
@@ -139,18 +139,18 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   spec.shift = true;
   spec.softcap = 20;
   const std::vector<double> temperatures = random_temperatures(spec.tokens, 3);
-  const std::vector<float> prior = random_class_weights(spec.vocab, 3);
+  const std::vector<float> cross = random_class_weights(spec.vocab, 3);
   TokenOptions options;
   options.shift = true;
   options.temperatures = temperatures;
-  expect_fused_same(Inputs(spec), options, kScratch, prior);
+  expect_fused_same(Inputs(spec), options, kScratch, cross);
   options.temperature_meaning = TemperatureMeaning::kScaleLogp;
-  expect_fused_same(Inputs(spec), options, kScratch, prior);
+  expect_fused_same(Inputs(spec), options, kScratch, cross);
   spec.second_tokens = 15;
-  expect_fused_same(Inputs(spec), options, kScratch, prior);
+  expect_fused_same(Inputs(spec), options, kScratch, cross);
   spec.second_tokens = -1;
   spec.offsets = {0, 1, 1, 20, 36};
-  expect_fused_same(Inputs(spec), options, kScratch, prior);
+  expect_fused_same(Inputs(spec), options, kScratch, cross);
 }
 
 TEST(Reference, RoundsRawLogits) {
@@ -210,7 +210,7 @@ TEST(Reference, HeldLogitsOfAnyStrides) {
       const oracle::TokenGradients grads = mixed_gradients(spec.tokens);
       const MatrixXd want = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
       for (const size_t scratch : kScratch) {
-        const oracle::LogitsReference reference(logits.view(), problem, scratch);
+        const oracle::LogitsTruth reference(logits.view(), problem, scratch);
         expect_same(reference.compute_statistics(), stats);
         Assembled got(want.rows(), want.cols());
         reference.compute_logit_gradients(stats, grads,

@@ -105,8 +105,8 @@ class SweepSchedule final : public Schedule {
 
 }  // namespace
 
-std::shared_ptr<Schedule> sweep_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                         const LogitsGradient& dlogits, const SweepPlan& run) {
+std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+                                          const LogitsGradient& dlogits, const SweepPlan& run) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<SweepSchedule<decltype(types)>>(context, problem, dlogits, run);
   });

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "oracle/reference.h"
+#include "oracle/tiled_truth.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,14 +14,14 @@ Tokens with_softcap(Tokens tokens, double softcap) {
 
 }  // namespace
 
-Reference::Reference(Tokens tokens, size_t scratch_bytes)
+TiledTruth::TiledTruth(Tokens tokens, size_t scratch_bytes)
     : tokens_(std::move(tokens)), scratch_numbers_(static_cast<int64_t>(scratch_bytes / sizeof(double))) {}
 
-int64_t Reference::words_of_tile(int64_t rows, int64_t beside) const {
+int64_t TiledTruth::entries_of_tile(int64_t rows, int64_t beside) const {
   return std::clamp<int64_t>(scratch_numbers_ / std::max<int64_t>(1, rows + beside), 1, tokens_.vocab());
 }
 
-TokenStatistics Reference::compute_statistics() const {
+TokenStatistics TiledTruth::compute_statistics() const {
   TokenStatistics stats(tokens_.tokens());
   // Half of the scratch is for what the logits are computed from.
   const int64_t most_rows = std::max<int64_t>(1, scratch_numbers_ / 2 / tokens_.vocab());
@@ -41,12 +41,12 @@ TokenStatistics Reference::compute_statistics() const {
   return stats;
 }
 
-void Reference::compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
-                                        const ReceiveLogits& receive) const {
+void TiledTruth::compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
+                                         const ReceiveLogits& receive) const {
   const LogitGradientFormula formula(tokens_, stats, grads);
-  const int64_t rows = tokens_.tokens(), most_words = words_of_tile(rows, numbers_beside());
-  for (int64_t first = 0; first < tokens_.vocab(); first += most_words) {
-    MatrixXd tile(rows, std::min(most_words, tokens_.vocab() - first));
+  const int64_t rows = tokens_.tokens(), most_entries = entries_of_tile(rows, numbers_beside());
+  for (int64_t first = 0; first < tokens_.vocab(); first += most_entries) {
+    MatrixXd tile(rows, std::min(most_entries, tokens_.vocab() - first));
     read(0, first, tile);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t i = 0; i < rows; ++i) {
@@ -59,47 +59,47 @@ void Reference::compute_logit_gradients(const TokenStatistics& stats, const Toke
   }
 }
 
-LogitsReference::LogitsReference(const Logits& logits, Tokens tokens, size_t scratch_bytes)
-    : Reference(std::move(tokens), scratch_bytes), logits_(logits) {}
+LogitsTruth::LogitsTruth(const Logits& logits, Tokens tokens, size_t scratch_bytes)
+    : TiledTruth(std::move(tokens), scratch_bytes), logits_(logits) {}
 
-void LogitsReference::read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const {
+void LogitsTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < tile.rows(); ++i) {
     const int64_t row = first_row + i;
     if (!tokens().takes_part(row)) continue;
     const int64_t begin =
-        row / logits_.time * logits_.batch_stride + row % logits_.time * logits_.row_stride + first_word;
+        row / logits_.time * logits_.batch_stride + row % logits_.time * logits_.row_stride + first_entry;
     for (int64_t k = 0; k < tile.cols(); ++k) tile(i, k) = read_element(logits_.data, logits_.dtype, begin + k);
   }
 }
 
-FusedReference::FusedReference(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes)
-    : Reference(with_softcap(std::move(tokens), head.softcap), scratch_bytes),
+FusedTruth::FusedTruth(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes)
+    : TiledTruth(with_softcap(std::move(tokens), head.softcap), scratch_bytes),
       hidden_(read_hidden(hidden, this->tokens())),
       head_(head),
       bias_(read_bias(head)) {}
 
-void FusedReference::read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const {
-  const int64_t most_words = words_of_tile(0, 2 * head_.hidden_size());
-  for (int64_t first = 0; first < tile.cols(); first += most_words) {
-    const int64_t words = std::min(most_words, tile.cols() - first);
-    const MatrixXd weight = read_weight(head_, first_word + first, words);
-    auto logits = tile.middleCols(first, words);
+void FusedTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const {
+  const int64_t most_entries = entries_of_tile(0, 2 * head_.hidden_size());
+  for (int64_t first = 0; first < tile.cols(); first += most_entries) {
+    const int64_t entries = std::min(most_entries, tile.cols() - first);
+    const MatrixXd weight = read_weight(head_, first_entry + first, entries);
+    auto logits = tile.middleCols(first, entries);
     logits.noalias() = hidden_.middleRows(first_row, tile.rows()) * weight.transpose();
-    logits.rowwise() += bias_.segment(first_word + first, words).transpose();
+    logits.rowwise() += bias_.segment(first_entry + first, entries).transpose();
   }
 }
 
-MatrixXd FusedReference::compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
-                                                     const ReceiveWeights& receive) const {
+MatrixXd FusedTruth::compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
+                                                 const ReceiveWeights& receive) const {
   // Rows without a gradient add nothing, whatever stands in them or in the head: 0 · NaN would be NaN.
   MatrixXd used = hidden_, d_hidden = MatrixXd::Zero(hidden_.rows(), hidden_.cols());
   for (int64_t i = 0; i < used.rows(); ++i) {
     if (!has_gradient(grads, i)) used.row(i).setZero();
   }
-  compute_logit_gradients(stats, grads, [&](int64_t first_word, const MatrixXd& tile) {
-    d_hidden.noalias() += tile * read_weight(head_, first_word, tile.cols());
-    receive(first_word, tile.transpose() * used, tile.colwise().sum().transpose());
+  compute_logit_gradients(stats, grads, [&](int64_t first_entry, const MatrixXd& tile) {
+    d_hidden.noalias() += tile * read_weight(head_, first_entry, tile.cols());
+    receive(first_entry, tile.transpose() * used, tile.colwise().sum().transpose());
   });
   for (int64_t i = 0; i < used.rows(); ++i) {
     if (!has_gradient(grads, i)) d_hidden.row(i).setZero();

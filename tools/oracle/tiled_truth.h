@@ -15,34 +15,34 @@ namespace logitless::oracle {
 
 /// Statistics and gradients of a call whose N × V logits do not fit in float64. Everything with an entry a
 /// token or a hidden state is held in float64; `scratch_bytes` bounds the tiles (but for one row of V logits,
-/// and one word of each row, which always fit).
-class Reference {
+/// and one vocabulary entry of each row, which always fit).
+class TiledTruth {
  public:
-  explicit Reference(Tokens tokens, size_t scratch_bytes);
-  virtual ~Reference() = default;
+  explicit TiledTruth(Tokens tokens, size_t scratch_bytes);
+  virtual ~TiledTruth() = default;
 
   const Tokens& tokens() const { return tokens_; }
   TokenStatistics compute_statistics() const;
 
-  /// dL/dlogits of all tokens and the words [first_word, first_word + tile.cols()); 0 where a token takes no
-  /// part.
-  using ReceiveLogits = std::function<void(int64_t first_word, const MatrixXd& tile)>;
+  /// dL/dlogits of all tokens and the vocabulary entries [first_entry, first_entry + tile.cols()); 0 where a
+  /// token takes no part.
+  using ReceiveLogits = std::function<void(int64_t first_entry, const MatrixXd& tile)>;
   /// Calls `receive` with one tile after the other, in vocabulary order.
   void compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                const ReceiveLogits& receive) const;
 
  protected:
-  /// Raw logits, before any rounding, of rows and words from the given ones on. What stands in rows that take
-  /// no part does not matter.
-  virtual void read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const = 0;
+  /// Raw logits, before any rounding, of rows and vocabulary entries from the given ones on. What stands in
+  /// rows that take no part does not matter.
+  virtual void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const = 0;
   bool has_gradient(const TokenGradients& grads, int64_t row) const {
     return tokens_.takes_part(row) && !grads.all_zero(row);
   }
-  /// Words in a tile that has `rows` logits, and `beside` other numbers, a word.
-  int64_t words_of_tile(int64_t rows, int64_t beside) const;
+  /// Words in a tile that has `rows` logits, and `beside` other numbers, a vocabulary entry.
+  int64_t entries_of_tile(int64_t rows, int64_t beside) const;
 
  private:
-  /// Numbers a word that a tile of all rows needs apart from its logits.
+  /// Numbers a vocabulary entry that a tile of all rows needs apart from its logits.
   virtual int64_t numbers_beside() const { return 0; }
 
   Tokens tokens_;
@@ -50,30 +50,30 @@ class Reference {
 };
 
 /// Of logits that the caller holds.
-class LogitsReference final : public Reference {
+class LogitsTruth final : public TiledTruth {
  public:
-  LogitsReference(const Logits& logits, Tokens tokens, size_t scratch_bytes);
+  LogitsTruth(const Logits& logits, Tokens tokens, size_t scratch_bytes);
 
  private:
-  void read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const override;
+  void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const override;
 
   Logits logits_;
 };
 
 /// Of hidden states and a head.
-class FusedReference final : public Reference {
+class FusedTruth final : public TiledTruth {
  public:
   /// `tokens`: its softcap is set to the head's.
-  FusedReference(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes);
+  FusedTruth(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes);
 
-  /// d_weight [words, H] and d_bias [words] of the words from first_word on.
-  using ReceiveWeights = std::function<void(int64_t first_word, const MatrixXd& d_weight, const VectorXd& d_bias)>;
+  /// d_weight [entries, H] and d_bias [entries] of the vocabulary entries from first_entry on.
+  using ReceiveWeights = std::function<void(int64_t first_entry, const MatrixXd& d_weight, const VectorXd& d_bias)>;
   /// Calls `receive` with one tile after the other, in vocabulary order; returns d_hidden [N, H].
   MatrixXd compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                        const ReceiveWeights& receive) const;
 
  private:
-  void read(int64_t first_row, int64_t first_word, Eigen::Ref<MatrixXd> tile) const override;
+  void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const override;
   int64_t numbers_beside() const override { return 2 * hidden_.cols(); }
 
   MatrixXd hidden_;  ///< [N, H]; rows that take no part are 0

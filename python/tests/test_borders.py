@@ -1,0 +1,358 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The border of the package: arrays that are not what their memory is, memory that is lent out, and what is refused."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import logitless
+from logitless import _core
+
+N, H, V = 21, 9, 57
+
+
+def problem():
+    random = np.random.default_rng(0)
+    hidden = random.standard_normal((N, H)).astype(np.float32)
+    weight = random.standard_normal((V, H)).astype(np.float32)
+    return hidden, weight, random.integers(0, V, N)
+
+
+def batched():
+    hidden, weight, targets = problem()
+    return hidden.reshape(3, 7, H), weight, targets.reshape(3, 7)
+
+
+class Dlpack:
+    """An array that speaks DLPack alone."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **arguments):
+        return self._array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+def backwards(shape, stride):
+    """Two or three matrices whose first axis runs backwards by `stride` elements."""
+    memory = np.zeros(2000, np.float32)[1000:]
+    return np.lib.stride_tricks.as_strided(memory, shape, (4 * stride, 4 * shape[2], 4))
+
+
+def overlapping(shape):
+    """A matrix each of whose rows begins at the last element of the one before."""
+    memory = np.zeros(shape[0] * shape[1], np.float32)
+    return np.lib.stride_tricks.as_strided(memory, shape, (4 * (shape[1] - 1), 4))
+
+
+@pytest.mark.parametrize("through", [lambda array: array, Dlpack], ids=["NumPy", "DLPack"])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda x, w, y: dict(hidden=x.reshape(N, H)[::-1], targets=y.ravel()), "hidden.stride = -9"),
+        (lambda x, w, y: dict(hidden=x[:, ::-1]), "hidden.stride = -9"),
+        (lambda x, w, y: dict(hidden=x[::-1]), "hidden.batch_stride = -63"),
+        (lambda x, w, y: dict(weight=w[::-1]), "lm_head.stride = -9"),
+        (lambda x, w, y: dict(weight=w.T.copy()[:, ::-1].T), "weight has strides .-1, 57."),
+        (lambda x, w, y: dict(weight=w.T.copy()[::-1].T), "lm_head.stride = -57"),
+        (lambda x, w, y: dict(weight=w[:, ::-1]), "weight has strides .9, -1."),
+        (lambda x, w, y: dict(targets=y[:, ::-1]), "targets.stride = -1"),
+        (lambda x, w, y: dict(targets=y[::-1]), "targets.batch_stride = -7"),
+        (lambda x, w, y: dict(bias=np.zeros(V, np.float32)[::-1]), "bias has strides"),
+        (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[:, ::-1]), "d_hidden.stride = -9"),
+        (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[::-1]), "d_hidden_batch_stride = -63"),
+        (lambda x, w, y: dict(d_weight=np.zeros_like(w)[::-1]), "d_weight.stride = -9"),
+        (lambda x, w, y: dict(hidden=np.broadcast_to(x[:, :1], x.shape)), "hidden.stride = 0"),
+        (lambda x, w, y: dict(d_weight=overlapping(w.shape)), "d_weight.stride = 8"),
+    ],
+)
+def test_rows_that_run_backwards_or_overlap_are_refused(change, message, through):
+    hidden, weight, targets = batched()
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets, **change(hidden, weight, targets)}
+    with pytest.raises(ValueError, match=message):
+        logitless.cross_entropy(**{name: through(array) for name, array in arguments.items()})
+    assert all((arguments[name] == 0).all() for name in ("d_hidden",) if name in arguments)
+
+
+@pytest.mark.parametrize("stride", [-1, -5, -2, 0, 4])
+def test_finished_logits_that_run_backwards_or_overlap_are_refused(stride):
+    targets = np.zeros((3, 2), np.int64)
+    with pytest.raises(ValueError, match=f"^logits.batch_stride = {stride} "):
+        logitless.cross_entropy(logits=backwards((3, 2, 5), stride), targets=targets)
+    with pytest.raises(ValueError, match=f"batch_stride = {stride} "):
+        logitless.cross_entropy(
+            logits=np.zeros((3, 2, 5), np.float32), targets=targets, d_logits=backwards((3, 2, 5), stride)
+        )
+
+
+def test_strides_without_a_step_are_not_looked_at():
+    hidden, weight, targets = problem()
+    want = logitless.cross_entropy(hidden[:1], weight, targets[:1]).loss
+    assert logitless.cross_entropy(hidden[:1][::-1], weight, targets[:1][::-1]).loss == want
+    one = np.lib.stride_tricks.as_strided(hidden, (1, 1, H), (-4, 0, 4))
+    ids = np.lib.stride_tricks.as_strided(targets, (1, 1), (0, -8))
+    assert logitless.cross_entropy(one, weight, ids).loss == want
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("strides", [(0, 0, 0), (-3, 1, 2), (1, -2, 0), (9, 3, -1)])
+def test_strides_of_what_is_empty_are_not_looked_at(size, shape, strides):
+    weight = np.ones((V, size), np.float32)
+
+    def empty(shape, dtype):
+        memory = np.zeros(200, dtype)[100:]
+        bytes_ = tuple(step * memory.itemsize for step in strides)
+        return np.lib.stride_tricks.as_strided(memory, shape, bytes_[: len(shape)])
+
+    result = logitless.cross_entropy(
+        empty((*shape, size), np.float32),
+        weight,
+        empty(shape, np.int64),
+        d_hidden=empty((*shape, size), np.float32),
+    )
+    assert result.loss == 0 and result.per_token_loss.shape == (0,)
+    logits = empty((*shape, size), np.float32)
+    assert logitless.cross_entropy(logits=logits, targets=empty(shape, np.int64)).loss == 0
+
+
+def test_a_head_of_one_row_has_its_gradient_either_way_round():
+    hidden, weight, targets = problem()
+    one, ids = weight[:1], np.zeros_like(targets)
+    columns = np.zeros((H, 2), np.float32)[:, :1].T  # [1, H], whose elements do not follow one another
+    columns[:] = one
+    assert logitless.cross_entropy(hidden, columns, ids, d_weight=np.ones_like(one)).loss == 0
+    with pytest.raises(ValueError, match="d_weight and weight stand in memory the other way round"):
+        logitless.cross_entropy(hidden, weight, targets, d_weight=np.empty((H, V), np.float32).T)
+
+
+@pytest.mark.parametrize(
+    "name, array",
+    [
+        ("targets", np.zeros(N, np.int64)),
+        ("targets", np.zeros(N, np.int32)),
+        ("temperatures", np.ones(N)),
+        ("class_weights", np.ones(V, np.float32)),
+        ("bias", np.ones(V, np.float32)),
+        ("hidden", np.ones((N, H), np.float32)),
+    ],
+)
+def test_what_is_misaligned_is_refused(name, array):
+    hidden, weight, targets = problem()
+    memory = np.frombuffer(b"x" + array.tobytes(), array.dtype, array.size, offset=1).reshape(array.shape)
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets}
+    logitless.cross_entropy(**{**arguments, name: array})
+    assert memory.__array_interface__["data"][0] % array.itemsize != 0
+    with pytest.raises(ValueError, match=f"^{name}.* is not aligned"):
+        logitless.cross_entropy(**{**arguments, name: memory})
+
+
+@pytest.mark.parametrize("name", ["hidden", "weight", "targets", "d_hidden"])
+def test_a_mask_is_not_ignored(name):
+    hidden, weight, targets = problem()
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets, "d_hidden": np.zeros_like(hidden)}
+    masked = np.ma.masked_array(arguments[name], mask=np.zeros(arguments[name].shape, bool))
+    want = logitless.cross_entropy(**arguments).loss
+    assert logitless.cross_entropy(**{**arguments, name: masked}).loss == want
+    masked[1] = np.ma.masked
+    with pytest.raises(ValueError, match=f"^{name} is a masked array"):
+        logitless.cross_entropy(**{**arguments, name: masked})
+
+
+def test_what_must_not_change_is_no_output():
+    hidden, weight, targets = problem()
+    frozen = np.zeros_like(hidden)
+    frozen.flags.writeable = False
+    for array in (frozen, Dlpack(frozen), memoryview(frozen)):
+        with pytest.raises(TypeError, match="d_hidden is .* that may be written"):
+            logitless.cross_entropy(hidden, weight, targets, d_hidden=array)
+    assert (frozen == 0).all()
+
+
+def test_jax_arrays_are_inputs_and_no_outputs():
+    jnp = pytest.importorskip("jax.numpy")
+    hidden, weight, targets = problem()
+    want = logitless.cross_entropy(hidden, weight, targets).loss
+    assert logitless.cross_entropy(*map(jnp.asarray, (hidden, weight, targets))).loss == want
+    out = jnp.zeros((N, H))
+    with pytest.raises(ValueError, match="^d_hidden is an array of jaxlib.*, which must not change"):
+        logitless.cross_entropy(hidden, weight, targets, d_hidden=out)
+    assert (np.asarray(out) == 0).all()
+
+
+def test_bits_of_pytorchs_that_dlpack_does_not_know():
+    torch = pytest.importorskip("torch")
+    hidden, weight, targets = problem()
+    negative = torch._neg_view(torch.from_numpy(hidden))
+    with pytest.raises(ValueError, match="^hidden has PyTorch's negative bit set.*hidden.resolve_neg()"):
+        logitless.cross_entropy(negative, weight, targets)
+    with pytest.raises(ValueError, match="^d_hidden has PyTorch's negative bit set"):
+        logitless.cross_entropy(hidden, weight, targets, d_hidden=torch._neg_view(torch.zeros(N, H)))
+    got = logitless.cross_entropy(negative.resolve_neg(), weight, targets).loss
+    assert got == logitless.cross_entropy(-hidden, weight, targets).loss
+    conjugate = torch.zeros(N, H, dtype=torch.complex64).conj()
+    with pytest.raises(ValueError, match="^hidden is complex64"):
+        logitless.cross_entropy(conjugate, weight, targets)
+
+
+def test_autograd_knows_what_a_call_has_written():
+    torch = pytest.importorskip("torch")
+    hidden, weight, targets = (torch.from_numpy(array) for array in problem())
+    d_hidden, d_weight = torch.zeros(N, H), torch.zeros(V, H)
+    leaf = torch.ones(N, H, requires_grad=True)
+    product = leaf * d_hidden  # saves d_hidden
+    with pytest.raises(ValueError, match="targets"):
+        logitless.cross_entropy(hidden, weight, targets + V, d_hidden=d_hidden)
+    assert d_hidden._version == 0  # nothing has been written
+    logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
+    assert d_hidden._version == d_weight._version == 1 and hidden._version == 0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets, "d_hidden": d_hidden}
+    context = logitless.Context()
+    _, half = _core.cross_entropy_forward(context, {**arguments, "reduction": "none"})
+    _core.cross_entropy_backward(context, {**arguments, "reduction": "none"}, half, [1.0] * N)
+    assert d_hidden._version == 2
+    logits = torch.zeros(N, V)
+    logitless.cross_entropy(logits=logits, targets=targets, d_logits=logits)
+    assert logits._version == 1
+
+
+@pytest.mark.parametrize("wrong", [[], [1.0, 2.0]])
+def test_an_upstream_gradient_of_another_size_is_named(wrong):
+    hidden, weight, targets = problem()
+    call = {"hidden": hidden[:20].reshape(4, 5, H), "weight": weight}
+    ids, context = targets[:20].reshape(4, 5), logitless.Context()
+    logps = np.zeros(4)
+    for name, arguments in {
+        "cross_entropy": {"targets": ids},
+        "policy_loss": {"chosen_ids": ids, "advantages": np.ones(4)},
+        "preference_loss": {"targets": ids, "ref_logps": logps},
+        "kto_loss": {"targets": ids, "labels": np.ones(4, np.uint8), "ref_logps": logps},
+    }.items():
+        arguments.update(call)
+        _, half = getattr(_core, f"{name}_forward")(context, arguments)
+        with pytest.raises(ValueError, match=f"upstream has {len(wrong)} entries but must have 1"):
+            getattr(_core, f"{name}_backward")(context, arguments, half, wrong)
+
+
+@pytest.mark.parametrize("layout", ["vocab_hidden", "hidden_vocab"])
+@pytest.mark.parametrize("flipped", [False, True], ids=["as it stands", "transposed"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_tile_has_the_shape_of_the_weight_and_its_own_memory(layout, flipped, dtype):
+    hidden, weight, targets = problem()
+    hidden = hidden.astype(dtype)
+    weight = np.ascontiguousarray((weight if layout == "vocab_hidden" else weight.T).astype(dtype))
+    given = np.ascontiguousarray(weight.T).T if flipped else weight
+    want = np.empty_like(given)
+    arguments = dict(layout=layout, context=logitless.Context(vocab_tile=16))
+    logitless.cross_entropy(hidden, given, targets, d_weight=want, **arguments)
+    kept = []
+    logitless.cross_entropy(hidden, given, targets, weight_sink=lambda *tile: kept.append(tile), **arguments)
+    assert len(kept) > 1 and sum(count for _, count, _ in kept) == V
+    for first, count, tile in kept:  # after the call
+        own = np.s_[first : first + count]
+        np.testing.assert_array_equal(tile, want[own] if layout == "vocab_hidden" else want[:, own])
+        tile[:] = 0  # is nobody else's
+
+
+class Threads:
+    """Ranks that are threads; it keeps all that it gets."""
+
+    def __init__(self, size):
+        self.size = size
+        self.barrier = threading.Barrier(size)
+        self.given = [None] * size
+        self.kept = []
+
+    def run(self, work):
+        results = [None] * self.size
+
+        def of(rank):
+            results[rank] = work(rank, _Rank(self, rank))
+
+        threads = [threading.Thread(target=of, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+class _Rank:
+    def __init__(self, ranks, rank):
+        self.ranks, self.rank, self.size = ranks, rank, ranks.size
+
+    def _exchange(self, mine, out, part):
+        ranks = self.ranks
+        ranks.given[self.rank] = mine
+        ranks.barrier.wait()
+        out[:] = np.concatenate([part(given) for given in ranks.given])
+        ranks.kept.append((mine, mine.copy(), out, out.copy()))
+        ranks.barrier.wait()
+
+    def all_gather(self, mine, all):
+        self._exchange(mine, all, lambda given: given)
+
+    def all_to_all(self, mine, theirs):
+        self._exchange(mine, theirs, lambda given: np.split(given, self.size)[self.rank])
+
+
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("layout", ["vocab_hidden", "hidden_vocab"])
+def test_a_rank_without_a_part_and_arrays_that_a_communicator_keeps(size, layout):
+    hidden, weight, targets = problem()
+    hidden, weight = hidden[:, :size].copy(), weight[:, :size].copy()
+    want = logitless.cross_entropy(hidden, weight, targets).loss
+    parts = [weight[:0], weight[:40], weight[40:]]
+    if layout == "hidden_vocab":
+        parts = [part.T for part in parts]
+    ranks = Threads(3)
+
+    def work(rank, communicator):
+        context = logitless.Context(threads=1, vocab_ranks=communicator)
+        d_hidden, d_weight = np.empty_like(hidden), np.empty_like(parts[rank])
+        result = logitless.cross_entropy(
+            hidden, parts[rank], targets, layout=layout, context=context, d_hidden=d_hidden, d_weight=d_weight
+        )
+        return result.loss
+
+    assert ranks.run(work) == pytest.approx([want] * 3)
+    assert ranks.kept
+    for mine, mine_then, out, out_then in ranks.kept:
+        np.testing.assert_array_equal(mine, mine_then)
+        np.testing.assert_array_equal(out, out_then)
+
+
+def test_a_communicator_has_numbers():
+    class Wrong:
+        rank, size = "first", 2
+
+    with pytest.raises(TypeError, match="rank of a communicator is 'first': it must be an int"):
+        logitless.Context(vocab_ranks=Wrong())
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "linear_cross_entropy(x, w, y, reduction='none')",
+        "linear_cross_entropy(x, w, y)",
+        "token_logps(x, w, y)",
+    ],
+)
+def test_an_interpreter_that_ends_with_a_live_graph_is_silent(loss):
+    pytest.importorskip("torch")
+    program = (
+        "import torch\n"
+        "from logitless.torch import linear_cross_entropy, token_logps\n"
+        "x, w, y = torch.ones(5, 3, requires_grad=True), torch.ones(7, 3), torch.zeros(5, dtype=torch.long)\n"
+        f"loss = {loss}\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "" and "leak" not in ended.stderr
