@@ -66,20 +66,20 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   out.max = max;
   if (args.target[row] >= 0 && args.target[row] < shape.cols) out.chosen = args.scratch[args.target[row]];
   if (args.cross && args.cross_weights) out.cross_mass = args.weights_mass;
-  double below = 0;  // Σ exp(u) of the terms below the largest
+  double below = 0;  // Σ exp(u) below the largest
   int64_t largest = 0;
   for (int64_t v = 0; v < shape.cols; ++v) {
     const double q = !args.cross ? 0 : args.cross_weights ? args.cross_weights[v] : args.uniform_cross;
     if (!args.cross_weights) out.cross_mass += q;
     if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
-    const T term = std::exp(u);
+    const T mass = std::exp(u);
     if (u < 0) {
-      below += term;
+      below += mass;
     } else {
       ++largest;
     }
-    if (args.entropy && term > 0) out.weighted += term * u;
+    if (args.entropy && mass > 0) out.weighted += mass * u;
     if (q > 0) out.cross += q * u;
   }
   if (largest > 0) out.rest = below + static_cast<double>(largest - 1);

@@ -9,7 +9,7 @@
 namespace logitless::kernels {
 
 /// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common
-/// offset costs no digits; `rest` leaves one largest term out, so that a probability near 1 costs none
+/// offset costs no digits; `rest` leaves one largest exponential out, so that a probability near 1 costs none
 /// either.
 struct RowStats {
   // The largest c: NaN once a NaN was seen, and -inf while there is no mass.

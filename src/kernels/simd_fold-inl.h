@@ -87,12 +87,12 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
     // harmless.
     hwy::Prefetch(capped + end + v);
     const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
-    const V term = exp_nonpositive(d, u);
+    const V mass = exp_nonpositive(d, u);
     const auto is_below = hn::Lt(u, zero);
-    below = hn::Add(below, hn::IfThenElseZero(is_below, term));
+    below = hn::Add(below, hn::IfThenElseZero(is_below, mass));
     largest = hn::Add(largest, hn::IfThenZeroElse(is_below, one));
     // 0 · (-inf) must be 0.
-    if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(term, zero), hn::Mul(term, u)));
+    if constexpr (kEntropy) weighted = hn::Add(weighted, hn::IfThenElseZero(hn::Gt(mass, zero), hn::Mul(mass, u)));
     if constexpr (kCross == Cross::kUniform) cross = hn::Add(cross, u);
     if constexpr (kCross == Cross::kWeights) {
       const V q = load_weights(d, weights + v);

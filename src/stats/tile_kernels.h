@@ -113,7 +113,7 @@ class TileKernels {
     kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
   }
 
-  /// Which terms the rows' gradients have besides the softmax's.
+  /// Which parts the rows' gradients have besides the softmax's.
   struct GradientParts {
     bool entropy = false;
     bool cross = false;
