@@ -7,7 +7,7 @@ import subprocess
 from job import GRPO_BETA, GRPO_EPSILON, Job, Measured
 
 PLANS = {
-    "dense": ["kernel.bwd_impl=dense"],
+    "dense": ["kernel.plan=dense"],
     "one_pass": ["kernel.plan=one_pass"],
     "two_pass": ["kernel.plan=two_pass"],
 }

@@ -61,7 +61,7 @@ class FusedHead:
             states,
             self.weight,
             targets,
-            terms="sigmoid",
+            losses="sigmoid",
             beta=BETA,
             ref_logps=reference,
             return_metrics=True,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "logitless/export.h"
+#include "logitless/names.h"
 
 namespace logitless {
 
@@ -19,8 +20,10 @@ enum class BlasKernelsOutcome {
   kFailed      ///< The wanted kernels are not there or gave a wrong product: the former ones are back.
 };
 
-/// Returns "switched", "fit", "user_chose", "unknown", "fixed" or "failed".
-LOGITLESS_API const char* name_of(BlasKernelsOutcome outcome);
+/// The names of outcomes.
+template <>
+inline constexpr std::array kNamesOf<BlasKernelsOutcome> = {"switched", "fit",   "user_chose",
+                                                            "unknown",  "fixed", "failed"};
 
 /// What use_best_blas_kernels() found and left.
 struct BlasKernels {

@@ -344,6 +344,10 @@ typedef struct logitless_environment {
   int32_t blas_max_threads;
   const char* const* warnings;
   size_t warning_count;
+  const char* const* simd_targets; /**< best first */
+  size_t simd_target_count;
+  const char* const* gemm_backends; /**< best first */
+  size_t gemm_backend_count;
 } logitless_environment;
 
 LOGITLESS_C_API logitless_status logitless_environment_create(const logitless_context* context,
@@ -601,17 +605,13 @@ typedef struct logitless_reference {
   const logitless_lm_head* head;
 } logitless_reference;
 
-/** See PreferenceTerm. */
-typedef struct logitless_preference_term {
-  int32_t loss; /**< a logitless_preference_loss_kind */
-  double weight;
-} logitless_preference_term;
-
 /** See PreferenceOptions. */
 typedef struct logitless_preference_options {
   size_t struct_size;
-  const logitless_preference_term* terms; /**< NULL: one sigmoid of weight 1 */
-  size_t term_count;
+  const int32_t* losses; /**< of logitless_preference_loss_kind; NULL: one sigmoid */
+  size_t loss_count;
+  const double* loss_weights; /**< NULL: all are 1 */
+  size_t loss_weight_count;   /**< as many as losses, or 0 */
   double beta, label_smoothing;
   int32_t average_log_prob;
   double discopop_tau, simpo_gamma;

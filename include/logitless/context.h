@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "logitless/export.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/ranks.h"
 
@@ -31,8 +32,9 @@ enum class GradientPrecision {
   kFloat32,  ///< float32: nothing is rounded, and the gradient products widen the operands
 };
 
-/// Returns "native", "split" or "float32".
-LOGITLESS_API const char* name_of(GradientPrecision precision);
+/// The names of precisions.
+template <>
+inline constexpr std::array kNamesOf<GradientPrecision> = {"native", "split", "float32"};
 
 /// A Context is made of these options. Every entry has a default that suits training.
 struct ContextOptions {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
@@ -22,6 +23,10 @@ enum class Reduction {
   kSum,   ///< Σ_i loss_i
   kNone,  ///< one loss a token, and one upstream gradient a token
 };
+
+/// The names of reductions.
+template <>
+inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
 /// The loss of token i with target y is as follows, where W = class_weights (1 without):
 ///

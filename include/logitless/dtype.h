@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "logitless/export.h"
+#include "logitless/names.h"
 
 namespace logitless {
 
@@ -27,20 +27,9 @@ enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16 };
 /// Returns the bytes of one element.
 constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
 
-/// Returns "float32", "bfloat16", "float16" or "float64".
-constexpr const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return "float64";
-    case DType::kBFloat16:
-      return "bfloat16";
-    case DType::kFloat16:
-      return "float16";
-    case DType::kFloat32:
-      break;
-  }
-  return "float32";
-}
+/// The names of types.
+template <>
+inline constexpr std::array kNamesOf<DType> = {"float32", "bfloat16", "float64", "float16"};
 
 /// DTypeOf<T>::value is the DType of a C++ element type.
 template <class T>

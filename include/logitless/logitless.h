@@ -10,7 +10,10 @@
 #include "logitless/dtype.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
+#include "logitless/field_text.h"
+#include "logitless/fields.h"
 #include "logitless/logits.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
@@ -19,3 +22,4 @@
 #include "logitless/token_stats.h"
 #include "logitless/version.h"
 #include "logitless/workspace.h"
+/// This header includes the whole public API.

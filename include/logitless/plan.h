@@ -9,6 +9,7 @@
 
 #include "logitless/dtype.h"
 #include "logitless/export.h"
+#include "logitless/names.h"
 
 namespace logitless {
 
@@ -21,8 +22,9 @@ enum class PlanKind {
   kDense,        ///< the baseline: all logits in memory
 };
 
-/// Returns "auto", "forward_only", "one_pass", "two_pass" or "dense".
-LOGITLESS_API const char* name_of(PlanKind kind);
+/// The names of plans.
+template <>
+inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_pass", "two_pass", "dense"};
 
 /// A plan is chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
 /// the sizes in bytes depend on the number of threads; the bits of all results do not.

@@ -8,10 +8,10 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
@@ -49,17 +49,20 @@ enum class ImportanceLevel {
 /// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
 enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
 
-/// Returns "grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo" or
-/// "ppo".
-LOGITLESS_API const char* name_of(PolicyVariant variant);
-/// Returns "k1", "k2" or "k3".
-LOGITLESS_API const char* name_of(KlEstimator estimator);
-/// Returns "token" or "sequence".
-LOGITLESS_API const char* name_of(ImportanceLevel level);
-/// Returns "none", "token_truncate", "token_mask", "sequence_truncate" or "sequence_mask".
-LOGITLESS_API const char* name_of(SamplerCorrection correction);
-/// Returns all variants, in the order of the enumeration: to parse a name, compare it with name_of() of each.
-LOGITLESS_API std::span<const PolicyVariant> all_policy_variants();
+/// The names of variants.
+template <>
+inline constexpr std::array kNamesOf<PolicyVariant> = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
+                                                       "luspo", "vespo", "reinforce", "rloo", "ppo"};
+/// The names of estimators.
+template <>
+inline constexpr std::array kNamesOf<KlEstimator> = {"k1", "k2", "k3"};
+/// The names of levels.
+template <>
+inline constexpr std::array kNamesOf<ImportanceLevel> = {"token", "sequence"};
+/// The names of corrections.
+template <>
+inline constexpr std::array kNamesOf<SamplerCorrection> = {"none", "token_truncate", "token_mask", "sequence_truncate",
+                                                           "sequence_mask"};
 
 /// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
 /// or float16. Nothing that belongs to a token under a false mask is ever read.

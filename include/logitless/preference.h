@@ -8,10 +8,10 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
@@ -39,19 +39,13 @@ enum class PreferenceLoss {
   kCpo,
 };
 
-/// Returns "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
-/// "apo_down", "aot", "aot_unpaired", "discopop", "sft", "orpo", "simpo" or "cpo".
-LOGITLESS_API const char* name_of(PreferenceLoss loss);
-/// Returns all of them, in the order of the enumeration: to parse a name, compare it with name_of() of each.
-LOGITLESS_API std::span<const PreferenceLoss> all_preference_losses();
+/// The names of losses.
+template <>
+inline constexpr std::array kNamesOf<PreferenceLoss> = {
+    "sigmoid",  "hinge", "ipo",          "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
+    "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo"};
 /// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
-
-/// One of the losses that are added up.
-struct PreferenceTerm {
-  PreferenceLoss loss = PreferenceLoss::kSigmoid;  ///< which loss it is
-  double weight = 1.0;  ///< finite; a term of weight 0 adds nothing but asks for what it always asks for
-};
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
@@ -69,12 +63,16 @@ struct Reference {
 
 /// These options choose the losses and their constants (docs/losses.md, section 2).
 struct PreferenceOptions {
-  std::vector<PreferenceTerm> terms = {{}};  ///< at least one; their weighted sum is the loss
-  double beta = 0.1;                         ///< positive and finite
-  double label_smoothing = 0;                ///< only where a term has a use for it
-  bool average_log_prob = false;             ///< a sequence's mean log-probability instead of its sum
-  double discopop_tau = 0.05;                ///< positive and finite
-  double simpo_gamma = 0.5;                  ///< finite
+  /// The weighted sum of these, of which there is at least one, is the loss.
+  std::vector<PreferenceLoss> losses = {PreferenceLoss::kSigmoid};
+  /// One finite weight for each of `losses`; empty: all are 1. A loss of weight 0 adds nothing but asks for
+  /// what it always asks for.
+  std::vector<double> loss_weights = {};
+  double beta = 0.1;              ///< positive and finite
+  double label_smoothing = 0;     ///< in [0, 1); only where one of the losses has a use for it
+  bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
+  double discopop_tau = 0.05;     ///< positive and finite
+  double simpo_gamma = 0.5;       ///< finite
   /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
   /// orpo or cpo, else 0.
   std::optional<double> nll_weight = {};
@@ -100,7 +98,7 @@ struct PreferenceMetrics {
 
 /// What preference_loss() returns.
 struct PreferenceResult {
-  double loss = 0;  ///< terms and likelihood, times loss_scale
+  double loss = 0;  ///< weighted losses and likelihood, times loss_scale
   /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo).
   std::vector<double> sequence_logps;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
@@ -110,7 +108,7 @@ struct PreferenceResult {
 
 /// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of
 /// different lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a
-/// term needs one. The call computes the loss, the metrics, and those gradients that `gradients` asks for. It
+/// loss needs one. The call computes the loss, the metrics, and those gradients that `gradients` asks for. It
 /// throws InvalidInput before anything is written.
 LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const Targets& targets, const Reference& reference = {},

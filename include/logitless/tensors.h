@@ -16,6 +16,7 @@
 #include <span>
 
 #include "logitless/dtype.h"
+#include "logitless/names.h"
 
 namespace logitless {
 
@@ -167,6 +168,10 @@ enum class HeadLayout {
   kVocabHidden,
 };
 
+/// The names of layouts.
+template <>
+inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
+
 /// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
 /// c_iv = softcap · tanh(r_iv / softcap).
 struct LmHead {
@@ -243,6 +248,10 @@ enum class EntriesPer {
   kToken,     ///< [N]
 };
 
+/// The names of what vectors may have entries for.
+template <>
+inline constexpr std::array kNamesOf<EntriesPer> = {"by_size", "sequence", "token"};
+
 /// What a call does with what an output holds.
 enum class WriteMode {
   kOverwrite,  ///< what was there does not matter, not even a NaN
@@ -253,6 +262,10 @@ enum class WriteMode {
   /// d_weight and d_bias a part a tile of rows and at most one every 64 rows.
   kAccumulate,
 };
+
+/// The names of modes.
+template <>
+inline constexpr std::array kNamesOf<WriteMode> = {"overwrite", "accumulate"};
 
 /// Receives each finished vocabulary tile of d_weight once: the vocabulary entries [first, first + count).
 /// The tiles come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the

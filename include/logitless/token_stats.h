@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
 
@@ -30,6 +31,10 @@ enum class TemperatureMeaning {
   kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
   kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and cross are those of c
 };
+
+/// The names of meanings.
+template <>
+inline constexpr std::array kNamesOf<TemperatureMeaning> = {"scale_logits", "scale_logp"};
 
 /// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
 /// costs a second walk over the logits, which are computed once more where they have not stayed (one pass

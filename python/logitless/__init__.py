@@ -35,6 +35,7 @@ __all__ = [
     "cross_entropy",
     "environment",
     "kto_loss",
+    "options",
     "plan",
     "policy_loss",
     "preference_loss",
@@ -53,7 +54,7 @@ class Context(_core.Context):
     plan: "auto", "one_pass", "two_pass" or "dense" (the baseline, with all logits in memory).
     vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
         all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
-        sum_d_hidden and sum_d_weight are those of ranks.h.
+        own_d_hidden and sum_d_weight are those of ranks.h.
     gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
     """
 
@@ -72,7 +73,7 @@ class Context(_core.Context):
         simd_target: str = "auto",
         vocab_ranks: Any = None,
         slices: list[int] | None = None,
-        sum_d_hidden: bool = True,
+        own_d_hidden: bool = False,
         data_ranks: Any = None,
         sum_d_weight: bool = False,
     ) -> None:
@@ -159,9 +160,8 @@ def cross_entropy(
 
     hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
     int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
-    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate; ignore_index, shift,
-    temperature, temperatures, temperature_meaning, round_logits_to; reduction, label_smoothing, z_loss,
-    class_weights, loss_scale, normaliser, want_accuracy, want_entropy.
+    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
+    docs/options.md, which logitless.options("cross_entropy") lists.
     """
     return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
@@ -176,8 +176,7 @@ def policy_loss(
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps, mask.
 
-    The other arguments are the members of PolicyOptions and TokenOptions, and the source's and outputs' as in
-    cross_entropy().
+    The other arguments are options("policy"), and the source's and outputs' as in cross_entropy().
     """
     return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
 
@@ -190,7 +189,7 @@ def preference_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A loss of pairs, terms=[("sigmoid", 1.0), ...]: `hidden` holds the chosen sequences, then the rejected ones.
+    """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
     """
@@ -242,6 +241,12 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
     if task not in _PLANS:
         raise ValueError(f"task = {task!r} is none of {', '.join(_PLANS)}")
     return _PLANS[task](context or default_context(), arguments)
+
+
+def options(structure: str) -> dict[str, dict[str, Any]]:
+    """The options of "cross_entropy", "policy", "preference", "kto", "token", "stats" or "context": the names with
+    their type, their default, and the choices where they are names."""
+    return _core.fields(structure)
 
 
 def environment(context: Context | None = None) -> dict[str, Any]:

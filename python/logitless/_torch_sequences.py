@@ -109,7 +109,6 @@ def preference_loss(
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
-    terms: Any = "sigmoid",
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
     ref_weight: Tensor | None = None,
@@ -119,10 +118,10 @@ def preference_loss(
     **options: Any,
 ) -> Any:
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
-    the rejected ones. terms is a name or a list of (name, weight); the reference is its log-probabilities, one a
-    sequence or a token, or its own states and head, which are run forward in the same call."""
-    arguments = {"terms": [(terms, 1.0)] if isinstance(terms, str) else list(terms), "ref_logps": ref_logps}
-    arguments.update(ref_hidden=ref_input, ref_weight=ref_weight, **options)
+    the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
+    loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
+    are run forward in the same call."""
+    arguments = {"ref_logps": ref_logps, "ref_hidden": ref_input, "ref_weight": ref_weight, **options}
     return _sequence_loss(
         _core.preference_loss,
         input,

@@ -25,74 +25,13 @@ namespace {
 
 using namespace nb::literals;
 
-nb::dict to_dict(const CrossEntropyMetrics& m) {
-  nb::dict out;
-  out["tokens"] = m.tokens;
-  out["mean_nll"] = m.mean_nll;
-  out["perplexity"] = m.perplexity;
-  out["z_loss"] = m.z_loss;
-  out["accuracy"] = m.accuracy;
-  out["mean_entropy"] = m.mean_entropy;
-  return out;
-}
-
-nb::dict to_dict(const PolicyMetrics& m) {
-  nb::dict out;
-  out["tokens"] = m.tokens;
-  out["mean_ratio"] = m.mean_ratio;
-  out["clip_fraction_low"] = m.clip_fraction_low;
-  out["clip_fraction_high"] = m.clip_fraction_high;
-  out["clip_fraction"] = m.clip_fraction;
-  out["mean_kl"] = m.mean_kl;
-  out["mean_entropy"] = m.mean_entropy;
-  out["mean_logp"] = m.mean_logp;
-  return out;
-}
-
-nb::dict to_dict(const PreferenceMetrics& m) {
-  nb::dict out;
-  out["pairs"] = m.pairs;
-  out["tokens"] = m.tokens;
-  out["chosen_reward"] = m.chosen_reward;
-  out["rejected_reward"] = m.rejected_reward;
-  out["margin"] = m.margin;
-  out["accuracy"] = m.accuracy;
-  out["chosen_logp"] = m.chosen_logp;
-  out["rejected_logp"] = m.rejected_logp;
-  out["nll"] = m.nll;
-  out["mean_entropy"] = m.mean_entropy;
-  return out;
-}
-
-nb::dict to_dict(const KtoMetrics& m) {
-  nb::dict out;
-  out["desirable"] = m.desirable;
-  out["undesirable"] = m.undesirable;
-  out["tokens"] = m.tokens;
-  out["kl"] = m.kl;
-  out["desirable_reward"] = m.desirable_reward;
-  out["undesirable_reward"] = m.undesirable_reward;
-  out["margin"] = m.margin;
-  out["desirable_logp"] = m.desirable_logp;
-  out["undesirable_logp"] = m.undesirable_logp;
-  out["mean_entropy"] = m.mean_entropy;
-  return out;
-}
-
 nb::dict to_dict(TokenStats&& stats) {
   nb::dict out;
   const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
-  const auto add = [&](const char* name, auto& column) {
-    if (no_tokens || !column.empty()) out[name] = to_numpy(std::move(column));
+  const auto add = [&](const Field& field, auto& column) {
+    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::move(column));
   };
-  add("logp", stats.logp);
-  add("lse", stats.lse);
-  add("entropy", stats.entropy);
-  add("cross", stats.cross);
-  add("argmax", stats.argmax);
-  add("rank", stats.rank);
-  add("max_logit", stats.max_logit);
-  add("log_sum", stats.log_sum);
+  visit_fields(FieldsOf<TokenStats>(), add, stats);
   return out;
 }
 
@@ -111,7 +50,7 @@ nb::dict result_dict(Result&& result) {
   if constexpr (requires { result.sequence_losses; }) {
     out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
   }
-  out["metrics"] = to_dict(result.metrics);
+  out["metrics"] = dict_of(result.metrics);
   out["plan"] = std::move(result.plan);
   return out;
 }
@@ -160,7 +99,7 @@ struct CrossEntropy {
   CrossEntropyOptions options;
 
   CrossEntropy(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)), options(take_cross_entropy_options(keywords, arrays)) {}
+      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropyOptions>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return cross_entropy(context, source..., targets, options, outputs);
   }
@@ -184,7 +123,7 @@ struct Policy {
   PolicyOptions options;
 
   Policy(Keywords& keywords, Arrays& arrays)
-      : batch(take_policy_batch(keywords, arrays)), options(take_policy_options(keywords, arrays)) {}
+      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyOptions>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return policy_loss(context, source..., batch, options, outputs);
   }
@@ -210,7 +149,7 @@ struct Preference {
   Preference(Keywords& keywords, Arrays& arrays)
       : targets(take_targets(keywords, arrays)),
         reference(take_reference(keywords, arrays)),
-        options(take_preference_options(keywords, arrays)) {}
+        options(take_fields<PreferenceOptions>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return preference_loss(context, source..., targets, reference, options, outputs);
   }
@@ -234,7 +173,7 @@ struct Kto {
   KtoOptions options;
 
   Kto(Keywords& keywords, Arrays& arrays)
-      : batch(take_kto_batch(keywords, arrays)), options(take_kto_options(keywords, arrays)) {}
+      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoOptions>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return kto_loss(context, source..., batch, options, outputs);
   }
@@ -309,8 +248,8 @@ void define_token_stats(nb::module_& m) {
     Keywords keywords(std::move(given), "token_stats");
     const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
-    const TokenOptions options = take_token_options(keywords, arrays);
-    const StatsRequest request = take_request(keywords, arrays);
+    const auto options = take_fields<TokenOptions>(keywords, arrays);
+    const auto request = take_fields<StatsRequest>(keywords, arrays);
     keywords.check_all_known();
     return unlocked([&] {
       return call.with([&](const auto&, const auto&... source) {
@@ -323,21 +262,18 @@ void define_token_stats(nb::module_& m) {
     Keywords keywords(std::move(given), "token_grads");
     const CallTensors call(keywords, arrays);
     const Targets targets = take_targets(keywords, arrays);
-    const TokenOptions options = take_token_options(keywords, arrays);
-    const StatsRequest request = take_request(keywords, arrays);
+    const auto options = take_fields<TokenOptions>(keywords, arrays);
+    const auto request = take_fields<StatsRequest>(keywords, arrays);
     keywords.check_all_known();
     Keywords columns(std::move(given_grads), "grads");
     TokenGrads grads;
-    const auto take = [&](const char* name, std::vector<double>& out) {
-      if (const nb::handle column = columns.find(name)) {
-        const auto values = arrays.span<double>(column, name);
+    const auto take_column = [&](const Field& field, std::vector<double>& out) {
+      if (const nb::handle column = columns.find(field.name)) {
+        const auto values = arrays.span<double>(column, field.name);
         out.assign(values.begin(), values.end());
       }
     };
-    take("logp", grads.logp);
-    take("lse", grads.lse);
-    take("entropy", grads.entropy);
-    take("cross", grads.cross);
+    visit_fields(FieldsOf<TokenGrads>(), take_column, grads);
     columns.check_all_known();
     return writing(arrays, [&] {
       Plan plan;
@@ -349,28 +285,7 @@ void define_token_stats(nb::module_& m) {
   });
 }
 
-nb::dict environment_of(const Context& context) {
-  const Environment e = describe_environment(context);
-  nb::dict out;
-  out["version"] = e.version;
-  out["cpu"] = e.cpu;
-  out["cores"] = e.cores;
-  out["threads"] = e.threads;
-  out["l1d_bytes"] = e.l1d_bytes;
-  out["l2_bytes"] = e.l2_bytes;
-  out["l3_bytes"] = e.l3_bytes;
-  out["simd_target"] = e.simd_target;
-  out["simd_targets"] = e.simd_targets;
-  out["gemm_backend"] = e.gemm_backend;
-  out["gemm_backends"] = e.gemm_backends;
-  out["gemm_bf16"] = e.gemm_bf16;
-  out["blas_config"] = e.blas_config;
-  out["blas_core"] = e.blas_core;
-  out["blas_threading"] = e.blas_threading;
-  out["blas_max_threads"] = e.blas_max_threads;
-  out["warnings"] = e.warnings;
-  return out;
-}
+nb::dict environment_of(const Context& context) { return dict_of(describe_environment(context)); }
 
 void define_context(nb::module_& m) {
   nb::class_<Workspace>(m, "Workspace", "Memory that calls use again.")
@@ -416,6 +331,8 @@ void define_context(nb::module_& m) {
     const BlasKernels kernels = use_best_blas_kernels();
     return std::make_pair(std::string(name_of(kernels.outcome)), kernels.reason);
   });
+  m.def("fields", &fields_of);
+  m.def("texts", &texts_of);
   m.def("version", [] { return std::string(version()); });
 }
 

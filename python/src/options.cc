@@ -7,6 +7,7 @@
 
 #include "communicator.h"
 #include "logitless/error.h"
+#include "logitless/field_text.h"
 #include "weight_sink.h"
 
 namespace logitless::python {
@@ -25,13 +26,6 @@ nb::handle Keywords::find(const char* key) {
   known_.emplace_back(key);
   const nb::handle value = PyDict_GetItemString(given_.ptr(), key);
   return value.is_valid() && !value.is_none() ? value : nb::handle();
-}
-
-void Keywords::take_bound(const char* key, std::optional<double>& out) {
-  known_.emplace_back(key);
-  const nb::handle value = PyDict_GetItemString(given_.ptr(), key);
-  if (!value.is_valid()) return;
-  out = value.is_none() ? std::nullopt : std::optional<double>(cast<double>(key, value));
 }
 
 void Keywords::refuse(const char* key, nb::handle value, const char* wanted) const {
@@ -64,195 +58,23 @@ void Keywords::check_all_known() const {
   }
 }
 
-const char* name_of(HeadLayout layout) { return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab"; }
-const char* name_of(Reduction reduction) {
-  return reduction == Reduction::kMean ? "mean" : reduction == Reduction::kSum ? "sum" : "none";
-}
-const char* name_of(TemperatureMeaning meaning) {
-  return meaning == TemperatureMeaning::kScaleLogits ? "scale_logits" : "scale_logp";
-}
-const char* name_of(EntriesPer entries) {
-  return entries == EntriesPer::kBySize ? "by_size" : entries == EntriesPer::kSequence ? "sequence" : "token";
-}
-
-namespace {
-
-// "float32" and its like.
-void take_dtype(Keywords& keywords, const char* key, std::optional<DType>& out) {
-  DType dtype = DType::kFloat32;
-  if (!keywords.find(key)) return;
-  keywords.take_name(key, dtype, DType::kFloat16);
-  out = dtype;
-}
-
-ConstVector take_vector(Keywords& keywords, Arrays& arrays, const char* key) {
-  const nb::handle value = keywords.find(key);
-  return value ? arrays.vector(value, key) : ConstVector();
-}
-
-template <class T>
-std::span<const T> take_span(Keywords& keywords, Arrays& arrays, const char* key) {
-  const nb::handle value = keywords.find(key);
-  return value ? arrays.span<T>(value, key) : std::span<const T>();
-}
-
-}  // namespace
-
-TokenOptions take_token_options(Keywords& keywords, Arrays& arrays) {
-  TokenOptions out;
-  keywords.take("ignore_index", out.ignore_index);
-  keywords.take("shift", out.shift);
-  keywords.take("temperature", out.temperature);
-  out.temperatures = take_span<double>(keywords, arrays, "temperatures");
-  keywords.take_name("temperature_meaning", out.temperature_meaning, TemperatureMeaning::kScaleLogp);
-  take_dtype(keywords, "round_logits_to", out.round_logits_to);
-  return out;
-}
-
-StatsRequest take_request(Keywords& keywords, Arrays& arrays) {
-  StatsRequest out;
-  keywords.take("entropy", out.entropy);
-  keywords.take("cross", out.cross);
-  keywords.take("argmax", out.argmax);
-  keywords.take("rank", out.rank);
-  out.cross_weights = take_span<float>(keywords, arrays, "cross_weights");
-  return out;
-}
-
-CrossEntropyOptions take_cross_entropy_options(Keywords& keywords, Arrays& arrays) {
-  CrossEntropyOptions out;
-  out.token = take_token_options(keywords, arrays);
-  keywords.take_name("reduction", out.reduction, Reduction::kNone);
-  keywords.take("label_smoothing", out.label_smoothing);
-  keywords.take("z_loss", out.z_loss);
-  out.class_weights = take_span<float>(keywords, arrays, "class_weights");
-  keywords.take("loss_scale", out.loss_scale);
-  keywords.take("normaliser", out.normaliser);
-  keywords.take("want_accuracy", out.want_accuracy);
-  keywords.take("want_entropy", out.want_entropy);
-  return out;
-}
-
-PolicyOptions take_policy_options(Keywords& keywords, Arrays& arrays) {
-  PolicyOptions out;
-  out.token = take_token_options(keywords, arrays);
-  keywords.take_name("variant", out.variant, PolicyVariant::kPpo);
-  keywords.take_name("importance_sampling_level", out.importance_sampling_level, ImportanceLevel::kSequence);
-  keywords.take("epsilon_low", out.epsilon_low);
-  keywords.take("epsilon_high", out.epsilon_high);
-  keywords.take("delta", out.delta);
-  keywords.take_bound("log_ratio_clamp", out.log_ratio_clamp);
-  keywords.take("beta", out.beta);
-  keywords.take_name("kl_estimator", out.kl_estimator, KlEstimator::kK3);
-  keywords.take("use_bias_correction_kl", out.use_bias_correction_kl);
-  keywords.take("entropy_bonus", out.entropy_bonus);
-  keywords.take("top_entropy_quantile", out.top_entropy_quantile);
-  keywords.take("off_policy_mask_threshold", out.off_policy_mask_threshold);
-  keywords.take_name("sampler_correction", out.sampler_correction, SamplerCorrection::kSequenceMask);
-  keywords.take("sampler_clip_min", out.sampler_clip_min);
-  keywords.take_bound("sampler_clip_max", out.sampler_clip_max);
-  keywords.take("num_items_in_batch", out.num_items_in_batch);
-  keywords.take("max_completion_length", out.max_completion_length);
-  keywords.take("sapo_temperature_pos", out.sapo_temperature_pos);
-  keywords.take("sapo_temperature_neg", out.sapo_temperature_neg);
-  keywords.take("vespo_k_pos", out.vespo_k_pos);
-  keywords.take("vespo_lambda_pos", out.vespo_lambda_pos);
-  keywords.take("vespo_k_neg", out.vespo_k_neg);
-  keywords.take("vespo_lambda_neg", out.vespo_lambda_neg);
-  keywords.take("loss_scale", out.loss_scale);
-  keywords.take("want_entropy", out.want_entropy);
-  return out;
-}
-
-PreferenceOptions take_preference_options(Keywords& keywords, Arrays& arrays) {
-  PreferenceOptions out;
-  std::vector<std::pair<std::string, double>> terms;
-  keywords.take("terms", terms);
-  if (!terms.empty()) out.terms.clear();
-  for (const auto& [name, weight] : terms) {
-    PreferenceTerm term{PreferenceLoss::kSigmoid, weight};
-    nb::dict one;
-    one["loss"] = name;
-    Keywords(one, "terms").take_name("loss", term.loss, PreferenceLoss::kCpo);
-    out.terms.push_back(term);
-  }
-  keywords.take("beta", out.beta);
-  keywords.take("label_smoothing", out.label_smoothing);
-  keywords.take("average_log_prob", out.average_log_prob);
-  keywords.take("discopop_tau", out.discopop_tau);
-  keywords.take("simpo_gamma", out.simpo_gamma);
-  keywords.take("nll_weight", out.nll_weight);
-  out.token = take_token_options(keywords, arrays);
-  keywords.take("loss_scale", out.loss_scale);
-  keywords.take("want_entropy", out.want_entropy);
-  return out;
-}
-
-KtoOptions take_kto_options(Keywords& keywords, Arrays& arrays) {
-  KtoOptions out;
-  keywords.take("beta", out.beta);
-  keywords.take("desirable_weight", out.desirable_weight);
-  keywords.take("undesirable_weight", out.undesirable_weight);
-  keywords.take("average_log_prob", out.average_log_prob);
-  out.token = take_token_options(keywords, arrays);
-  keywords.take("loss_scale", out.loss_scale);
-  keywords.take("want_entropy", out.want_entropy);
-  return out;
-}
-
-PolicyBatch take_policy_batch(Keywords& keywords, Arrays& arrays) {
-  PolicyBatch out;
-  if (const nb::handle ids = keywords.find("chosen_ids")) out.chosen_ids = arrays.targets(ids, "chosen_ids");
-  out.advantages = take_vector(keywords, arrays, "advantages");
-  out.old_logps = take_vector(keywords, arrays, "old_logps");
-  out.ref_logps = take_vector(keywords, arrays, "ref_logps");
-  out.sampling_logps = take_vector(keywords, arrays, "sampling_logps");
-  out.mask = take_span<uint8_t>(keywords, arrays, "mask");
-  keywords.take_name("advantages_per", out.advantages_per, EntriesPer::kToken);
-  return out;
-}
-
 Reference take_reference(Keywords& keywords, Arrays& arrays) {
   Reference out;
-  out.logps = take_vector(keywords, arrays, "ref_logps");
-  keywords.take_name("ref_logps_per", out.logps_per, EntriesPer::kToken);
+  take(keywords, arrays, "ref_logps", out.logps);
+  keywords.take("ref_logps_per", out.logps_per);
   if (const nb::handle hidden = keywords.find("ref_hidden")) out.hidden = arrays.hidden(hidden, "ref_hidden");
   if (keywords.find("ref_weight")) out.head = take_head(keywords, arrays, "ref_", nullptr);
   return out;
 }
 
-KtoBatch take_kto_batch(Keywords& keywords, Arrays& arrays) {
-  KtoBatch out;
-  if (const nb::handle ids = keywords.find("targets")) out.targets = arrays.targets(ids, "targets");
-  out.labels = take_span<uint8_t>(keywords, arrays, "labels");
-  out.reference = take_reference(keywords, arrays);
-  out.kl_logps = take_vector(keywords, arrays, "kl_logps");
-  out.kl_ref_logps = take_vector(keywords, arrays, "kl_ref_logps");
-  return out;
-}
-
 ContextOptions take_context_options(Keywords& keywords) {
-  ContextOptions out;
-  keywords.take("threads", out.threads);
-  keywords.take("workspace_bytes", out.workspace_bytes);
-  Workspace* workspace = nullptr;
-  keywords.take("workspace", workspace);
-  out.workspace = workspace;
-  keywords.take_name("plan", out.plan, PlanKind::kDense);
-  keywords.take("row_tile", out.row_tile);
-  keywords.take("vocab_tile", out.vocab_tile);
-  keywords.take("row_block", out.row_block);
-  keywords.take("gemm_backend", out.gemm_backend);
-  keywords.take_name("gradient_precision", out.gradient_precision, GradientPrecision::kFloat32);
-  keywords.take("simd_target", out.simd_target);
+  Arrays none;
+  auto out = take_fields<ContextOptions>(keywords, none);
   PythonCommunicator *vocab = nullptr, *data = nullptr;
   keywords.take("vocab_ranks", vocab);
   keywords.take("data_ranks", data);
   out.ranks.vocab = vocab;
   out.ranks.data = data;
-  keywords.take("sum_d_weight", out.ranks.sum_d_weight);
-  keywords.take("slices", out.ranks.slices);
-  keywords.take("sum_d_hidden", out.ranks.sum_d_hidden);
   return out;
 }
 
@@ -262,15 +84,13 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   const nb::handle given = keywords.find(weight.c_str());
   if (!given) throw InvalidInput(weight + " is missing");
   HeadLayout stated = HeadLayout::kVocabHidden;
-  // The enumerators stand in this order.
-  static_assert(static_cast<int>(HeadLayout::kVocabHidden) == 1);
-  keywords.take_name(layout.c_str(), stated, HeadLayout::kVocabHidden);
+  keywords.take(layout.c_str(), stated);
   bool flipped = false;
   LmHead out(arrays.matrix(given, weight.c_str(), &flipped), stated);
   // A transposed view is the other layout as it stands.
   if (flipped) out.layout = stated == HeadLayout::kVocabHidden ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
   if (transposed) *transposed = flipped;
-  if (const nb::handle vector = keywords.find(bias.c_str())) out.bias = arrays.vector(vector, bias.c_str());
+  take(keywords, arrays, bias.c_str(), out.bias);
   keywords.take(softcap.c_str(), out.softcap);
   return out;
 }
@@ -292,7 +112,7 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
     hidden_.second = other.states;
     hidden_.second_batch_stride = other.batch_stride;
   }
-  hidden_.offsets = take_span<int64_t>(keywords, arrays, "offsets");
+  take(keywords, arrays, "offsets", hidden_.offsets);
   bool transposed = false;
   head_ = take_head(keywords, arrays, "", &transposed);
   if (const nb::handle out = keywords.find("d_hidden")) {
@@ -311,6 +131,100 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   if (accumulate) {
     gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = WriteMode::kAccumulate;
   }
+}
+
+namespace {
+
+// Describes a field: the type of its values, and what it is by default.
+nb::dict described(const char* type, nb::object by_default) {
+  nb::dict out;
+  out["type"] = type;
+  out["default"] = by_default;
+  return out;
+}
+nb::dict describe(bool value) { return described("bool", nb::cast(value)); }
+nb::dict describe(double value) { return described("float", nb::cast(value)); }
+template <std::integral T>
+nb::dict describe(T value) {
+  return described("int", nb::cast(value));
+}
+nb::dict describe(const std::string& value) { return described("str", nb::cast(value)); }
+template <Named Enum>
+nb::dict describe(Enum value) {
+  nb::dict out = described("name", nb::cast(name_of(value)));
+  out["choices"] = nb::cast(std::vector<std::string>(kNamesOf<Enum>.begin(), kNamesOf<Enum>.end()));
+  return out;
+}
+template <class T>
+nb::dict describe(const std::optional<T>& value) {
+  nb::dict out = describe(value.value_or(T()));
+  if (!value) out["default"] = nb::none();
+  out["optional"] = true;
+  return out;
+}
+template <class T>
+nb::dict describe(const std::vector<T>& values) {
+  nb::dict out = describe(T());
+  nb::list defaults;
+  for (const T& value : values) defaults.append(describe(value)["default"]);
+  out["default"] = defaults;
+  out["list"] = true;
+  return out;
+}
+// Arrays, and what a call refers to.
+template <class T>
+nb::dict describe(const std::span<const T>&) {
+  return described(std::is_same_v<T, float>    ? "float32 array"
+                   : std::is_same_v<T, double> ? "float64 array"
+                                               : "array",
+                   nb::none());
+}
+nb::dict describe(const ConstVector&) { return described("array", nb::none()); }
+nb::dict describe(const Targets&) { return described("array", nb::none()); }
+nb::dict describe(const Reference&) { return described("reference", nb::none()); }
+nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
+
+// Calls use.operator()<Structure>() for the structure of this name.
+template <class Use>
+nb::dict with_structure(const std::string& name, const Use& use) {
+  if (name == "token") return use.template operator()<TokenOptions>();
+  if (name == "stats") return use.template operator()<StatsRequest>();
+  if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
+  if (name == "policy") return use.template operator()<PolicyOptions>();
+  if (name == "preference") return use.template operator()<PreferenceOptions>();
+  if (name == "kto") return use.template operator()<KtoOptions>();
+  if (name == "context") return use.template operator()<ContextOptions>();
+  if (name == "policy_batch") return use.template operator()<PolicyBatch>();
+  if (name == "kto_batch") return use.template operator()<KtoBatch>();
+  throw InvalidInput("'" + name + "' is none of token, stats, cross_entropy, policy, preference, kto, context, " +
+                     "policy_batch, kto_batch");
+}
+
+}  // namespace
+
+nb::dict fields_of(const std::string& structure) {
+  return with_structure(structure, []<class Structure> {
+    nb::dict out;
+    const auto add = [&](const Field& field, const auto& member) {
+      nb::dict one = describe(member);
+      one["range"] = field.range.text;
+      out[field.name] = one;
+    };
+    visit_flat(FieldsOf<Structure>(), add, Structure());
+    return out;
+  });
+}
+
+nb::dict texts_of(const std::string& structure, nb::dict given) {
+  return with_structure(structure, [&]<class Structure> {
+    Arrays arrays;
+    Keywords keywords(given, structure.c_str());
+    const auto taken = take_fields<Structure>(keywords, arrays);
+    keywords.check_all_known();
+    nb::dict out;
+    say_fields(taken, [&](const char* name, const std::string& text) { out[name] = text; });
+    return out;
+  });
 }
 
 }  // namespace logitless::python

@@ -12,21 +12,10 @@
 #include <type_traits>
 
 #include "arrays.h"
-#include "logitless/context.h"
-#include "logitless/cross_entropy.h"
-#include "logitless/policy.h"
-#include "logitless/preference.h"
-#include "logitless/token_stats.h"
+#include "logitless/fields.h"
 #include "logitless/workspace.h"
 
 namespace logitless::python {
-
-/// The names of what the C++ API has no names for, in the order of their enumerators.
-const char* name_of(HeadLayout layout);
-const char* name_of(Reduction reduction);
-const char* name_of(TemperatureMeaning meaning);
-const char* name_of(EntriesPer entries);
-using logitless::name_of;
 
 /// Reads keyword arguments by name. One that nobody has asked for is a TypeError.
 class Keywords {
@@ -37,26 +26,73 @@ class Keywords {
   /// Returns the argument, or nothing where it is left out or None.
   nb::handle find(const char* key);
 
+  /// Takes the argument where there is one: a name for an enumerator, a list, or a single entry, for a vector.
   template <class T>
   void take(const char* key, T& out) {
     if (const nb::handle value = find(key)) out = cast<T>(key, value);
   }
+  /// None unsets it; left out it stays as it is.
   template <class T>
   void take(const char* key, std::optional<T>& out) {
-    if (const nb::handle value = find(key)) out = cast<T>(key, value);
+    if (const nb::handle value = find(key)) {
+      out = cast<T>(key, value);
+    } else if (PyDict_GetItemString(given_.ptr(), key)) {
+      out.reset();
+    }
   }
-  /// For a bound that None takes away: left out it stays as it is.
-  void take_bound(const char* key, std::optional<double>& out);
-  /// Takes the name of one of the enumerators up to `last`.
-  template <class Enum>
-  void take_name(const char* key, Enum& out, Enum last);
 
   /// Throws a TypeError that names an argument which was not asked for.
   void check_all_known() const;
 
  private:
   template <class T>
-  T cast(const char* key, nb::handle value) const {
+  T cast(const char* key, nb::handle value) const;
+  // How Python calls what an argument must be.
+  template <class T>
+  static const char* type_name() {
+    if constexpr (std::is_same_v<T, bool>) return "a bool";
+    if constexpr (std::is_integral_v<T>) return "an int";
+    if constexpr (std::is_floating_point_v<T>) return "a float";
+    if constexpr (std::is_same_v<T, std::string>) return "a str";
+    if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "a list of ints of 64 bits";
+    if constexpr (std::is_same_v<T, std::vector<double>>) return "a list of floats";
+    return nullptr;
+  }
+  [[noreturn]] void refuse(const char* key, nb::handle value, const char* wanted) const;
+  [[noreturn]] void refuse_int(const char* key, nb::handle value, const std::string& rule) const;
+  [[noreturn]] static void refuse_name(const char* key, const std::string& value, const std::string& known);
+
+  nb::dict given_;
+  const char* of_;
+  std::vector<std::string> known_;
+};
+
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+template <class T>
+T Keywords::cast(const char* key, nb::handle value) const {
+  if constexpr (Named<T>) {
+    const auto name = cast<std::string>(key, value);
+    if (const std::optional<T> found = named<T>(name)) return *found;
+    std::string known;
+    for (const char* one : kNamesOf<T>) known += std::string(known.empty() ? "" : ", ") + one;
+    refuse_name(key, name, known);
+  } else if constexpr (kIsVector<T>) {
+    using Entry = typename T::value_type;
+    T out;
+    if constexpr (Named<Entry>) {
+      if (nb::isinstance<nb::str>(value)) return {cast<Entry>(key, value)};
+      if (!nb::isinstance<nb::iterable>(value)) refuse(key, value, "a name, or a list of names");
+      for (const nb::handle entry : value) out.push_back(cast<Entry>(key, entry));
+    } else {
+      if (Entry one{}; nb::try_cast(value, one)) return {one};
+      if (!nb::try_cast(value, out)) refuse(key, value, type_name<T>());
+    }
+    return out;
+  } else {
     T out;
     if (nb::try_cast(value, out)) return out;
     const bool is_int = PyLong_Check(value.ptr());
@@ -71,54 +107,58 @@ class Keywords {
     }
     refuse(key, value, type_name<T>());
   }
-  // How Python calls what an argument must be.
-  template <class T>
-  static const char* type_name() {
-    if constexpr (std::is_same_v<T, bool>) return "a bool";
-    if constexpr (std::is_integral_v<T>) return "an int";
-    if constexpr (std::is_floating_point_v<T>) return "a float";
-    if constexpr (std::is_same_v<T, std::string>) return "a str";
-    if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "a list of ints of 64 bits";
-    return nullptr;
-  }
-  [[noreturn]] void refuse(const char* key, nb::handle value, const char* wanted) const;
-  [[noreturn]] void refuse_int(const char* key, nb::handle value, const std::string& rule) const;
-  [[noreturn]] static void refuse_name(const char* key, const std::string& value, const std::string& known);
-
-  nb::dict given_;
-  const char* of_;
-  std::vector<std::string> known_;
-};
-
-template <class Enum>
-void Keywords::take_name(const char* key, Enum& out, Enum last) {
-  std::string name;
-  const nb::handle value = find(key);
-  if (!value) return;
-  name = cast<std::string>(key, value);
-  std::string known;
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    const char* one = name_of(static_cast<Enum>(i));
-    if (name == one) {
-      out = static_cast<Enum>(i);
-      return;
-    }
-    known += std::string(i ? ", " : "") + one;
-  }
-  refuse_name(key, name, known);
 }
 
-TokenOptions take_token_options(Keywords& keywords, Arrays& arrays);
-StatsRequest take_request(Keywords& keywords, Arrays& arrays);
-CrossEntropyOptions take_cross_entropy_options(Keywords& keywords, Arrays& arrays);
-PolicyOptions take_policy_options(Keywords& keywords, Arrays& arrays);
-PreferenceOptions take_preference_options(Keywords& keywords, Arrays& arrays);
-KtoOptions take_kto_options(Keywords& keywords, Arrays& arrays);
-ContextOptions take_context_options(Keywords& keywords);
-PolicyBatch take_policy_batch(Keywords& keywords, Arrays& arrays);
-KtoBatch take_kto_batch(Keywords& keywords, Arrays& arrays);
+/// Takes arrays: what is left out, or None, is an empty one.
+inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstVector& out) {
+  if (const nb::handle value = keywords.find(key)) out = arrays.vector(value, key);
+}
+inline void take(Keywords& keywords, Arrays& arrays, const char* key, Targets& out) {
+  if (const nb::handle value = keywords.find(key)) out = arrays.targets(value, key);
+}
+template <class T>
+void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T>& out) {
+  if (const nb::handle value = keywords.find(key)) out = arrays.span<T>(value, key);
+}
+/// Takes anything else.
+template <class T>
+void take(Keywords& keywords, Arrays&, const char* key, T& out) {
+  keywords.take(key, out);
+}
+
 /// Takes ref_logps, or ref_hidden and a head whose names begin with ref_.
 Reference take_reference(Keywords& keywords, Arrays& arrays);
+inline void take(Keywords& keywords, Arrays& arrays, const char*, Reference& out) {
+  out = take_reference(keywords, arrays);
+}
+
+/// Takes the fields of a structure, those of its token options among the others.
+template <class Structure>
+Structure take_fields(Keywords& keywords, Arrays& arrays) {
+  Structure out;
+  visit_flat(
+      FieldsOf<Structure>(), [&](const Field& field, auto& member) { take(keywords, arrays, field.name, member); },
+      out);
+  return out;
+}
+
+/// Takes those of a context, and its communicators.
+ContextOptions take_context_options(Keywords& keywords);
+
+/// Returns the fields of a structure that take_fields() takes: names with type, default and choices.
+nb::dict fields_of(const std::string& structure);
+/// Returns every field of a structure as text, as the keywords set it: what the library would get.
+nb::dict texts_of(const std::string& structure, nb::dict keywords);
+
+/// Returns a dict of a structure's fields.
+template <class Structure>
+nb::dict dict_of(const Structure& from) {
+  nb::dict out;
+  visit_fields(
+      FieldsOf<Structure>(), [&](const Field& field, const auto& value) { out[field.name] = value; }, from);
+  return out;
+}
+
 /// Takes weight, layout, bias and softcap, under names that begin with `prefix`. Tells whether the weight is a
 /// transposed view.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed);

@@ -66,7 +66,7 @@ def test_preference_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
-    same = preference_loss(x, w, y, ref_input=x, ref_weight=w, terms=[("sigmoid", 1.0), ("sft", 0.0)])
+    same = preference_loss(x, w, y, ref_input=x, ref_weight=w, losses=["sigmoid", "sft"], loss_weights=[1, 0])
     torch.testing.assert_close(same, torch.tensor(2.0, dtype=torch.float64).log())
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check_fields.h"
 #include "logitless/workspace.h"
 #include "stats/columns.h"
 
@@ -114,7 +115,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const {
-  core::check_finite("upstream", upstream);
+  core::check_field("upstream", kFinite, upstream);
   stats::Columns columns;
   TokenGrads& scaled = columns.grads;
   for (const auto& [name, column] : stats::kGradColumns) {

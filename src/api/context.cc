@@ -48,11 +48,6 @@ Context::Context(ContextOptions options) {
   state_ = std::move(state);
 }
 
-const char* name_of(GradientPrecision precision) {
-  constexpr const char* kNames[] = {"native", "split", "float32"};
-  return kNames[static_cast<int>(precision)];
-}
-
 const detail::ContextState& detail::state_of(const Context& context) { return *context.state_; }
 
 const ContextOptions& Context::options() const { return state_->options; }

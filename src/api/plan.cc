@@ -5,22 +5,6 @@
 
 namespace logitless {
 
-const char* name_of(PlanKind kind) {
-  switch (kind) {
-    case PlanKind::kAuto:
-      return "auto";
-    case PlanKind::kForwardOnly:
-      return "forward_only";
-    case PlanKind::kOnePass:
-      return "one_pass";
-    case PlanKind::kTwoPass:
-      return "two_pass";
-    case PlanKind::kDense:
-      return "dense";
-  }
-  return "unknown";
-}
-
 std::string Plan::describe() const {
   char text[256];
   if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";

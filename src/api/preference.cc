@@ -45,8 +45,7 @@ struct Pairs {
   const PreferenceOptions& options;
 
   bool needs_reference() const {
-    return std::any_of(options.terms.begin(), options.terms.end(),
-                       [](const PreferenceTerm& term) { return logitless::needs_reference(term.loss); });
+    return std::any_of(options.losses.begin(), options.losses.end(), logitless::needs_reference);
   }
 
   Loss make_loss(Call& call) const {
@@ -59,8 +58,8 @@ struct Pairs {
     loss::SequenceTokens tokens = read_sequences(call, targets, options.token);
     api::check_reference(reference, tokens, call.problem());
     const bool needed = needs_reference(), given = api::is_given(reference);
-    if (given && !needed) core::fail("reference is given but no term uses it");
-    if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a term compares with it");
+    if (given && !needed) core::fail("reference is given but no loss uses it");
+    if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
     Loss loss(options, std::move(tokens), call.problem().totals);
     set_task(call, loss, options.token, reference, {core::range_of("targets", targets)});
     return loss;

@@ -2,11 +2,13 @@
 #include "c_api/context.h"
 
 #include <cstdio>
+#include <list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "c_api/fields.h"
 #include "c_api/inputs.h"
 #include "c_api/structs.h"
 #include "logitless/blas.h"
@@ -16,15 +18,6 @@ using namespace logitless;
 using namespace logitless::c_api;
 
 namespace logitless::c_api {
-
-template <>
-logitless_context_options defaults() {
-  const ContextOptions options;
-  logitless_context_options out = {};
-  out.threads = options.threads;
-  out.workspace_bytes = options.workspace_bytes;
-  return out;
-}
 
 void write_plan(const Plan& plan, logitless_plan* out) {
   if (!out) return;
@@ -62,49 +55,30 @@ std::unique_ptr<CallbackCommunicator> communicator_of(const logitless_communicat
   return std::make_unique<CallbackCommunicator>(in);
 }
 
-ContextOptions options_of(const logitless_context_options& in) {
-  ContextOptions out;
-  out.threads = in.threads;
-  out.workspace_bytes = in.workspace_bytes;
-  if (in.workspace) out.workspace = &in.workspace->workspace;
-  out.plan = enumerator<PlanKind>(in.plan, LOGITLESS_PLAN_DENSE + 1, "plan");
-  out.row_tile = in.row_tile;
-  out.vocab_tile = in.vocab_tile;
-  out.row_block = in.row_block;
-  if (in.gemm_backend) out.gemm_backend = in.gemm_backend;
-  out.gradient_precision =
-      enumerator<GradientPrecision>(in.gradient_precision, LOGITLESS_PRECISION_FLOAT32 + 1, "gradient_precision");
-  if (in.simd_target) out.simd_target = in.simd_target;
-  if (in.slice_count > 0) out.ranks.slices.assign(&there(in.slices, "slices"), in.slices + in.slice_count);
-  out.ranks.sum_d_hidden = in.own_d_hidden == 0;
-  out.ranks.sum_d_weight = in.sum_d_weight != 0;
-  return out;
-}
-
 /// An environment with the texts that it points to.
 struct KeptEnvironment : logitless_environment {
-  Environment kept;
-  std::vector<const char*> kept_warnings;
-
   explicit KeptEnvironment(const Context& context) : logitless_environment(), kept(describe_environment(context)) {
-    for (const std::string& warning : kept.warnings) kept_warnings.push_back(warning.c_str());
-    version = kept.version.c_str();
-    cpu = kept.cpu.c_str();
-    cores = kept.cores;
-    threads = kept.threads;
-    l1d_bytes = kept.l1d_bytes;
-    l2_bytes = kept.l2_bytes;
-    l3_bytes = kept.l3_bytes;
-    simd_target = kept.simd_target.c_str();
-    gemm_backend = kept.gemm_backend.c_str();
-    gemm_bf16 = kept.gemm_bf16.c_str();
-    blas_config = kept.blas_config.c_str();
-    blas_core = kept.blas_core.c_str();
-    blas_threading = kept.blas_threading.c_str();
-    blas_max_threads = kept.blas_max_threads;
-    warnings = kept_warnings.data();
-    warning_count = kept_warnings.size();
+    visit_fields(
+        FieldsOf<Environment>(), [this](const Field&, auto&& to, const auto& from) { keep(to, from); },
+        static_cast<logitless_environment&>(*this), kept);
   }
+
+ private:
+  template <class Number>
+  void keep(Number& to, const Number& from) {
+    to = from;
+  }
+  void keep(const char*& to, const std::string& from) { to = from.c_str(); }
+  template <class Data, class Count>
+  void keep(const PointerAndCount<Data, Count>& to, const std::vector<std::string>& from) {
+    auto& texts = lists.emplace_back();
+    for (const std::string& text : from) texts.push_back(text.c_str());
+    to.data = texts.data();
+    to.count = texts.size();
+  }
+
+  Environment kept;
+  std::list<std::vector<const char*>> lists;
 };
 
 // Texts that a function returns live in the calling thread until it asks again.
@@ -130,7 +104,6 @@ void CallbackCommunicator::all_to_all(const void* mine, void* theirs, size_t byt
 
 }  // namespace logitless::c_api
 
-void logitless_context_options_init(logitless_context_options* options, size_t size) { init(options, size); }
 void logitless_communicator_init(logitless_communicator* communicator, size_t size) { init(communicator, size); }
 void logitless_plan_init(logitless_plan* plan, size_t size) { init(plan, size); }
 
@@ -157,7 +130,7 @@ const char* logitless_simd_target_name(size_t index) {
 logitless_status logitless_context_create(const logitless_context_options* options, logitless_context** context) {
   return guarded([&] {
     const logitless_context_options in = read(options, "options");
-    ContextOptions made = options_of(in);
+    ContextOptions made = options_of(options);
     auto vocab_ranks = communicator_of(in.vocab_ranks, "vocab_ranks");
     auto data_ranks = communicator_of(in.data_ranks, "data_ranks");
     made.ranks.vocab = vocab_ranks.get();

@@ -21,22 +21,7 @@ logitless_lm_head defaults() {
   return out;
 }
 
-template <>
-logitless_token_options defaults() {
-  logitless_token_options out = {};
-  out.ignore_index = TokenOptions().ignore_index;
-  out.temperature = 1;
-  out.round_logits_to = LOGITLESS_NO_DTYPE;
-  return out;
-}
-
-DType dtype_of(int32_t dtype, const char* name) {
-  static_assert(static_cast<int>(DType::kFloat32) == LOGITLESS_FLOAT32);
-  static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
-  static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
-  static_assert(static_cast<int>(DType::kFloat16) == LOGITLESS_FLOAT16);
-  return enumerator<DType>(dtype, 4, name);
-}
+DType dtype_of(int32_t dtype, const char* name) { return enumerator<DType>(dtype, name); }
 
 namespace {
 
@@ -57,7 +42,7 @@ Out matrix_of(const In& in, const std::string& name) {
   return out;
 }
 
-WriteMode mode_of(int32_t mode, const char* name) { return enumerator<WriteMode>(mode, 2, name); }
+WriteMode mode_of(int32_t mode, const char* name) { return enumerator<WriteMode>(mode, name); }
 
 WeightGradientSink sink_of(logitless_weight_sink sink, void* user) {
   if (!sink) return nullptr;
@@ -105,7 +90,7 @@ HiddenStates hidden_of(const logitless_hidden_states& given, const char* name) {
 LmHead head_of(const logitless_lm_head& given, const char* name) {
   const logitless_lm_head in = read(&given, name);
   LmHead out(matrix_of<ConstMatrix>(in.weight, member(name, "weight")),
-             enumerator<HeadLayout>(in.layout, 2, member(name, "layout").c_str()));
+             enumerator<HeadLayout>(in.layout, member(name, "layout").c_str()));
   out.bias = vector_of(in.bias, member(name, "bias").c_str());
   out.softcap = in.softcap;
   return out;
@@ -122,24 +107,6 @@ Targets targets_of(const logitless_targets* given, const char* name) {
   out.time = in.time;
   out.batch_stride = or_if_zero(in.batch_stride, in.time * out.stride);
   return out;
-}
-
-TokenOptions token_options_of(const logitless_token_options* given) {
-  const logitless_token_options in = read(given, "token options");
-  TokenOptions out;
-  out.ignore_index = in.ignore_index;
-  out.shift = in.shift != 0;
-  out.temperature = in.temperature;
-  out.temperatures = span_of(in.temperatures, in.temperature_count, "temperatures");
-  out.temperature_meaning = enumerator<TemperatureMeaning>(in.temperature_meaning, 2, "temperature_meaning");
-  if (in.round_logits_to != LOGITLESS_NO_DTYPE) out.round_logits_to = dtype_of(in.round_logits_to, "round_logits_to");
-  return out;
-}
-
-StatsRequest request_of(const logitless_stats_request* given) {
-  const logitless_stats_request in = read(given, "request");
-  return {in.entropy != 0, in.cross != 0, in.argmax != 0, in.rank != 0,
-          span_of(in.cross_weights, in.cross_weight_count, "request.cross_weights")};
 }
 
 Logits logits_of(const logitless_logits* given) {
@@ -195,5 +162,3 @@ void logitless_logits_init(logitless_logits* logits, size_t size) { init(logits,
 void logitless_source_init(logitless_source* source, size_t size) { init(source, size); }
 void logitless_targets_init(logitless_targets* targets, size_t size) { init(targets, size); }
 void logitless_gradients_init(logitless_gradients* gradients, size_t size) { init(gradients, size); }
-void logitless_token_options_init(logitless_token_options* options, size_t size) { init(options, size); }
-void logitless_stats_request_init(logitless_stats_request* request, size_t size) { init(request, size); }

@@ -2,7 +2,6 @@
 // This turns what C hands over into what the C++ API takes.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -18,25 +17,16 @@ template <>
 logitless_hidden_states defaults();
 template <>
 logitless_lm_head defaults();
-template <>
-logitless_token_options defaults();
 
-/// Returns the enumerator, of which there are `count`; throws InvalidInput where there is none.
-template <class Enum>
-Enum enumerator(int32_t value, int32_t count, const char* name) {
+/// Throws InvalidInput where the value is none of the enumeration's.
+template <Named Enum>
+Enum enumerator(int32_t value, const char* name) {
+  constexpr auto count = static_cast<int32_t>(kNamesOf<Enum>.size());
   if (value < 0 || value >= count) core::fail(name, " = ", value, " is none of 0 to ", count - 1);
   return static_cast<Enum>(value);
 }
 
 DType dtype_of(int32_t dtype, const char* name);
-/// NAN stands for what is not set.
-inline std::optional<double> optional_of(double value) {
-  return std::isnan(value) ? std::nullopt : std::optional<double>(value);
-}
-/// INFINITY stands for no bound.
-inline std::optional<double> bound_of(double value) {
-  return value == INFINITY ? std::nullopt : std::optional<double>(value);
-}
 /// Returns [data, data + size); throws InvalidInput where it is said to have entries, and is NULL.
 template <class T>
 std::span<const T> span_of(const T* data, size_t size, const char* name) {
@@ -48,8 +38,6 @@ ConstVector vector_of(const logitless_const_vector& in, const char* name);
 HiddenStates hidden_of(const logitless_hidden_states& in, const char* name);
 LmHead head_of(const logitless_lm_head& in, const char* name);
 Targets targets_of(const logitless_targets* in, const char* name);
-TokenOptions token_options_of(const logitless_token_options* in);
-StatsRequest request_of(const logitless_stats_request* in);
 
 /// What a loss is taken of, and where its gradients go.
 class CallTensors {

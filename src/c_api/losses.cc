@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "c_api/context.h"
+#include "c_api/fields.h"
 #include "c_api/inputs.h"
-#include "c_api/loss_options.h"
 #include "c_api/outputs.h"
 #include "c_api/structs.h"
 #include "logitless/logits.h"
@@ -35,9 +35,7 @@ class ResultOf {
     if constexpr (requires { value_.per_token_loss; }) copy(result.per_token_loss, value_.per_token_loss);
     if constexpr (requires { value_.sequence_logps; }) copy(result.sequence_logps, value_.sequence_logps);
     if constexpr (requires { value_.sequence_losses; }) copy(result.sequence_losses, value_.sequence_losses);
-    value_.counted_tokens = result.metrics.tokens;
-    value_.mean_entropy = result.metrics.mean_entropy;
-    fill_metrics(result.metrics, value_);
+    put_fields(value_, result.metrics);
     write(value_, out_);
   }
 
@@ -50,41 +48,6 @@ class ResultOf {
     if constexpr (requires { value_.sequence_losses; }) return value_.sequence_losses || value_.sequence_logps;
     if constexpr (requires { value_.sequence_logps; }) return value_.sequence_logps;
     return false;
-  }
-
-  static void fill_metrics(const CrossEntropyMetrics& from, logitless_cross_entropy_result& to) {
-    to.mean_nll = from.mean_nll;
-    to.perplexity = from.perplexity;
-    to.z_loss = from.z_loss;
-    to.accuracy = from.accuracy;
-  }
-  static void fill_metrics(const PolicyMetrics& from, logitless_policy_result& to) {
-    to.mean_ratio = from.mean_ratio;
-    to.clip_fraction_low = from.clip_fraction_low;
-    to.clip_fraction_high = from.clip_fraction_high;
-    to.clip_fraction = from.clip_fraction;
-    to.mean_kl = from.mean_kl;
-    to.mean_logp = from.mean_logp;
-  }
-  static void fill_metrics(const PreferenceMetrics& from, logitless_preference_result& to) {
-    to.pairs = from.pairs;
-    to.chosen_reward = from.chosen_reward;
-    to.rejected_reward = from.rejected_reward;
-    to.margin = from.margin;
-    to.accuracy = from.accuracy;
-    to.chosen_logp = from.chosen_logp;
-    to.rejected_logp = from.rejected_logp;
-    to.nll = from.nll;
-  }
-  static void fill_metrics(const KtoMetrics& from, logitless_kto_result& to) {
-    to.desirable = from.desirable;
-    to.undesirable = from.undesirable;
-    to.kl = from.kl;
-    to.desirable_reward = from.desirable_reward;
-    to.undesirable_reward = from.undesirable_reward;
-    to.margin = from.margin;
-    to.desirable_logp = from.desirable_logp;
-    to.undesirable_logp = from.undesirable_logp;
   }
 
   CResult* out_;

@@ -2,59 +2,45 @@
 #include <cstdint>
 
 #include "c_api/status.h"
-#include "logitless/context.h"
-#include "logitless/dtype.h"
-#include "logitless/plan.h"
-#include "logitless/policy.h"
-#include "logitless/preference.h"
-#include "logitless/tensors.h"
-#include "logitless/token_stats.h"
+#include "logitless/fields.h"
 
-using logitless::DType;
-using logitless::GradientPrecision;
-using logitless::ImportanceLevel;
-using logitless::KlEstimator;
-using logitless::PlanKind;
-using logitless::SamplerCorrection;
+using namespace logitless;
 
 namespace {
 
-template <class Enum>
-const char* name_up_to(int32_t value, Enum last) {
-  if (value < 0 || value > static_cast<int32_t>(last)) return nullptr;
-  return name_of(static_cast<Enum>(value));
+// Returns the name of the value, and NULL where it has none. `last` is C's last constant.
+template <Named Enum, int32_t last>
+const char* name_at(int32_t value) {
+  static_assert(kNamesOf<Enum>.size() == last + 1);
+  return value < 0 || value > last ? nullptr : name_of(static_cast<Enum>(value));
 }
 
-static_assert(static_cast<int>(PlanKind::kDense) == LOGITLESS_PLAN_DENSE);
-static_assert(static_cast<int>(GradientPrecision::kFloat32) == LOGITLESS_PRECISION_FLOAT32);
-static_assert(static_cast<int>(logitless::HeadLayout::kVocabHidden) == LOGITLESS_VOCAB_HIDDEN);
-static_assert(static_cast<int>(logitless::WriteMode::kAccumulate) == LOGITLESS_ACCUMULATE);
-static_assert(static_cast<int>(logitless::EntriesPer::kToken) == LOGITLESS_PER_TOKEN);
-static_assert(static_cast<int>(logitless::TemperatureMeaning::kScaleLogp) == LOGITLESS_SCALE_LOGP);
-static_assert(static_cast<int>(logitless::PolicyVariant::kPpo) == LOGITLESS_PPO);
-static_assert(static_cast<int>(KlEstimator::kK3) == LOGITLESS_K3);
-static_assert(static_cast<int>(ImportanceLevel::kSequence) == LOGITLESS_SEQUENCE_RATIO);
-static_assert(static_cast<int>(SamplerCorrection::kSequenceMask) == LOGITLESS_SEQUENCE_MASK);
-static_assert(static_cast<int>(logitless::PreferenceLoss::kCpo) == LOGITLESS_CPO);
+static_assert(kNamesOf<HeadLayout>.size() == LOGITLESS_VOCAB_HIDDEN + 1);
+static_assert(kNamesOf<WriteMode>.size() == LOGITLESS_ACCUMULATE + 1);
+static_assert(kNamesOf<EntriesPer>.size() == LOGITLESS_PER_TOKEN + 1);
+static_assert(kNamesOf<TemperatureMeaning>.size() == LOGITLESS_SCALE_LOGP + 1);
+static_assert(kNamesOf<Reduction>.size() == LOGITLESS_NO_REDUCTION + 1);
+static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
+static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
+static_assert(static_cast<int>(PolicyVariant::kPpo) == LOGITLESS_PPO);
+static_assert(static_cast<int>(PreferenceLoss::kCpo) == LOGITLESS_CPO);
 
 }  // namespace
 
-const char* logitless_dtype_name(int32_t dtype) { return name_up_to(dtype, DType::kFloat16); }
-const char* logitless_plan_kind_name(int32_t kind) { return name_up_to(kind, PlanKind::kDense); }
+const char* logitless_dtype_name(int32_t dtype) { return name_at<DType, LOGITLESS_FLOAT16>(dtype); }
+const char* logitless_plan_kind_name(int32_t kind) { return name_at<PlanKind, LOGITLESS_PLAN_DENSE>(kind); }
 const char* logitless_gradient_precision_name(int32_t precision) {
-  return name_up_to(precision, GradientPrecision::kFloat32);
+  return name_at<GradientPrecision, LOGITLESS_PRECISION_FLOAT32>(precision);
 }
-const char* logitless_policy_variant_name(int32_t variant) {
-  return name_up_to(variant, logitless::all_policy_variants().back());
+const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_PPO>(variant); }
+const char* logitless_kl_estimator_name(int32_t estimator) { return name_at<KlEstimator, LOGITLESS_K3>(estimator); }
+const char* logitless_importance_level_name(int32_t level) {
+  return name_at<ImportanceLevel, LOGITLESS_SEQUENCE_RATIO>(level);
 }
-const char* logitless_kl_estimator_name(int32_t estimator) { return name_up_to(estimator, KlEstimator::kK3); }
-const char* logitless_importance_level_name(int32_t level) { return name_up_to(level, ImportanceLevel::kSequence); }
 const char* logitless_sampler_correction_name(int32_t correction) {
-  return name_up_to(correction, SamplerCorrection::kSequenceMask);
+  return name_at<SamplerCorrection, LOGITLESS_SEQUENCE_MASK>(correction);
 }
-const char* logitless_preference_loss_name(int32_t loss) {
-  return name_up_to(loss, logitless::all_preference_losses().back());
-}
+const char* logitless_preference_loss_name(int32_t loss) { return name_at<PreferenceLoss, LOGITLESS_CPO>(loss); }
 int logitless_needs_reference(int32_t loss) {
-  return logitless_preference_loss_name(loss) && needs_reference(static_cast<logitless::PreferenceLoss>(loss));
+  return logitless_preference_loss_name(loss) && needs_reference(static_cast<PreferenceLoss>(loss));
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "c_api/context.h"
+#include "c_api/fields.h"
 #include "c_api/inputs.h"
 #include "c_api/outputs.h"
 #include "c_api/structs.h"
@@ -24,31 +25,17 @@ logitless_token_loss defaults() {
 
 namespace {
 
-template <class T>
-std::vector<T> copied(const T* data, int64_t entries) {
-  return data ? std::vector<T>(data, data + entries) : std::vector<T>();
-}
-
-TokenStats stats_of(const logitless_token_stats* given) {
-  const logitless_token_stats in = read(&there(given, "stats"), "stats");
-  if (in.tokens < 0) core::fail("stats.tokens = ", in.tokens, " is negative");
-  TokenStats out;
-  out.logp = copied(in.logp, in.tokens);
-  out.lse = copied(in.lse, in.tokens);
-  out.entropy = copied(in.entropy, in.tokens);
-  out.cross = copied(in.cross, in.tokens);
-  out.argmax = copied(in.argmax, in.tokens);
-  out.rank = copied(in.rank, in.tokens);
-  out.max_logit = copied(in.max_logit, in.tokens);
-  out.log_sum = copied(in.log_sum, in.tokens);
+// Returns the columns of `in`, of in.tokens entries each; NULL is an empty one.
+template <class Columns, class CColumns>
+Columns columns_of(const CColumns* given, const char* name) {
+  const CColumns in = read(&there(given, name), name);
+  if (in.tokens < 0) core::fail(name, ".tokens = ", in.tokens, " is negative");
+  Columns out;
+  const auto copy_column = [&](const Field&, auto& to, const auto* from) {
+    if (from) to.assign(from, from + in.tokens);
+  };
+  visit_fields(FieldsOf<Columns>(), copy_column, out, in);
   return out;
-}
-
-TokenGrads grads_of(const logitless_token_grads* given) {
-  const logitless_token_grads in = read(&there(given, "grads"), "grads");
-  if (in.tokens < 0) core::fail("grads.tokens = ", in.tokens, " is negative");
-  return {copied(in.logp, in.tokens), copied(in.lse, in.tokens), copied(in.entropy, in.tokens),
-          copied(in.cross, in.tokens)};
 }
 
 // The arrays that are wanted are looked at before a call, and filled after it.
@@ -58,14 +45,8 @@ class StatsArrays {
     if (out) check_entries("stats.tokens", in_.tokens, tokens);
   }
   void fill(const TokenStats& stats) const {
-    copy(stats.logp, in_.logp);
-    copy(stats.lse, in_.lse);
-    copy(stats.entropy, in_.entropy);
-    copy(stats.cross, in_.cross);
-    copy(stats.argmax, in_.argmax);
-    copy(stats.rank, in_.rank);
-    copy(stats.max_logit, in_.max_logit);
-    copy(stats.log_sum, in_.log_sum);
+    visit_fields(
+        FieldsOf<TokenStats>(), [](const Field&, const auto& from, auto* to) { copy(from, to); }, stats, in_);
   }
   // A statistic that nobody asked for cannot be returned.
   void check_wanted(const StatsRequest& request) const {
@@ -82,10 +63,17 @@ class StatsArrays {
   logitless_token_stats in_;
 };
 
-// Returns the entries of a column for a callback that only reads them; NULL where there is none.
-template <class T>
-T* entries_of(const std::vector<T>& column) {
-  return column.empty() ? nullptr : const_cast<T*>(column.data());
+// Returns columns for a callback, which only reads those of statistics; NULL where there is none.
+template <class CColumns, class Columns>
+CColumns lent(const Columns& columns) {
+  CColumns out = {};
+  out.struct_size = sizeof out;
+  out.tokens = static_cast<int64_t>(columns.logp.size());
+  const auto lend = [](const Field&, auto*& to, const auto& from) {
+    to = from.empty() ? nullptr : const_cast<std::remove_reference_t<decltype(to)>>(from.data());
+  };
+  visit_fields(FieldsOf<Columns>(), lend, out, columns);
+  return out;
 }
 
 class CallbackLoss final : public TokenLoss {
@@ -101,15 +89,8 @@ class CallbackLoss final : public TokenLoss {
   bool may_drop_rows() const override { return in_.may_drop_rows != 0; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
-    const auto tokens = static_cast<int64_t>(stats.logp.size());
-    const logitless_token_stats read_stats = {sizeof(logitless_token_stats), tokens,
-                                              entries_of(stats.logp),        entries_of(stats.lse),
-                                              entries_of(stats.entropy),     entries_of(stats.cross),
-                                              entries_of(stats.argmax),      entries_of(stats.rank),
-                                              entries_of(stats.max_logit),   entries_of(stats.log_sum)};
-    logitless_token_grads written = {sizeof(logitless_token_grads), tokens,
-                                     entries_of(grads.logp),        entries_of(grads.lse),
-                                     entries_of(grads.entropy),     entries_of(grads.cross)};
+    const auto read_stats = lent<logitless_token_stats>(stats);
+    auto written = lent<logitless_token_grads>(grads);
     const int result = in_.evaluate(in_.user, rows.data(), rows.size(), &read_stats, &written);
     if (result != 0) throw CallbackFailed("loss.evaluate returned " + std::to_string(result));
   }
@@ -157,7 +138,8 @@ logitless_status logitless_backpropagate_token_grads(
     Plan ran;
     CallTensors(source, gradients).with([&](const auto& outputs, const auto&... from) {
       backpropagate_token_grads(ran_in, from..., targets_of(targets, "targets"), token_options_of(options),
-                                request_of(request), stats_of(stats), grads_of(grads), outputs, &ran);
+                                request_of(request), columns_of<TokenStats>(stats, "stats"),
+                                columns_of<TokenGrads>(grads, "grads"), outputs, &ran);
     });
     write_plan(ran, plan);
   });

@@ -83,14 +83,6 @@ void check_targets(std::string_view name, const Targets& targets, int64_t rows, 
   check_strides(name, {name, "batch_stride"}, {name, "stride"}, rows_of(targets));
 }
 
-void check_positive_finite(std::string_view name, double value) {
-  if (!(value > 0) || !std::isfinite(value)) fail(name, " = ", value, " must be positive and finite");
-}
-
-void check_finite(std::string_view name, double value) {
-  if (!std::isfinite(value)) fail(name, " = ", value, " must be finite");
-}
-
 ByteRange range_of(std::string_view name, const Matrix& m) {
   return matrix_range(name, m.data, m.dtype, m.rows, m.cols, m.stride);
 }

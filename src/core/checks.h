@@ -66,8 +66,6 @@ void check_vector(std::string_view name, const void* data, DType dtype, int64_t 
 /// Checks strides, pointer and number of ids, of which there must be one for each of the `rows` rows of
 /// `rows_name`.
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name);
-void check_positive_finite(std::string_view name, double value);
-void check_finite(std::string_view name, double value);
 
 /// [begin, end) are the bytes that a view may touch, for the search of overlaps.
 struct ByteRange {

@@ -251,11 +251,6 @@ std::string core_warning(const CoreSwitch& blas) {
 
 namespace logitless {
 
-const char* name_of(BlasKernelsOutcome outcome) {
-  constexpr const char* kNames[] = {"switched", "fit", "user_chose", "unknown", "fixed", "failed"};
-  return kNames[static_cast<int>(outcome)];
-}
-
 BlasKernels use_best_blas_kernels() { return gemm::use_best_kernels(gemm::openblas_core_switch()); }
 
 }  // namespace logitless

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/checks.h"
+#include "core/check_fields.h"
 
 namespace logitless::loss {
 namespace {
@@ -22,17 +22,9 @@ StatsRequest stats_request(const CrossEntropyOptions& options) {
 problem::Cross cross(const CrossEntropyOptions& options) { return {options.class_weights, "class_weights"}; }
 
 void check_options(const CrossEntropyOptions& options) {
-  using core::fail;
-  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
-    fail("label_smoothing = ", options.label_smoothing, " must be in [0, 1]");
-  }
-  if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
-    fail("z_loss = ", options.z_loss, " must be finite and not negative");
-  }
-  core::check_finite("loss_scale", options.loss_scale);
-  if (options.normaliser) {
-    core::check_positive_finite("normaliser", *options.normaliser);
-    if (options.reduction != Reduction::kMean) fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  core::check_fields(options);
+  if (options.normaliser && options.reduction != Reduction::kMean) {
+    core::fail("normaliser = ", *options.normaliser, " needs reduction mean");
   }
 }
 
@@ -56,7 +48,7 @@ TokenLoss::GradsFilled CrossEntropyLoss::gradients() const {
 }
 
 void CrossEntropyLoss::set_upstream(double upstream) {
-  core::check_finite("upstream", upstream);
+  core::check_field("upstream", kFinite, upstream);
   upstream_ = upstream;
 }
 

@@ -4,19 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/checks.h"
+#include "core/check_fields.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {
 
-void check_kto_options(const KtoOptions& o) {
-  core::check_positive_finite("beta", o.beta);
-  core::check_finite("loss_scale", o.loss_scale);
-  for (const auto& [name, weight] :
-       {std::pair{"desirable_weight", o.desirable_weight}, std::pair{"undesirable_weight", o.undesirable_weight}}) {
-    if (!(weight >= 0) || !std::isfinite(weight)) core::fail(name, " = ", weight, " must be finite and not negative");
-  }
-}
+void check_kto_options(const KtoOptions& options) { core::check_fields(options); }
 
 KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name,
                  ranks::Totals totals)

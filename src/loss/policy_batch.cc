@@ -3,7 +3,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/checks.h"
+#include "core/check_fields.h"
 #include "core/store.h"
 #include "loss/batch.h"
 #include "loss/policy.h"
@@ -11,10 +11,6 @@
 namespace logitless {
 namespace loss {
 namespace {
-
-void check_not_negative(std::string_view name, double value) {
-  if (!(value >= 0) || !std::isfinite(value)) core::fail(name, " = ", value, " must be finite and not negative");
-}
 
 void check_meaning(bool given, bool used, std::string_view name, const PolicyOptions& options) {
   if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
@@ -28,39 +24,14 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
 
 }  // namespace
 
+static_assert(kLogRatio.high == kMostLogRatio);
+
 void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   using core::fail;
   const PolicyVariantRow& variant = row_of(o.variant);
-  if (o.epsilon_low && !(*o.epsilon_low >= 0 && *o.epsilon_low <= 1)) {
-    fail("epsilon_low = ", *o.epsilon_low, " must be in [0, 1]");
-  }
-  if (o.epsilon_high) check_not_negative("epsilon_high", *o.epsilon_high);
-  if (o.delta) core::check_positive_finite("delta", *o.delta);
-  if (o.log_ratio_clamp && !(*o.log_ratio_clamp > 0 && *o.log_ratio_clamp <= kMostLogRatio)) {
-    fail("log_ratio_clamp = ", *o.log_ratio_clamp, " must be in (0, ", kMostLogRatio, "]");
-  }
-  check_not_negative("beta", o.beta);
-  core::check_finite("entropy_bonus", o.entropy_bonus);
-  core::check_finite("loss_scale", o.loss_scale);
-  if (!(o.top_entropy_quantile > 0 && o.top_entropy_quantile <= 1)) {
-    fail("top_entropy_quantile = ", o.top_entropy_quantile, " must be in (0, 1]");
-  }
-  if (o.off_policy_mask_threshold) core::check_finite("off_policy_mask_threshold", *o.off_policy_mask_threshold);
-  if (o.sampler_clip_min) check_not_negative("sampler_clip_min", *o.sampler_clip_min);
-  if (o.sampler_clip_max) core::check_positive_finite("sampler_clip_max", *o.sampler_clip_max);
+  core::check_fields(o);
   if (o.sampler_clip_min && o.sampler_clip_max && *o.sampler_clip_min > *o.sampler_clip_max) {
     fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
-  }
-  core::check_positive_finite("sapo_temperature_pos", o.sapo_temperature_pos);
-  core::check_positive_finite("sapo_temperature_neg", o.sapo_temperature_neg);
-  for (const auto& [name, value] :
-       {std::pair{"vespo_k_pos", o.vespo_k_pos}, std::pair{"vespo_lambda_pos", o.vespo_lambda_pos},
-        std::pair{"vespo_k_neg", o.vespo_k_neg}, std::pair{"vespo_lambda_neg", o.vespo_lambda_neg}}) {
-    core::check_finite(name, value);
-  }
-  if (o.num_items_in_batch) core::check_positive_finite("num_items_in_batch", *o.num_items_in_batch);
-  if (o.max_completion_length && *o.max_completion_length <= 0) {
-    fail("max_completion_length = ", *o.max_completion_length, " must be positive");
   }
   check_meaning(o.num_items_in_batch.has_value(), variant.divisor == PolicyDivisor::kItems, "num_items_in_batch", o);
   const bool by_length = variant.divisor == PolicyDivisor::kMaxCompletionLength;
@@ -176,31 +147,4 @@ core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
 }
 
 }  // namespace loss
-
-const char* name_of(PolicyVariant variant) {
-  static constexpr const char* kNames[] = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
-                                           "luspo", "vespo", "reinforce", "rloo", "ppo"};
-  return kNames[static_cast<size_t>(variant)];
-}
-
-std::span<const PolicyVariant> all_policy_variants() {
-  using enum PolicyVariant;
-  static constexpr PolicyVariant kAll[] = {kGrpo,  kBnpo,  kDrGrpo,    kDapo, kCispo, kSapo,
-                                           kLuspo, kVespo, kReinforce, kRloo, kPpo};
-  return kAll;
-}
-
-const char* name_of(KlEstimator estimator) {
-  static constexpr const char* kNames[] = {"k1", "k2", "k3"};
-  return kNames[static_cast<size_t>(estimator)];
-}
-
-const char* name_of(ImportanceLevel level) { return level == ImportanceLevel::kToken ? "token" : "sequence"; }
-
-const char* name_of(SamplerCorrection correction) {
-  static constexpr const char* kNames[] = {"none", "token_truncate", "token_mask", "sequence_truncate",
-                                           "sequence_mask"};
-  return kNames[static_cast<size_t>(correction)];
-}
-
 }  // namespace logitless

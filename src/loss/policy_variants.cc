@@ -71,6 +71,7 @@ constexpr PolicyVariantRow kRows[] = {
     {.variant = kPpo, .token_loss = clipped_surrogate, .divisor = kTokens},
 };
 
+static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size());
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/checks.h"
+#include "core/check_fields.h"
 #include "core/store.h"
 #include "loss/batch.h"
 #include "loss/preference_losses.h"
@@ -16,8 +16,8 @@ namespace {
 
 template <class Predicate>
 bool any_row(const PreferenceOptions& options, Predicate matches) {
-  return std::any_of(options.terms.begin(), options.terms.end(),
-                     [&](const PreferenceTerm& term) { return matches(row_of(term.loss)); });
+  return std::any_of(options.losses.begin(), options.losses.end(),
+                     [&](PreferenceLoss loss) { return matches(row_of(loss)); });
 }
 
 bool any_sorted(const PreferenceOptions& options) {
@@ -28,28 +28,21 @@ bool any_sorted(const PreferenceOptions& options) {
 
 void check_preference_options(const PreferenceOptions& o) {
   using core::fail;
-  if (o.terms.empty()) fail("terms is empty: at least one loss is needed");
-  for (size_t k = 0; k < o.terms.size(); ++k) {
-    if (!std::isfinite(o.terms[k].weight)) fail("terms[", k, "].weight = ", o.terms[k].weight, " must be finite");
-  }
-  core::check_positive_finite("beta", o.beta);
-  core::check_positive_finite("discopop_tau", o.discopop_tau);
-  core::check_finite("simpo_gamma", o.simpo_gamma);
-  core::check_finite("loss_scale", o.loss_scale);
-  if (o.nll_weight && (!(*o.nll_weight >= 0) || !std::isfinite(*o.nll_weight))) {
-    fail("nll_weight = ", *o.nll_weight, " must be finite and not negative");
+  core::check_fields(o);
+  if (o.losses.empty()) fail("losses is empty: at least one is needed");
+  if (!o.loss_weights.empty() && o.loss_weights.size() != o.losses.size()) {
+    fail("loss_weights has ", o.loss_weights.size(), " entries but losses has ", o.losses.size());
   }
   const double smoothing = o.label_smoothing;
-  if (!(smoothing >= 0 && smoothing < 1)) fail("label_smoothing = ", smoothing, " must be in [0, 1)");
-  for (const PreferenceTerm& term : o.terms) {
-    const PairLossRow& row = row_of(term.loss);
+  for (const PreferenceLoss loss : o.losses) {
+    const PairLossRow& row = row_of(loss);
     if (smoothing >= row.smoothing_below) {
       fail("label_smoothing = ", smoothing, " must be below ", row.smoothing_below, " for ", name_of(row.loss));
     }
     if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
   }
   if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
-    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.terms[0].loss));
+    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.losses[0]));
   }
 }
 
@@ -85,14 +78,16 @@ bool PairLoss::averages_in_report() const {
          any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });
 }
 
-// Returns the weight of NLL in the loss: nll_weight and the sft terms.
+double PairLoss::weight(size_t k) const { return options_.loss_weights.empty() ? 1 : options_.loss_weights[k]; }
+
+// Returns the weight of NLL in the loss: nll_weight and the weights of sft.
 double PairLoss::likelihood_weight() const {
   const bool by_default = any_row(options_, [](const PairLossRow& row) { return row.with_likelihood; });
-  double weight = options_.nll_weight.value_or(by_default ? 1 : 0);
-  for (const PreferenceTerm& term : options_.terms) {
-    if (row_of(term.loss).kind == PairKind::kLikelihood) weight += term.weight;
+  double sum = options_.nll_weight.value_or(by_default ? 1 : 0);
+  for (size_t k = 0; k < options_.losses.size(); ++k) {
+    if (row_of(options_.losses[k]).kind == PairKind::kLikelihood) sum += weight(k);
   }
-  return weight;
+  return sum;
 }
 
 PairLoss::Pair PairLoss::pair(int64_t index) const {
@@ -126,8 +121,7 @@ void PairLoss::add(int64_t index, double scale, const PairValue& value) {
 }
 
 // The aot losses compare the k-th smallest of one quantity with the k-th smallest of another one.
-void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs) {
-  const PairKind kind = row_of(term.loss).kind;
+void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> pairs) {
   const size_t count = pairs.size();
   core::Array<double> left(count), right(count);
   core::Array<Pair> all(count);
@@ -158,7 +152,6 @@ void PairLoss::add_sorted(const PreferenceTerm& term, std::span<const int64_t> p
     return order;
   };
   const core::Array<size_t> left_order = sorted(left), right_order = sorted(right);
-  const double scale = options_.loss_scale * term.weight / pairs_;
   for (size_t k = 0; k < count; ++k) {
     const size_t i = left_order[k], j = right_order[k];
     const Logistic logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
@@ -182,14 +175,14 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   }
   std::sort(pairs.begin(), pairs.end());
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-  for (const PreferenceTerm& term : options_.terms) {
-    const PairLossRow& row = row_of(term.loss);
+  for (size_t k = 0; k < options_.losses.size(); ++k) {
+    const PairLossRow& row = row_of(options_.losses[k]);
     if (row.kind == PairKind::kLikelihood) continue;
+    const double scale = options_.loss_scale * weight(k) / pairs_;
     if (row.is_sorted()) {
-      add_sorted(term, pairs);
+      add_sorted(row.kind, scale, pairs);
       continue;
     }
-    const double scale = options_.loss_scale * term.weight / pairs_;
     for (const int64_t index : pairs) add(index, scale, value(row, pair(index)));
   }
   const double likelihood = options_.loss_scale * likelihood_weight() / std::max(chosen_tokens_, 1.0);
@@ -253,21 +246,6 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
 }
 
 }  // namespace loss
-
-const char* name_of(PreferenceLoss loss) {
-  static constexpr const char* kNames[] = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
-                                           "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
-                                           "discopop", "sft",       "orpo",     "simpo",    "cpo"};
-  return kNames[static_cast<size_t>(loss)];
-}
-
-std::span<const PreferenceLoss> all_preference_losses() {
-  using enum PreferenceLoss;
-  static constexpr PreferenceLoss kAll[] = {kSigmoid,  kHinge,    kIpo,     kExoPair, kNcaPair, kRobust,
-                                            kBcoPair,  kSppoHard, kApoZero, kApoDown, kAot,     kAotUnpaired,
-                                            kDiscopop, kSft,      kOrpo,    kSimpo,   kCpo};
-  return kAll;
-}
 
 bool needs_reference(PreferenceLoss loss) { return loss::row_of(loss).needs_reference; }
 

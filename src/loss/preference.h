@@ -23,7 +23,7 @@ class PairLoss final : public TokenLoss {
   PairLoss(const PreferenceOptions& options, SequenceTokens tokens, ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
-  /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a term needs it.
+  /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a loss needs it.
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
 
   StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
@@ -45,7 +45,8 @@ class PairLoss final : public TokenLoss {
   double likelihood_weight() const;
   Pair pair(int64_t index) const;
   PairValue value(const PairLossRow& row, const Pair& pair) const;
-  void add_sorted(const PreferenceTerm& term, std::span<const int64_t> pairs);
+  double weight(size_t k) const;
+  void add_sorted(PairKind kind, double scale, std::span<const int64_t> pairs);
   void add(int64_t index, double scale, const PairValue& value);
 
   const PreferenceOptions& options_;

@@ -157,6 +157,7 @@ constexpr PairLossRow kRows[] = {
     {.loss = kCpo, .value = cpo, .needs_reference = false, .with_likelihood = true, .smooths = true},
 };
 
+static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size());
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/check_fields.h"
 #include "core/store.h"
 #include "core/views.h"
 
@@ -55,8 +56,8 @@ void check_cross(const TokenProblem& problem) {
     fail(cross.name, " has ", cross.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
   }
   for (size_t v = 0; v < cross.weights.size(); ++v) {
-    if (!(cross.weights[v] >= 0) || !std::isfinite(cross.weights[v])) {
-      fail(cross.name, "[", v, "] = ", cross.weights[v], " must be finite and not negative");
+    if (!kNotNegative.holds(cross.weights[v])) {
+      fail(cross.name, "[", v, "] = ", cross.weights[v], " must be ", kNotNegative.text);
     }
   }
 }
@@ -108,7 +109,7 @@ bool TokenProblem::takes_part(int64_t row) const {
 }
 
 void check_scale(std::string_view name, double value, DType dtype) {
-  core::check_positive_finite(name, value);
+  core::check_field(name, kPositive, value);
   if (is_scale(value, dtype)) return;
   const double least = least_normal(dtype);
   fail(name, " = ", value, " must be in [", least, ", ", 1 / least, "] for ",

@@ -20,7 +20,7 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
 
   Cut cut;
   cut.group = &group;
-  cut.sum_d_hidden = ranks.sum_d_hidden;
+  cut.own_d_hidden = ranks.own_d_hidden;
   cut.slices = group.all_gather(static_cast<int64_t>(mine.size()));
   const auto most = static_cast<size_t>(cut.most_slices());
   mine.resize(most, 0);

@@ -24,7 +24,7 @@ struct Cut {
   Group* group = nullptr;
   core::Array<int64_t> entries;  // of each slice, in the order of the vocabulary
   core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
-  bool sum_d_hidden = true;      // over all ranks
+  bool own_d_hidden = false;     // not summed over all ranks
   HeadTypes types;  // of the first rank that has entries; a rank without any plans as it does
   bool wants_gradients = false;  // on some rank
 

@@ -124,7 +124,7 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
   const uint64_t digest = digest_of(problem);
   const ranks::HeadTypes& shared = problem.cut->types;
   const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
-  const bool sums = wants_d_hidden && problem.cut->sum_d_hidden;
+  const bool sums = wants_d_hidden && !problem.cut->own_d_hidden;
   const ranks::HeadTypes types = problem.entries > 0 ? problem::head_types(problem, outputs) : shared;
   const struct {
     const char* name;
@@ -313,7 +313,7 @@ class SlicedSchedule final : public Schedule {
     };
     if (!in_place_) zero_other_rows();
     const auto count = static_cast<int64_t>(rows.size());
-    if (cut_.sum_d_hidden && group_.size() > 1) return sum_over_group<Sum>(count, table, load, store);
+    if (!cut_.own_d_hidden && group_.size() > 1) return sum_over_group<Sum>(count, table, load, store);
     if (in_place_) return;
     core::Array<Sum> part(static_cast<size_t>(h)), total(static_cast<size_t>(h));
     for (int64_t i = 0; i < count; ++i) {

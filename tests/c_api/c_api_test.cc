@@ -244,15 +244,14 @@ TEST(CApi, LossesHaveTheBitsOfCxx) {
   same_reference.logps = {sums.data(), 4};
   for (int32_t loss = 0; logitless_preference_loss_name(loss); ++loss) {
     SCOPED_TRACE(logitless_preference_loss_name(loss));
-    const logitless_preference_term term = {loss, 1};
     logitless_preference_options options;
     LOGITLESS_INIT(preference_options, &options);
-    options.terms = &term;
-    options.term_count = 1;
+    options.losses = &loss;
+    options.loss_count = 1;
     PreferenceOptions same;
-    same.terms = {{static_cast<PreferenceLoss>(loss), 1}};
+    same.losses = {static_cast<PreferenceLoss>(loss)};
     // The robust loss and EXO are undefined without a share of flipped labels.
-    if (same.terms[0].loss == PreferenceLoss::kRobust || same.terms[0].loss == PreferenceLoss::kExoPair) {
+    if (same.losses[0] == PreferenceLoss::kRobust || same.losses[0] == PreferenceLoss::kExoPair) {
       options.label_smoothing = same.label_smoothing = 0.1;
     }
     const bool compares = logitless_needs_reference(loss) != 0;

@@ -346,7 +346,8 @@ static void policies(void) {
 static void preferences(void) {
   static float reference_logps[kBatch] = {-20, -21, -22, -23};
   static double sequence_logps[kBatch];
-  const logitless_preference_term terms[2] = {{LOGITLESS_SIGMOID, 1}, {LOGITLESS_SFT, 0.5}};
+  const int32_t losses[2] = {LOGITLESS_SIGMOID, LOGITLESS_SFT};
+  const double weights[2] = {1, 0.5};
   logitless_reference reference;
   logitless_preference_options options;
   logitless_preference_result result;
@@ -359,8 +360,10 @@ static void preferences(void) {
   reference.logps.data = reference_logps;
   reference.logps.size = kBatch;
   LOGITLESS_INIT(preference_options, &options);
-  options.terms = terms;
-  options.term_count = 2;
+  options.losses = losses;
+  options.loss_count = 2;
+  options.loss_weights = weights;
+  options.loss_weight_count = 2;
   LOGITLESS_INIT(preference_result, &result);
   result.tokens = kTokens;
   result.sequences = kBatch;

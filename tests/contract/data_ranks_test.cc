@@ -99,7 +99,8 @@ std::vector<Task> tasks() {
   }
   out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
                    PreferenceOptions options;
-                   options.terms = {{PreferenceLoss::kSigmoid, 1.0}, {PreferenceLoss::kSft, 0.5}};
+                   options.losses = {PreferenceLoss::kSigmoid, PreferenceLoss::kSft};
+                   options.loss_weights = {1, 0.5};
                    options.want_entropy = true;
                    Reference reference;
                    reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};

@@ -95,7 +95,7 @@ TEST(DenseCrossEntropy, EveryInstructionSet) {
 
 // Every loss runs on the plan, and split calls do.
 TEST(DensePlan, PolicyLosses) {
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     for (const DType dtype : kDTypes) {
       PolicyTester tester;
       tester.variant(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
@@ -105,7 +105,7 @@ TEST(DensePlan, PolicyLosses) {
 }
 
 TEST(DensePlan, PreferenceLosses) {
-  for (const PreferenceLoss loss : all_preference_losses()) {
+  for (const PreferenceLoss loss : all_of<PreferenceLoss>()) {
     PreferenceTester tester;
     tester.loss(loss).vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
   }

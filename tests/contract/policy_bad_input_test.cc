@@ -302,7 +302,7 @@ TEST(PolicyBadInput, OptionsWithoutAMeaningForTheVariant) {
     const auto spoil = [=](Call& c) { set_variant(c, variant), set(c), c.refresh(); };
     cases.push_back({name_of(variant) + (", " + name), spoil, {name, name_of(variant)}});
   };
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     const bool by_items =
         variant == PolicyVariant::kDapo || variant == PolicyVariant::kCispo || variant == PolicyVariant::kVespo;
     if (!by_items) add(variant, "num_items_in_batch", [](Call& c) { c.options.num_items_in_batch = 7; });

@@ -180,7 +180,7 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
 TEST(PolicyNumerics, NaNInOneRowReachesItsSequenceAtMost) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const bool of_sequence : {false, true}) {
-      for (const PolicyVariant variant : all_policy_variants()) {
+      for (const PolicyVariant variant : all_of<PolicyVariant>()) {
         PolicyCase policy_case = plain_case(variant);
         SCOPED_TRACE(policy_case.name);
         const bool coupled = variant == PolicyVariant::kRloo || variant == PolicyVariant::kVespo;

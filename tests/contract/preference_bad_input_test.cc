@@ -61,19 +61,21 @@ TEST(PreferenceBadInput, Sequences) {
   expect_refused_by({run_preference, run_kto}, of_both);
 }
 
-TEST(PreferenceBadInput, Terms) {
+TEST(PreferenceBadInput, Losses) {
   const std::vector<BadCase> of_pairs = {
-      {"no term", [](Call& c) { c.options.terms.clear(); }, {"terms"}},
+      {"none", [](Call& c) { c.options.losses.clear(); }, {"losses is empty"}},
       {"weight",
        [](Call& c) {
-         c.options.terms = {{L::kSigmoid, 1}, {L::kIpo, kNaN}};
+         c.options.losses = {L::kSigmoid, L::kIpo};
+         c.options.loss_weights = {1, kNaN};
        },
-       {"terms[1]", "weight", "nan"}},
-      {"weight",
+       {"loss_weights[1] = nan"}},
+      {"weight", [](Call& c) { c.options.loss_weights = {kInfinity}; }, {"loss_weights[0] = inf"}},
+      {"number of weights",
        [](Call& c) {
-         c.options.terms = {{L::kSigmoid, kInfinity}};
+         c.options.loss_weights = {1, 2};
        },
-       {"terms[0]", "weight", "inf"}},
+       {"loss_weights has 2", "losses has 1"}},
   };
   expect_refused_by({run_preference}, of_pairs);
 }
@@ -104,57 +106,60 @@ TEST(PreferenceBadInput, LabelSmoothing) {
     if (loss == L::kRobust) bad.insert(bad.end(), {0.5, 0.75});
     if (loss == L::kExoPair) bad.push_back(0);
     expect_values_refused_by({run_preference}, "label_smoothing", bad,
-                             [loss](Call& c, double x) { c.use_term(loss, x); });
+                             [loss](Call& c, double x) { c.use_loss(loss, x); });
     std::vector<double> good = smooths ? std::vector<double>{0.1, 0.25} : std::vector<double>{0};
     for (const double smoothing : good) {
       Call call;
-      call.use_term(loss, smoothing);
+      call.use_loss(loss, smoothing);
       EXPECT_NO_THROW(run_preference(call)) << smoothing;
     }
   }
   const std::vector<BadCase> of_pairs = {
-      {"named", [](Call& c) { c.use_term(L::kSigmoid, 0.125); }, {"label_smoothing = 0.125", "sigmoid"}},
-      {"robust", [](Call& c) { c.use_term(L::kRobust, 0.5); }, {"label_smoothing = 0.5", "robust", "0.5"}},
-      {"exo_pair", [](Call& c) { c.use_term(L::kExoPair, 0); }, {"label_smoothing = 0", "exo_pair"}},
-      // The range of every term holds, whatever the others allow.
+      {"named", [](Call& c) { c.use_loss(L::kSigmoid, 0.125); }, {"label_smoothing = 0.125", "sigmoid"}},
+      {"robust", [](Call& c) { c.use_loss(L::kRobust, 0.5); }, {"label_smoothing = 0.5", "robust", "0.5"}},
+      {"exo_pair", [](Call& c) { c.use_loss(L::kExoPair, 0); }, {"label_smoothing = 0", "exo_pair"}},
+      // The range of every loss holds, whatever the others allow.
       {"of a sum",
        [](Call& c) {
-         c.options.terms = {{L::kAot, 1}, {L::kSigmoid, 1}, {L::kRobust, 1}};
+         c.options.losses = {L::kAot, L::kSigmoid, L::kRobust};
          c.options.label_smoothing = 0.75;
        },
        {"label_smoothing = 0.75", "robust"}},
       {"of another sum",
        [](Call& c) {
-         c.options.terms = {{L::kSigmoid, 1}, {L::kExoPair, 1}};
+         c.options.losses = {L::kSigmoid, L::kExoPair};
        },
        {"label_smoothing = 0", "exo_pair"}},
   };
   expect_refused_by({run_preference}, of_pairs);
 }
 
-// A weight of 0 changes what a term adds, not what it asks for.
-TEST(PreferenceBadInput, ATermOfWeight0AsksForItsReferenceAndSmoothing) {
+// A weight of 0 changes what a loss adds, not what it asks for.
+TEST(PreferenceBadInput, ALossOfWeight0AsksForItsReferenceAndSmoothing) {
   const std::vector<BadCase> of_pairs = {
       {"reference",
        [](Call& c) {
-         c.options.terms = {{L::kSft, 1}, {L::kSigmoid, 0}};
+         c.options.losses = {L::kSft, L::kSigmoid};
+         c.options.loss_weights = {1, 0};
          c.reference = {};
        },
        {"reference"}},
       {"label_smoothing",
        [](Call& c) {
-         c.options.terms = {{L::kSigmoid, 1}, {L::kExoPair, 0}};
+         c.options.losses = {L::kSigmoid, L::kExoPair};
+         c.options.loss_weights = {1, 0};
        },
        {"label_smoothing = 0", "exo_pair"}},
   };
   expect_refused_by({run_preference}, of_pairs);
   Call call;
-  const auto loss_of = [&](std::vector<PreferenceTerm> terms) {
-    call.options.terms = std::move(terms);
+  const auto loss_of = [&](std::vector<L> losses, std::vector<double> weights) {
+    call.options.losses = std::move(losses);
+    call.options.loss_weights = std::move(weights);
     return preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options).loss;
   };
-  EXPECT_EQ(loss_of({{L::kSigmoid, 1}, {L::kIpo, 0}}), loss_of({{L::kSigmoid, 1}}));
-  EXPECT_EQ(loss_of({{L::kSigmoid, 0}}), 0);
+  EXPECT_EQ(loss_of({L::kSigmoid, L::kIpo}, {1, 0}), loss_of({L::kSigmoid}, {}));
+  EXPECT_EQ(loss_of({L::kSigmoid}, {0}), 0);
 }
 
 TEST(PreferenceBadInput, KtoBatches) {

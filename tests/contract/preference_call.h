@@ -46,8 +46,8 @@ struct PreferenceCall {
     reference.head = model.head_view();
   }
   void write_over(const void* data) { gradients.d_hidden.data = const_cast<void*>(data); }
-  void use_term(PreferenceLoss loss, double smoothing) {
-    options.terms = {{loss, 1.0}};
+  void use_loss(PreferenceLoss loss, double smoothing) {
+    options.losses = {loss};
     options.label_smoothing = smoothing;
     if (!oracle::compares_with_reference(loss)) reference = {};
   }

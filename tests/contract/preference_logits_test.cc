@@ -35,8 +35,7 @@ TEST(PreferenceFromLogits, EveryLoss) {
 
 TEST(PreferenceFromLogits, EveryOption) {
   for (const PreferenceCase& one : preference_cases()) {
-    bool relative = false;
-    for (const PreferenceTerm& term : one.options.terms) relative |= oracle::compares_with_reference(term.loss);
+    const bool relative = std::ranges::any_of(one.options.losses, oracle::compares_with_reference);
     PreferenceTester tester = pairs().vocab(23).options(one.name, one.options);
     tester.reference(relative ? ReferenceForm::kTokens : ReferenceForm::kNone).matches_oracle();
   }

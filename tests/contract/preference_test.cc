@@ -31,11 +31,12 @@ TEST(Preference, NamesAreThoseOfTheDocumentation) {
   const std::vector<std::string> names = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
                                           "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
                                           "discopop", "sft",       "orpo",     "simpo",    "cpo"};
-  ASSERT_EQ(all_preference_losses().size(), names.size());
+  ASSERT_EQ(all_of<PreferenceLoss>().size(), names.size());
   for (size_t k = 0; k < names.size(); ++k) {
-    EXPECT_EQ(all_preference_losses()[k], every_preference_loss()[k]);
-    EXPECT_EQ(name_of(all_preference_losses()[k]), names[k]);
-    EXPECT_EQ(needs_reference(all_preference_losses()[k]), oracle::compares_with_reference(all_preference_losses()[k]));
+    EXPECT_EQ(all_of<PreferenceLoss>()[k], every_preference_loss()[k]);
+    EXPECT_EQ(name_of(all_of<PreferenceLoss>()[k]), names[k]);
+    EXPECT_EQ(needs_reference(all_of<PreferenceLoss>()[k]),
+              oracle::compares_with_reference(all_of<PreferenceLoss>()[k]));
   }
 }
 
@@ -56,9 +57,7 @@ TEST(Preference, EveryLoss) {
 
 TEST(Preference, EveryOption) {
   for (const PreferenceCase& one : preference_cases()) {
-    const bool relative =
-        std::any_of(one.options.terms.begin(), one.options.terms.end(),
-                    [](const PreferenceTerm& term) { return oracle::compares_with_reference(term.loss); });
+    const bool relative = std::ranges::any_of(one.options.losses, oracle::compares_with_reference);
     PreferenceTester tester = small().vocab(50).hidden(9).options(one.name, one.options);
     tester.reference(relative ? ReferenceForm::kTokens : ReferenceForm::kNone).matches_oracle();
   }

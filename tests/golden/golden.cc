@@ -32,10 +32,6 @@ std::vector<std::string> Golden::names(const std::function<bool(const json&)>& w
   return out;
 }
 
-void assign(double& to, const json& value) { to = value.get<double>(); }
-void assign(int64_t& to, const json& value) { to = value.get<int64_t>(); }
-void assign(bool& to, const json& value) { to = value.get<bool>(); }
-
 Tokens::Tokens(const json& values, const std::vector<int64_t>& ids, double temperature,
                const std::function<bool(int64_t)>& takes_part)
     : batch(static_cast<int64_t>(values.size())),

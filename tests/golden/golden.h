@@ -20,9 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "logitless/fields.h"
 #include "logitless/logits.h"
-#include "logitless/policy.h"
-#include "logitless/preference.h"
 #include "support/compare.h"
 
 namespace logitless::testing {
@@ -62,10 +61,21 @@ std::vector<T> flat(const json& value) {
   return out;
 }
 
+/// Parses the name of an enumerator.
+template <Named Enum>
+Enum parse(const json& value) {
+  if (const auto found = named<Enum>(value.get<std::string>())) return *found;
+  throw std::invalid_argument("no such name: " + value.dump());
+}
 /// Sets an option to a value of the file.
-void assign(double& to, const json& value);
-void assign(int64_t& to, const json& value);
-void assign(bool& to, const json& value);
+template <class T>
+void assign(T& to, const json& value) {
+  if constexpr (Named<T>) {
+    to = parse<T>(value);
+  } else {
+    to = value.get<T>();
+  }
+}
 template <class T>
 void assign(std::optional<T>& to, const json& value) {
   if (value.is_null()) {
@@ -74,20 +84,24 @@ void assign(std::optional<T>& to, const json& value) {
     assign(to.emplace(), value);
   }
 }
-/// Parses the name of an enumerator. The values are 0, 1, ... up to the last one.
-template <class Enum>
-Enum parse(const json& value, Enum last) {
-  for (int i = 0; i <= static_cast<int>(last); ++i) {
-    if (value == name_of(static_cast<Enum>(i))) return static_cast<Enum>(i);
-  }
-  throw std::invalid_argument("no such name: " + value.dump());
-}
-/// `set` sets the option of a name. The entropy is always wanted.
+/// The options of a case. The entropy is always wanted.
 template <class Options>
-Options read_options(const json& values, void (*set)(Options& options, const std::string& name, const json& value)) {
+Options read_options(const json& values) {
   Options options;
   options.want_entropy = true;
-  for (const auto& [name, value] : values.items()) set(options, name, value);
+  for (const auto& [name, value] : values.items()) {
+    bool found = false;
+    const auto set = [&, &name = name, &value = value](const Field& field, auto& to) {
+      if constexpr (
+          requires { assign(to, value); } && !requires { to.data(); }) {
+        if (name != field.name) return;
+        assign(to, value);
+        found = true;
+      }
+    };
+    visit_flat(FieldsOf<Options>(), set, options);
+    if (!found) throw std::invalid_argument("no such option: " + name);
+  }
   return options;
 }
 

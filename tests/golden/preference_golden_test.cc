@@ -19,39 +19,12 @@ const Golden& preference_golden() {
   return golden;
 }
 
-#define OPTION(name) \
-  if (key == #name) return assign(options.name, value)
-
-void set_option(PreferenceOptions& options, const std::string& key, const json& value) {
-  OPTION(beta);
-  OPTION(label_smoothing);
-  OPTION(average_log_prob);
-  OPTION(discopop_tau);
-  OPTION(simpo_gamma);
-  OPTION(nll_weight);
-  OPTION(loss_scale);
-  if (key == "temperature") return assign(options.token.temperature, value);
-  throw std::invalid_argument("no such option: " + key);
-}
-
-void set_option(KtoOptions& options, const std::string& key, const json& value) {
-  OPTION(beta);
-  OPTION(desirable_weight);
-  OPTION(undesirable_weight);
-  OPTION(average_log_prob);
-  OPTION(loss_scale);
-  if (key == "temperature") return assign(options.token.temperature, value);
-  throw std::invalid_argument("no such option: " + key);
-}
-
-#undef OPTION
-
 // What pairs and KTO have in common.
 template <class Options>
 class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   SequencesGoldenTest()
-      : options_(read_options<Options>(case_.at("options"), set_option)),
+      : options_(read_options<Options>(case_.at("options"))),
         entries_(flat<int64_t>(inputs_.at("targets"))),
         tokens_(inputs_.at("logits"), entries_, options_.token.temperature,
                 [&](int64_t row) { return takes_part(row); }) {
@@ -109,9 +82,10 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
 class PreferenceGoldenTest : public SequencesGoldenTest<PreferenceOptions> {
  protected:
   PreferenceGoldenTest() {
-    options_.terms.clear();
-    for (const json& term : case_.at("terms")) {
-      options_.terms.push_back({parse(term.at("loss"), all_preference_losses().back()), term.value("weight", 1.0)});
+    options_.losses.clear();
+    for (const json& one : case_.at("terms")) {
+      options_.losses.push_back(parse<PreferenceLoss>(one.at("loss")));
+      options_.loss_weights.push_back(one.value("weight", 1.0));
     }
   }
 };
@@ -197,8 +171,8 @@ TEST(GoldenFilesTest, HoldEveryPreferenceLossAlone) {
   for (const auto& [name, c] : preference_golden().cases) {
     if (!is_kto(c) && c.at("terms").size() == 1) held.insert(c.at("terms")[0].at("loss").get<std::string>());
   }
-  for (const PreferenceLoss loss : all_preference_losses()) EXPECT_TRUE(held.contains(name_of(loss)));
-  EXPECT_EQ(held.size(), all_preference_losses().size());
+  for (const PreferenceLoss loss : all_of<PreferenceLoss>()) EXPECT_TRUE(held.contains(name_of(loss)));
+  EXPECT_EQ(held.size(), all_of<PreferenceLoss>().size());
 }
 
 TEST(GoldenFilesTest, HoldKto) { EXPECT_FALSE(preference_golden().names(is_kto).empty()); }

@@ -57,8 +57,8 @@ agrees 2 tiny parallel.vocab=2 kernel.plan=two_pass gradients.d_weight=false
 agrees 2 tiny parallel.vocab=2 seq_len=0
 # Ranks of a grid with other words have other numbers of messages: 1,024 and 1,025 of bias, 0 and 1 of all.
 agrees 4 tiny "${grid[@]}" model.bias=true
-agrees 4 tiny "${grid[@]}" model.bias=true model.vocab_size=1 kernel.block_size=auto
-agrees 4 tiny parallel.vocab=4 model.vocab_size=3 kernel.block_size=auto
+agrees 4 tiny "${grid[@]}" model.bias=true model.vocab_size=1 kernel.vocab_tile=auto
+agrees 4 tiny parallel.vocab=4 model.vocab_size=3 kernel.vocab_tile=auto
 
 # The gradients that -o writes are those of all ranks.
 "$mpiexec" -n 4 "$logitless" compare "$configs/tiny.yaml" --set parallel.vocab=2 --set parallel.data=2 --quiet \

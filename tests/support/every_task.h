@@ -295,11 +295,12 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
        batch.reference());
   PreferenceOptions sorted;
-  sorted.terms = {{PreferenceLoss::kAotUnpaired, 1.0}, {PreferenceLoss::kSigmoid, 0.5}};
+  sorted.losses = {PreferenceLoss::kAotUnpaired, PreferenceLoss::kSigmoid};
+  sorted.loss_weights = {1, 0.5};
   task("preference_loss of the batch", true, LOGITLESS_TEST_LOSS(preference_loss), sorted, batch.targets(),
        batch.reference_model());
   PreferenceOptions likelihood;
-  likelihood.terms = {{PreferenceLoss::kSft, 1.0}};
+  likelihood.losses = {PreferenceLoss::kSft};
   task("preference_loss of tokens", false, LOGITLESS_TEST_LOSS(preference_loss), likelihood, batch.targets(),
        Reference());
 

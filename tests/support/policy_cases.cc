@@ -111,7 +111,7 @@ std::vector<PolicyCase> policy_cases(int mixtures) {
     policy_case.name += ", " + twist.name;
     return policy_case;
   };
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     cases.push_back(plain_case(variant));
     for (const PolicyTwist& twist : policy_twists()) {
       if (twist.allowed(variant)) cases.push_back(twisted(plain_case(variant), twist));

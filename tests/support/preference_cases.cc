@@ -36,7 +36,7 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
   add("loss_scale -3.5", [](auto& o) { o.loss_scale = -3.5; });
   add("loss_scale 0", [](auto& o) { o.loss_scale = 0; });
   add("weight 0.25, entropy", [](auto& o) {
-    o.terms[0].weight = 0.25;
+    o.loss_weights = {0.25};
     o.want_entropy = true;
   });
   std::vector<double> smoothings;
@@ -61,13 +61,15 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
 std::vector<PreferenceCase> make_cases() {
   std::vector<PreferenceCase> cases;
   for (const L loss : every_preference_loss()) add_cases_of(loss, cases);
-  const auto add_sum = [&](std::vector<PreferenceTerm> terms, double smoothing,
+  const auto add_sum = [&](const std::vector<std::pair<L, double>>& losses, double smoothing,
                            const std::function<void(PreferenceOptions&)>& change) {
     PreferenceCase sum;
-    for (const PreferenceTerm& term : terms) {
-      sum.name += std::to_string(term.weight) + " " + short_name(term.loss) + " + ";
+    sum.options.losses.clear();
+    for (const auto& [loss, weight] : losses) {
+      sum.name += std::to_string(weight) + " " + short_name(loss) + " + ";
+      sum.options.losses.push_back(loss);
+      sum.options.loss_weights.push_back(weight);
     }
-    sum.options.terms = std::move(terms);
     sum.options.label_smoothing = smoothing;
     change(sum.options);
     cases.push_back(sum);
@@ -92,7 +94,7 @@ const std::vector<PreferenceLoss>& every_preference_loss() {
 
 PreferenceOptions options_of(PreferenceLoss loss) {
   PreferenceOptions options;
-  options.terms = {{loss, 1.0}};
+  options.losses = {loss};
   if (loss == L::kExoPair) options.label_smoothing = 0.05;  // required
   return options;
 }

@@ -157,7 +157,7 @@ TEST_F(BenchTest, LevelsAndPlansCanBeSwept) {
   EXPECT_EQ(names_of(lines[1]), Values({"dense", "auto", "forward"}));
   EXPECT_EQ(names_of(lines[2]), Values({"dense", "apart", "in_place"}));
 
-  ASSERT_EQ(bench(both, {"--sweep", "kernel={plan: one_pass, time_block: 4},{plan: two_pass}", "--contenders", "auto",
+  ASSERT_EQ(bench(both, {"--sweep", "kernel={plan: one_pass, row_tile: 4},{plan: two_pass}", "--contenders", "auto",
                          "-o", path("plans.jsonl")})
                 .exit_code(),
             0);
@@ -224,10 +224,10 @@ TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
       {{"--sweep", "seq_len=4,,6"}, "value 2 is empty"},
       {{"--sweep", "seq_len=4, 4"}, "--sweep seq_len=4, 4: 4 stands there twice"},
       {{"--sweep", "seq_len=4", "--sweep", "seq_len=6"}, "--sweep seq_len sets it as well"},
-      {{"--sweep", "kernel={time_block: 4}", "--sweep", "kernel.time_block=8"}, "--sweep kernel sets it as well"},
+      {{"--sweep", "kernel={row_tile: 4}", "--sweep", "kernel.row_tile=8"}, "--sweep kernel sets it as well"},
       {{"--sweep", "seq_len=4", "--set", "seq_len=6"}, "--set seq_len has no effect: --sweep seq_len sets it"},
       {{"--sweep", "level=logits,fused"}, "model.hidden_size is not given"},
-      {{"--sweep", "kernel.time_block=8,100000"}, "row_tile = 100000 is above 65536"},
+      {{"--sweep", "kernel.row_tile=8,100000"}, "row_tile = 100000 is above 65536"},
       {{"--sweep", "tolerances.loss_atol=1"}, "--sweep tolerances.loss_atol has no effect on bench"},
       {{"--contenders", "dense,one_pass"}, "--contenders one_pass: level logits has dense, apart, in_place"},
       {{"--contenders", "dense,dense"}, "--contenders dense: stands there twice"},

@@ -91,7 +91,7 @@ TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
     EXPECT_EQ(result.exit_code(), 0) << setting << ": " << result.err;
   }
   EXPECT_EQ(compare({"model.dtype=bfloat16", "gradients.dtype=float32"}).exit_code(), 0);
-  EXPECT_EQ(compare({"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"}).exit_code(), 0);
+  EXPECT_EQ(compare({"kernel={plan: dense, vocab_tile: auto, workspace: auto}"}).exit_code(), 0);
 }
 
 TEST_F(CliTest, OptionsReachTheComputation) {
@@ -112,7 +112,7 @@ TEST_F(CliTest, OptionsReachTheComputation) {
   EXPECT_EQ(report({"kernel.plan=one_pass"})["fused"]["plan"], "one_pass");
   EXPECT_EQ(report({"threads=1"})["environment"]["threads"], 1);
   EXPECT_EQ(report({"kernel.simd_target=plain"})["environment"]["simd_target"], "plain");
-  EXPECT_EQ(report({"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"})["fused"]["plan"], "dense");
+  EXPECT_EQ(report({"kernel={plan: dense, vocab_tile: auto, workspace: auto}"})["fused"]["plan"], "dense");
   EXPECT_TRUE(report({"metrics={accuracy: true}"})["details"]["fused_metrics"]["accuracy"].is_number());
   EXPECT_TRUE(report({})["details"]["fused_metrics"]["accuracy"].is_null());
   EXPECT_TRUE(report({"model.bias=true"})["diff"]["d_bias_rel_l2"].is_number());
@@ -122,7 +122,7 @@ TEST_F(CliTest, OptionsReachTheComputation) {
 TEST_F(CliTest, TheFusedPathHoldsNoLogits) {
   // 600 x 20000 float32 logits are 45.8 MiB; ten of 256 x 1024 tiles would be 10 MiB.
   const json r = report({"batch_size=1", "seq_len=600", "model={hidden_size: 16, vocab_size: 20000}",
-                         "kernel={plan: two_pass, block_size: auto}"});
+                         "kernel={plan: two_pass, vocab_tile: auto}"});
   EXPECT_GT(r["dense"]["extra_peak_bytes"].get<int64_t>(), int64_t{45} << 20);
   EXPECT_LT(r["fused"]["extra_peak_bytes"].get<int64_t>(), int64_t{40} << 20);
 }

@@ -47,7 +47,7 @@ seq_len: 40
 seed: 7
 ignore_index: -1
 temperature: 0.5
-kernel: {block_size: 2048, time_block: 256, bwd_impl: fused, plan: two_pass, workspace: 256MiB}
+kernel: {vocab_tile: 2048, row_tile: 256, plan: two_pass, workspace: 256MiB}
 tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2, d_hidden_rel_l2: 2.0e-5,
              d_weight_rel_l2: 1.0e-5}
 )");
@@ -59,12 +59,11 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.batch_size, 3);
   EXPECT_EQ(c.seq_len, 40);
   EXPECT_EQ(c.seed, 7u);
-  EXPECT_EQ(c.ignore_index, -1);
+  EXPECT_EQ(c.cross_entropy.token.ignore_index, -1);
   EXPECT_EQ(c.temperature.low, 0.5);
   EXPECT_FALSE(c.temperature.per_token());
-  EXPECT_EQ(c.kernel.block_size, 2048);
-  EXPECT_EQ(c.kernel.time_block, 256);
-  EXPECT_FALSE(c.kernel.dense_backward);
+  EXPECT_EQ(c.kernel.vocab_tile, 2048);
+  EXPECT_EQ(c.kernel.row_tile, 256);
   EXPECT_EQ(c.kernel.plan, PlanKind::kTwoPass);
   EXPECT_EQ(c.kernel.workspace_bytes, size_t{256} << 20);
   EXPECT_EQ(c.tolerances.d_hidden_rel_l2, 2e-5);
@@ -78,46 +77,64 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
                         "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
                         "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}",
                         "class_weights=true", "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}",
-                        "temperature=[0.5, 2]", "kernel.bwd_impl=dense", "kernel.simd_target=plain",
+                        "temperature=[0.5, 2]", "kernel.plan=dense", "kernel.simd_target=plain",
                         "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
   EXPECT_EQ(c.model.softcap, 30);
   EXPECT_TRUE(c.model.bias);
-  EXPECT_EQ(c.reduction, Reduction::kSum);
-  EXPECT_EQ(c.label_smoothing, 0.1);
-  EXPECT_EQ(c.z_loss, 1e-4);
-  EXPECT_EQ(c.temperature_meaning, TemperatureMeaning::kScaleLogp);
-  EXPECT_TRUE(c.shift);
+  EXPECT_EQ(c.cross_entropy.reduction, Reduction::kSum);
+  EXPECT_EQ(c.cross_entropy.label_smoothing, 0.1);
+  EXPECT_EQ(c.cross_entropy.z_loss, 1e-4);
+  EXPECT_EQ(c.cross_entropy.token.temperature_meaning, TemperatureMeaning::kScaleLogp);
+  EXPECT_TRUE(c.cross_entropy.token.shift);
   EXPECT_EQ(c.ignored_fraction, 0.5);
   EXPECT_EQ(c.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kFloat32);
   EXPECT_TRUE(c.class_weights);
-  EXPECT_EQ(c.loss_scale, -2.5);
-  EXPECT_TRUE(c.accuracy && c.entropy);
+  EXPECT_EQ(c.cross_entropy.loss_scale, -2.5);
+  EXPECT_TRUE(c.cross_entropy.want_accuracy && c.cross_entropy.want_entropy);
   EXPECT_TRUE(c.temperature.per_token());
   EXPECT_EQ(c.temperature.high, 2);
-  EXPECT_TRUE(c.kernel.dense_backward);
+  EXPECT_EQ(c.kernel.plan, PlanKind::kDense);
   EXPECT_EQ(c.kernel.simd_target, "plain");
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
-  EXPECT_EQ(set({"normaliser=12.5"}).normaliser, 12.5);
+  EXPECT_EQ(set({"normaliser=12.5"}).cross_entropy.normaliser, 12.5);
   for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=grpo"}) {
     EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
   }
 }
 
+TEST_F(ConfigTest, OlderNamesMeanWhatTheyMeant) {
+  const Config tiles = load("kernel: {block_size: 2048, time_block: 256, bwd_impl: fused, plan: two_pass}");
+  EXPECT_EQ(tiles.kernel.vocab_tile, 2048);
+  EXPECT_EQ(tiles.kernel.row_tile, 256);
+  EXPECT_EQ(tiles.kernel.plan, PlanKind::kTwoPass);
+  EXPECT_EQ(tiles.settings,
+            (std::vector<std::string>{"kernel.vocab_tile=2048", "kernel.row_tile=256", "kernel.plan=two_pass"}));
+  EXPECT_TRUE(tiles.is_set("kernel.row_tile"));
+  for (const char* dense : {"kernel: {bwd_impl: dense}", "kernel: {bwd_impl: dense, plan: auto}"}) {
+    EXPECT_EQ(load(dense).kernel.plan, PlanKind::kDense) << dense;
+  }
+  EXPECT_EQ(set({"kernel.bwd_impl=dense"}).settings, std::vector<std::string>{"kernel.plan=dense"});
+  EXPECT_EQ(error("kernel: {bwd_impl: dense, plan: two_pass}"),
+            "c.yaml:1: kernel.bwd_impl dense means kernel.plan dense, but kernel.plan is two_pass");
+  EXPECT_EQ(error("kernel: {bwd_impl: both}"), "c.yaml:1: kernel.bwd_impl must be fused or dense, not both");
+  EXPECT_EQ(error("kernel:\n  row_tile: 1\n  time_block: 2\n"), "c.yaml:3: kernel.time_block stands here a second time");
+}
+
 TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   const Config c = set({});
   EXPECT_EQ(c.batch_size, 1);
-  EXPECT_EQ(c.ignore_index, -100);
+  EXPECT_EQ(c.cross_entropy.token.ignore_index, -100);
   EXPECT_EQ(c.temperature.low, 1.0);
   EXPECT_EQ(c.model.layout, HeadLayout::kVocabHidden);
-  EXPECT_EQ(c.reduction, Reduction::kMean);
+  EXPECT_EQ(c.cross_entropy.reduction, Reduction::kMean);
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
   EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
   const Config autos =
-      set({"kernel={block_size: auto, time_block: auto, plan: auto, workspace: auto}", "threads=auto"});
-  EXPECT_EQ(autos.kernel.block_size, 0);
+      set({"kernel={vocab_tile: auto, row_tile: auto, plan: auto, workspace: auto}", "threads=auto"});
+  EXPECT_EQ(autos.kernel.vocab_tile, 0);
   EXPECT_EQ(autos.threads, 0);
 }
 
@@ -148,7 +165,7 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("modle: {dtype: float32}\n"), "c.yaml:1: modle is not a known key; did you mean model?");
   EXPECT_EQ(error("completely_different: 1\n"), "c.yaml:1: completely_different is not a known key");
   EXPECT_EQ(error("model: {dtype: float8}"),
-            "c.yaml:1: model.dtype must be float32, bfloat16, float16 or float64, not float8");
+            "c.yaml:1: model.dtype must be float32, bfloat16, float64 or float16, not float8");
   EXPECT_EQ(error("seed: 1\nseq_len: many\n"),
             "c.yaml:2: seq_len must be an integer from 0 to 1099511627776, not many");
   EXPECT_EQ(error("batch_size: 0"), "c.yaml:1: batch_size must be an integer from 1 to 1099511627776, not 0");
@@ -166,7 +183,7 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
   EXPECT_EQ(error("task: ppo"), "c.yaml:1: task must be cross_entropy, grpo, dpo or kto, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
-  EXPECT_EQ(error("kernel:\n  plan: dense\n"), "c.yaml:2: kernel.plan must be auto, one_pass or two_pass, not dense");
+  EXPECT_EQ(error("kernel:\n  plan: forward_only\n"), "c.yaml:2: kernel.plan must be auto, one_pass, two_pass or dense, not forward_only");
 }
 
 TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
@@ -179,7 +196,7 @@ TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
   EXPECT_EQ(error("z_loss: -1"), "c.yaml:1: z_loss must be a finite number of at least 0, not -1");
   EXPECT_EQ(error("model: {softcap: -30}"),
             "c.yaml:1: model.softcap must be a finite number above 0, or 0 for none, not -30");
-  EXPECT_EQ(error("normaliser: 0"), "c.yaml:1: normaliser must be a finite number above 0, not 0");
+  EXPECT_EQ(error("normaliser: 0"), "c.yaml:1: normaliser must be a finite number above 0, or none, not 0");
   for (const char* bad : {"nan", ".nan", "inf", ".inf", "-.inf", "1e999", "0x10", "1,5"}) {
     EXPECT_EQ(error(std::string("loss_scale: ") + bad),
               std::string("c.yaml:1: loss_scale must be a finite number, not ") + bad);
@@ -191,8 +208,8 @@ TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
 TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
   EXPECT_EQ(error("reduction: sum\nnormaliser: 3\n"), "c.yaml:2: normaliser needs reduction mean");
   EXPECT_EQ(
-      error("kernel: {bwd_impl: dense, plan: two_pass}"),
-      "c.yaml:1: kernel.plan has no meaning with kernel.bwd_impl dense, which has no tiles: leave it out or auto");
+      error("kernel: {plan: dense, row_tile: 16}"),
+      "c.yaml:1: kernel.row_tile has no meaning with kernel.plan dense, which has no tiles: leave it out or auto");
   EXPECT_EQ(error("task: kto\ntolerances: {losses_rel_l2: 1}"),
             "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto: it has no loss a token");
 }
@@ -242,9 +259,8 @@ policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importan
 
   const Config dpo = set({"task=dpo", "batch_size=2", "preference.loss_weights=[1, 0.5]",
                           "preference.losses=[sigmoid, sft]", "preference.nll_weight=0.25"});
-  ASSERT_EQ(dpo.preference.terms.size(), 2u);
-  EXPECT_EQ(dpo.preference.terms[1].loss, PreferenceLoss::kSft);
-  EXPECT_EQ(dpo.preference.terms[1].weight, 0.5);
+  EXPECT_EQ(dpo.preference.losses, (std::vector{PreferenceLoss::kSigmoid, PreferenceLoss::kSft}));
+  EXPECT_EQ(dpo.preference.loss_weights, (std::vector{1, 0.5}));
   EXPECT_EQ(dpo.preference.nll_weight, 0.25);
   EXPECT_EQ(set({"task=kto", "kto={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
   EXPECT_EQ(set_error("policy.variant=gpro").substr(0, 28), "--set policy.variant must be");
@@ -266,9 +282,9 @@ TEST_F(ConfigTest, SettingsAreTheWholeConfig) {
 TEST_F(ConfigTest, SetGoesThroughTheSameValidation) {
   EXPECT_EQ(set_error("model.dtyp=float32"), "--set model.dtyp is not a known key; did you mean model.dtype?");
   EXPECT_EQ(set_error("model.dtype=float8"),
-            "--set model.dtype must be float32, bfloat16, float16 or float64, not float8");
+            "--set model.dtype must be float32, bfloat16, float64 or float16, not float8");
   EXPECT_EQ(set_error("model={dtype: float8}"),
-            "--set model: model.dtype must be float32, bfloat16, float16 or float64, not float8");
+            "--set model: model.dtype must be float32, bfloat16, float64 or float16, not float8");
   EXPECT_EQ(set_error("seed="), "--set seed must be an integer of at least 0, not nothing");
   EXPECT_EQ(set_error("seed"), "--set seed: must have the form key=value, for example model.dtype=bfloat16");
   EXPECT_EQ(set_error("=3"), "--set =3: must have the form key=value, for example model.dtype=bfloat16");

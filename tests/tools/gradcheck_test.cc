@@ -102,7 +102,7 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
                          {"reduction=none", "temperature=[0.5, 2]"},
                          {"reduction=sum", "label_smoothing=0.1", "z_loss=1e-3", "class_weights=true"},
                          {"round_logits_to=bfloat16"},
-                         {"kernel={bwd_impl: dense, block_size: auto, workspace: auto}"},
+                         {"kernel={plan: dense, vocab_tile: auto, workspace: auto}"},
                          {"gradients={d_hidden: false, d_weight: false}"},
                          {"ignored_fraction=1"},
                          {"seq_len=0"}};

@@ -31,7 +31,7 @@ class Command(unittest.TestCase):
         self.assertEqual(Job.from_json(job(written="out").to_json()), job(written="out"))
 
     def test_plans_are_settings(self):
-        self.assertIn("kernel.bwd_impl=dense", settings(logitless_command.arguments(job("dense"))))
+        self.assertIn("kernel.plan=dense", settings(logitless_command.arguments(job("dense"))))
         self.assertIn("kernel.plan=two_pass", settings(logitless_command.arguments(job("two_pass"))))
 
     def test_the_first_call_is_one_more(self):

@@ -165,7 +165,7 @@ TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
     EXPECT_NEAR(paired.d_logp[3 + k], -slopes[k], 1e-16);
   }
   // a: 1, 0, 0; b: 0, -1, -2. Sorted: 0 (1), 0 (2), 1 (0) against -2 (2), -1 (1), 0 (0): D = 2, 1, 1.
-  options.terms = {{PreferenceLoss::kAotUnpaired}};
+  options.losses = {PreferenceLoss::kAotUnpaired};
   const oracle::PreferenceTruth unpaired = compute_preference(batch, options);
   EXPECT_NEAR(unpaired.loss, paired.loss, 1e-15);
   const double chosen[] = {-s(-1) / 3, -s(-2) / 3, -s(-1) / 3}, rejected[] = {s(-1) / 3, s(-1) / 3, s(-2) / 3};

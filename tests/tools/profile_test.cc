@@ -238,7 +238,7 @@ TEST_F(ProfileFileTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("profiles:\n  - machine: {cpu: a, threads: two}\n"),
             "p.yaml:2: profiles.machine.threads must be an integer from 1 to 4096, not two");
   EXPECT_EQ(error(machine + "    shape: {dtype: float31}\n"),
-            "p.yaml:3: profiles.shape.dtype must be float32, bfloat16, float16 or float64, not float31");
+            "p.yaml:3: profiles.shape.dtype must be float32, bfloat16, float64 or float16, not float31");
   EXPECT_EQ(error(machine + "    shape: {dtype: float32, tokens: [2, 1]}\n"),
             "p.yaml:3: profiles.shape.tokens has a low above its high");
   EXPECT_EQ(error(machine + "    shape: {dtype: float32, tokens: 7}\n"),
@@ -247,8 +247,8 @@ TEST_F(ProfileFileTest, ErrorsNameFileLineKeyAndRule) {
             "p.yaml:3: profiles.shape.layout is that of a head, and without hidden_size there is none");
   EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {plan: dense}\n"),
             "p.yaml:5: profiles.kernel.plan must be auto, one_pass or two_pass, not dense");
-  EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {time_block: 0}\n"),
-            "p.yaml:5: profiles.kernel.time_block must be an integer from 1 to 65536, not 0");
+  EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {row_tile: 0}\n"),
+            "p.yaml:5: profiles.kernel.row_tile must be an integer from 1 to 65536, not 0");
   EXPECT_EQ(error(machine + shape + "    workspace: auto\n"),
             "p.yaml:4: profiles.workspace must be a size above 0 such as 256MiB or 1.5GiB, not auto");
   EXPECT_EQ(error(machine + shape + "    workspace: 1MiB\n    kernel: {}\n    measured: {default_s: .nan}\n"),

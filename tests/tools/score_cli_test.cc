@@ -265,7 +265,7 @@ TEST_F(ScoreTest, TheSummaryIsTheFilesOwnAndThatOfCompare) {
 }
 
 TEST_F(ScoreTest, TheSameBytesForEveryNumberOfThreads) {
-  const std::vector<std::string> arguments = {kTiny, "--quiet", "--set", "kernel.time_block=16", "--set"};
+  const std::vector<std::string> arguments = {kTiny, "--quiet", "--set", "kernel.row_tile=16", "--set"};
   EXPECT_EQ(score(arguments + std::vector<std::string>{"threads=1"}).exit_code(), 0);
   const std::string first = read("scores.safetensors");
   EXPECT_EQ(score(arguments + std::vector<std::string>{"threads=3"}).exit_code(), 0);

@@ -32,7 +32,7 @@ class TuneTest : public CliTest {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  // A profile for the shape of tiny.yaml without its block_size.
+  // A profile for the shape of tiny.yaml without its vocab_tile.
   void write_profile(int64_t row_tile, int64_t vocab_tile, PlanKind plan = PlanKind::kAuto,
                      const std::string& cpu = "") const {
     io::ProfileMachine machine = io::machine_of(Context());
@@ -96,7 +96,7 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
   const std::string config = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{kTiny, "--set", "kernel.plan=two_pass"}, "--set kernel.plan cannot be set: tune chooses it"},
-      {{config, "--set", "kernel.bwd_impl=dense"}, "kernel.bwd_impl is dense, which has no plan"},
+      {{config, "--set", "kernel.plan=dense"}, "kernel.plan is dense, which has no plan"},
       {{kTiny, "--set", "tolerances.loss_atol=1"}, "tolerances.loss_atol has no effect on tune"},
       {{kTiny, "--budget-s", "0"}, "--budget-s"},
       {{kTiny, "--budget-s", "nan"}, "--budget-s: must be a number from 1"},
@@ -173,10 +173,10 @@ TEST_F(TuneTest, KeepsWhatAnotherTuneHasWrittenMeanwhile) {
 // tiles of the fused side, which compare reports
 TEST_F(TuneTest, EveryCommandTakesAProfile) {
   write_profile(32, 128, PlanKind::kTwoPass);
-  const std::string used = "profile " + profile() + ": kernel.plan=two_pass kernel.time_block=32";
+  const std::string used = "profile " + profile() + ": kernel.plan=two_pass kernel.row_tile=32";
   const Finished compared = run({"compare", kTiny, "--profile", profile(), "--json", path("compare.json")});
   EXPECT_EQ(compared.exit_code(), 0) << compared.err;
-  EXPECT_NE(compared.err.find(used + "; kernel.block_size=256 is the config's and stays\n"), std::string::npos)
+  EXPECT_NE(compared.err.find(used + "; kernel.vocab_tile=256 is the config's and stays\n"), std::string::npos)
       << compared.err;
   EXPECT_NE(read("compare.json").find("two_pass: 134 of 134 rows in chunks of 134, tiles 32 x 256"), std::string::npos)
       << read("compare.json");
@@ -197,12 +197,12 @@ TEST_F(TuneTest, EveryCommandTakesAProfile) {
 TEST_F(TuneTest, TheEnvironmentNamesAProfileAndTheFlagComesFirst) {
   write_profile(32, 0);
   setenv("LOGITLESS_PROFILE", profile().c_str(), 1);
-  EXPECT_NE(run({"compare", kTiny}).err.find("kernel.time_block=32"), std::string::npos);
+  EXPECT_NE(run({"compare", kTiny}).err.find("kernel.row_tile=32"), std::string::npos);
   setenv("LOGITLESS_PROFILE", "not-there.yaml", 1);
   EXPECT_NE(run({"compare", kTiny}).err.find("LOGITLESS_PROFILE not-there.yaml: cannot be opened"), std::string::npos);
   EXPECT_EQ(run({"compare", kTiny}).exit_code(), 2);
   for (const char* command : {"info", "--version"}) EXPECT_EQ(run({command}).exit_code(), 0);
-  EXPECT_NE(run({"compare", kTiny, "--profile", profile()}).err.find("kernel.time_block=32"), std::string::npos);
+  EXPECT_NE(run({"compare", kTiny, "--profile", profile()}).err.find("kernel.row_tile=32"), std::string::npos);
   // It measures against the default, whatever the environment says.
   EXPECT_EQ(tune({}).exit_code(), 0);
 }
@@ -218,9 +218,9 @@ TEST_F(TuneTest, AProfileOfAnotherMachineIsNotUsedAndTheCommandSaysSo) {
 
 TEST_F(TuneTest, WhatTheConfigSetsStays) {
   write_profile(32, 512);
-  const Finished result = run({"compare", kTiny, "--set", "kernel.time_block=16", "--profile", profile()});
+  const Finished result = run({"compare", kTiny, "--set", "kernel.row_tile=16", "--profile", profile()});
   EXPECT_EQ(result.exit_code(), 0);
-  EXPECT_NE(result.err.find("leaves all as it is; kernel.time_block=16 is the config's and stays"), std::string::npos)
+  EXPECT_NE(result.err.find("leaves all as it is; kernel.row_tile=16 is the config's and stays"), std::string::npos)
       << result.err;
 }
 

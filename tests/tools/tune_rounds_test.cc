@@ -13,12 +13,12 @@ using io::Level;
 
 TEST(TuneCandidates, SetEveryTunedKey) {
   const TuneCandidate candidate{PlanKind::kTwoPass, 256, 0};
-  EXPECT_EQ(candidate.name(), "plan=two_pass time_block=256");
+  EXPECT_EQ(candidate.name(), "plan=two_pass row_tile=256");
   EXPECT_EQ(candidate.contender().assignments,
-            (std::vector<std::string>{"kernel.plan=two_pass", "kernel.time_block=256", "kernel.block_size=auto"}));
+            (std::vector<std::string>{"kernel.plan=two_pass", "kernel.row_tile=256", "kernel.vocab_tile=auto"}));
   EXPECT_EQ(TuneCandidate{}.name(), "default");
   EXPECT_EQ(TuneCandidate{}.contender().assignments,
-            (std::vector<std::string>{"kernel.plan=auto", "kernel.time_block=auto", "kernel.block_size=auto"}));
+            (std::vector<std::string>{"kernel.plan=auto", "kernel.row_tile=auto", "kernel.vocab_tile=auto"}));
 }
 
 TEST(TuneCandidates, AreDifferentFitTheShapeAndAreNotTheDefault) {

@@ -89,7 +89,7 @@ TEST(PolicyBounds, ClipBoundsOfSequences) {
 }
 
 TEST(PolicyBounds, LogRatioClamp) {
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     for (const double log_ratio : {0.25, -0.25, 1.5, -1.5, 25.0, -25.0, 40.0, -800.0, 800.0}) {
       for (const double advantage : {1.7, -1.7, 0.0}) {
         PolicyData data = data_of({{log_ratio}, {0.125, 0.25}}, {advantage, 1});
@@ -170,7 +170,7 @@ TEST(PolicyBounds, CispoBound) {
 }
 
 TEST(PolicyBounds, SamplerBounds) {
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     for (const auto mode : {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask,
                             SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask}) {
       const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
@@ -210,7 +210,7 @@ TEST(PolicyBounds, OffPolicyThreshold) {
   PolicyData data = data_of({{-0.5, -0.25, -0.25, -1}, {0.5, 0.25}, {}, {-0.75}}, {-1, -1, kNaN, 0});
   data.sampling_logps[3] = kNaN;
   data.sampling_logps[0] += 1;
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     PolicyCase c = one_case(variant, "off-policy mask");
     for (const bool sampler : {false, true}) {
       c.with_sampling = sampler;
@@ -228,7 +228,7 @@ TEST(PolicyBounds, OffPolicyThreshold) {
 
 TEST(PolicyBounds, EntropyQuantile) {
   PolicyData data = data_of({{0.125, 0.25, 0.125}, {}, {-0.125, 0.5}}, {1, kNaN, -1});
-  for (const PolicyVariant variant : all_policy_variants()) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
     for (const double quantile : {1.0, 0.75, 0.5, 0.25, 0.3, 0.9, 1e-9}) {
       for (const double bonus : {0.0, 0.5}) {
         PolicyCase c = one_case(variant, "top entropy quantile " + std::to_string(quantile));

@@ -100,7 +100,7 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
 // Two tokens in the second of two packed sequences: two advantages are what the caller says.
 TEST(PolicyLoss, AsManyTokensAsSequences) {
   const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
-  for (const PolicyVariant variant : all_policy_variants()) matches_oracle(plain_case(variant), data);
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) matches_oracle(plain_case(variant), data);
   PolicyCase of_tokens = one_case(PolicyVariant::kGrpo, "two advantages");
   of_tokens.advantages_per_token = true;
   PolicyData two = data;

@@ -24,9 +24,7 @@ struct PairsRun {
 
 PairsRun run_pairs(const SequenceBatch& batch, const PreferenceOptions& options, bool by_group = false) {
   loss::PairLoss loss(options, tokens_of(batch));
-  const bool relative = std::any_of(options.terms.begin(), options.terms.end(), [](const PreferenceTerm& term) {
-    return oracle::compares_with_reference(term.loss);
-  });
+  const bool relative = std::ranges::any_of(options.losses, oracle::compares_with_reference);
   if (relative) loss.set_reference(reference_of(batch, loss.tokens()));
   const TokenStats stats = stats_of(batch, loss.tokens());
   PairsRun run;

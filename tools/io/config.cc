@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "io/config_value.h"
 #include "io/error.h"
@@ -22,6 +24,16 @@ std::string text_of(const YAML::Node& node) {
   return out.c_str();
 }
 
+// `dense` of this key is kernel.plan dense.
+constexpr const char* kOlderPlan = "kernel.bwd_impl";
+
+// Returns the key that an older name stands for, and any other key as it is.
+std::string name_today(const std::string& key) {
+  if (key == "kernel.time_block") return "kernel.row_tile";
+  if (key == "kernel.block_size") return "kernel.vocab_tile";
+  return key;
+}
+
 // Walks one YAML document, or the value of one --set, and applies every key it finds.
 class ConfigReader {
  public:
@@ -35,7 +47,7 @@ class ConfigReader {
  private:
   std::string place_of(const YAML::Node& node) const { return set_place_.empty() ? place_in(file_, node) : set_place_; }
   void walk_section(const std::string& prefix, const YAML::Node& section);
-  void apply(const std::string& key, const std::string& place, const YAML::Node& node);
+  void apply(const std::string& given, const std::string& place, const YAML::Node& node);
 
   Config& config_;
   std::string file_;
@@ -65,16 +77,34 @@ void ConfigReader::read_assignment(const std::string& flag, const std::string& a
 
 void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& section) {
   std::set<std::string> seen;
+  std::optional<std::pair<std::string, YAML::Node>> older_plan;
   for (const auto& entry : section) {
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
-    if (!seen.insert(key).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
-    apply(key, place, entry.second);
+    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
+    if (key == kOlderPlan) {
+      older_plan.emplace(place, entry.second);
+    } else {
+      apply(key, place, entry.second);
+    }
   }
+  // It says what kernel.plan says, and comes last so that `plan: auto` beside it says nothing else.
+  if (older_plan) apply(kOlderPlan, older_plan->first, older_plan->second);
 }
 
-void ConfigReader::apply(const std::string& key, const std::string& place, const YAML::Node& node) {
+void ConfigReader::apply(const std::string& given, const std::string& place, const YAML::Node& node) {
+  if (given == kOlderPlan) {
+    const ConfigValue value{given, place, node};
+    if (!read_choice<bool>(value, {{"fused", false}, {"dense", true}})) return;
+    const PlanKind plan = config_.kernel.plan;
+    if (plan != PlanKind::kAuto && plan != PlanKind::kDense) {
+      throw Error(place + ": kernel.bwd_impl dense means kernel.plan dense, but kernel.plan is " + name_of(plan));
+    }
+    apply("kernel.plan", place, YAML::Node("dense"));
+    return;
+  }
+  const std::string key = name_today(given);
   if (is_section(key)) {
     if (!node.IsMap()) {
       const ConfigValue value{key, place, node};
@@ -108,15 +138,12 @@ void reject_set(const Config& config, std::initializer_list<std::string_view> ke
 }
 
 void check_kernel(const Config& config) {
-  if (config.kernel.dense_backward) {
-    const std::pair<const char*, bool> tiles[] = {{"kernel.block_size", config.kernel.block_size != 0},
-                                                  {"kernel.time_block", config.kernel.time_block != 0},
-                                                  {"kernel.plan", config.kernel.plan != PlanKind::kAuto},
-                                                  {"kernel.workspace", config.kernel.workspace_bytes.has_value()}};
-    for (const auto& [key, given] : tiles) {
-      if (given)
-        reject(config, key, "has no meaning with kernel.bwd_impl dense, which has no tiles: leave it out or auto");
-    }
+  if (config.kernel.plan != PlanKind::kDense) return;
+  const std::pair<const char*, bool> tiles[] = {{"kernel.row_tile", config.kernel.row_tile != 0},
+                                                {"kernel.vocab_tile", config.kernel.vocab_tile != 0},
+                                                {"kernel.workspace", config.kernel.workspace_bytes.has_value()}};
+  for (const auto& [key, given] : tiles) {
+    if (given) reject(config, key, "has no meaning with kernel.plan dense, which has no tiles: leave it out or auto");
   }
 }
 
@@ -139,10 +166,10 @@ void check_task(const Config& config) {
            "is " + std::to_string(config.batch_size) +
                ", but task dpo needs an even number of sequences: the chosen ones, then the rejected ones");
   }
-  if (!config.preference_weights.empty() && config.preference_weights.size() != config.preference.terms.size()) {
+  const size_t losses = config.preference.losses.size(), weights = config.preference.loss_weights.size();
+  if (weights != 0 && weights != losses) {
     reject(config, "preference.loss_weights",
-           "has " + std::to_string(config.preference_weights.size()) + " entries, but preference.losses has " +
-               std::to_string(config.preference.terms.size()));
+           "has " + std::to_string(weights) + " entries, but preference.losses has " + std::to_string(losses));
   }
   if (config.policy.on_policy) reject_set(config, {"policy.log_ratio_deviation"}, "needs policy.on_policy false");
 }
@@ -169,7 +196,9 @@ void check_together(const Config& config) {
   check_kernel(config);
   check_task(config);
   check_level(config);
-  if (config.normaliser && config.reduction != Reduction::kMean) reject(config, "normaliser", "needs reduction mean");
+  if (config.cross_entropy.normaliser && config.cross_entropy.reduction != Reduction::kMean) {
+    reject(config, "normaliser", "needs reduction mean");
+  }
 }
 
 }  // namespace
@@ -188,9 +217,6 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   config.unswept = config.settings.size();
   for (const std::string& assignment : swept) ConfigReader(config).read_assignment("--sweep", assignment);
   check_together(config);
-  for (size_t k = 0; k < config.preference_weights.size(); ++k) {
-    config.preference.terms[k].weight = config.preference_weights[k];
-  }
   return config;
 }
 

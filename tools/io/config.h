@@ -34,9 +34,7 @@ const char* name_of(Task task);
 enum class Level { kFused, kLogits };
 /// "fused" or "logits".
 const char* name_of(Level level);
-
-/// "hidden_vocab" or "vocab_hidden".
-const char* name_of(HeadLayout layout);
+using logitless::name_of;
 
 struct ModelConfig {
   std::string name;
@@ -49,9 +47,8 @@ struct ModelConfig {
 };
 
 struct KernelConfig {
-  int64_t block_size = 0;       ///< columns of a logits tile; 0: auto
-  int64_t time_block = 0;       ///< rows of a logits tile; 0: auto
-  bool dense_backward = false;  ///< bwd_impl: dense
+  int64_t row_tile = 0;    ///< rows of a logits tile; 0: auto
+  int64_t vocab_tile = 0;  ///< columns of a logits tile; 0: auto
   PlanKind plan = PlanKind::kAuto;
   bool in_place = false;                  ///< level logits: the gradient replaces the logits
   std::optional<size_t> workspace_bytes;  ///< empty: the library's default
@@ -103,24 +100,14 @@ struct Config {
   uint64_t seed = 0;
   int threads = 0;  ///< 0: what OpenMP gives
 
-  int64_t ignore_index = -100;
   double ignored_fraction = 0;  ///< share of the seeded targets that are ignore_index
   TemperatureConfig temperature;
-  TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
-  Reduction reduction = Reduction::kMean;
-  double label_smoothing = 0;
-  double z_loss = 0;
   bool class_weights = false;  ///< seeded, uniform between 0.5 and 1.5
-  double loss_scale = 1;
-  std::optional<double> normaliser;
-  bool shift = false;
-  bool accuracy = false;
-  bool entropy = false;
-  std::optional<DType> round_logits_to;
 
+  /// token, loss_scale and want_entropy hold for every task.
+  CrossEntropyOptions cross_entropy;
   PolicyConfig policy;
-  PreferenceOptions preference;            ///< terms have the weights of preference_weights
-  std::vector<double> preference_weights;  ///< empty: all 1
+  PreferenceOptions preference;
   KtoConfig kto;
 
   KernelConfig kernel;

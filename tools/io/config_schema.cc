@@ -6,11 +6,15 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "io/config.h"
 #include "io/config_value.h"
 #include "logitless/context.h"
+#include "logitless/fields.h"
 
 namespace logitless::io {
 namespace {
@@ -20,13 +24,7 @@ constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxRanks = 4096;             // Of a product of two that an int holds.
 constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any tensor; products of sizes stay countable.
 
-const Interval kPositive{.low = 0, .open_low = true, .text = "a finite number above 0"};
-const Interval kNotNegative{.low = 0, .text = "a finite number of at least 0"};
-const Interval kShare{.low = 0, .high = 1, .text = "a number from 0 to 1"};
-const Interval kFinite{.text = "a finite number"};
-const Interval kPositiveShare{.low = 0, .high = 1, .open_low = true, .text = "a number above 0 and up to 1"};
-const Interval kLogRatio{.low = 0, .high = 300, .open_low = true, .text = "a number above 0 and up to 300, or none"};
-const Interval kSoftcap{.low = 0, .text = "a finite number above 0, or 0 for none"};
+const Interval kSoftcap{.text = "a finite number above 0, or 0 for none", .low = 0};
 
 // Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what
 // `members` lead to.
@@ -109,112 +107,112 @@ TemperatureConfig read_temperature(const ConfigValue& value) {
   return range;
 }
 
+// What an option's value is made of. Arrays are seeded, or come with the tensors: they have no key.
+
+template <class T>
+inline constexpr bool kHasKey = !std::is_same_v<T, TokenOptions> && !std::is_same_v<T, std::span<const float>> &&
+                                !std::is_same_v<T, std::span<const double>>;
+
+void read_option(const ConfigValue& value, const Field&, bool& to) { to = read_bool(value); }
+void read_option(const ConfigValue& value, const Field& field, double& to) { to = read_number(value, field.range); }
+void read_option(const ConfigValue& value, const Field& field, int64_t& to) {
+  const bool any = field.range.low < 0;
+  to = read_integer(value, any ? kAnyLow : static_cast<int64_t>(field.range.low), any ? kAnyHigh : kMaxSize);
+}
+template <Named Enum>
+void read_option(const ConfigValue& value, const Field&, Enum& to) {
+  to = read_named<Enum>(value, all_of<Enum>());
+}
+void read_option(const ConfigValue& value, const Field&, std::optional<DType>& to) {
+  to = none_or(named<DType>({DType::kBFloat16, DType::kFloat16}))(value);
+}
+template <class T>
+void read_option(const ConfigValue& value, const Field& field, std::optional<T>& to) {
+  const std::string text = std::string(field.range.text) + ", or none";
+  Field or_none = field;
+  or_none.range.text = text.c_str();
+  to = none_or([&](const ConfigValue& given) {
+    T number{};
+    read_option(given, or_none, number);
+    return number;
+  })(value);
+}
+template <class T>
+void read_option(const ConfigValue& value, const Field& field, std::vector<T>& to) {
+  const auto read_entry = [&](const ConfigValue& given) {
+    T entry{};
+    read_option(given, field, entry);
+    return entry;
+  };
+  to = list_of(read_entry, Named<T> ? "a name, or a list of them" : "a number, or a list of them")(value);
+}
+
+// Adds the rules of a structure's fields. What every task has stands at the root of a config.
+template <class Structure, class Find>
+void add_fields(const std::string& section, const Find& find, std::vector<KeyRule>& rules) {
+  const auto add = [&](const Field& field, const auto& member) {
+    if constexpr (kHasKey<std::remove_cvref_t<decltype(member)>>) {
+      const std::string_view name = field.name;
+      const bool of_all_tasks = name == "loss_scale" || name == "want_entropy";
+      if (of_all_tasks && !section.empty()) return;
+      const std::string key =
+          name.starts_with("want_") ? "metrics." + std::string(name.substr(5)) : section + field.name;
+      rules.push_back({key, [find, name](Config& config, const ConfigValue& value) {
+                         const auto read = [&](const Field& one, auto& to) {
+                           if constexpr (kHasKey<std::remove_cvref_t<decltype(to)>>) {
+                             if (name == one.name) read_option(value, one, to);
+                           }
+                         };
+                         visit_fields(FieldsOf<Structure>(), read, find(config));
+                       }});
+    }
+  };
+  visit_fields(FieldsOf<Structure>(), add, Structure());
+}
+
 // The table itself.
 std::vector<KeyRule> build_schema() {
   using C = Config;
   using M = ModelConfig;
   using K = KernelConfig;
   using G = GradientConfig;
-  using P = PolicyOptions;
-  using Q = PreferenceOptions;
-  using Kto = KtoOptions;
   using T = ToleranceConfig;
-  using enum SamplerCorrection;
-  const auto root = section(""), metrics = section("metrics.");
+  const auto root = section("");
   const auto model = section("model.", &C::model);
-  const auto policy = section("policy.", &C::policy, &PolicyConfig::options);
   const auto policy_batch = section("policy.", &C::policy);
-  const auto preference = section("preference.", &C::preference);
-  const auto kto = section("kto.", &C::kto, &KtoConfig::options);
   const auto kernel = section("kernel.", &C::kernel);
   const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
   const auto tolerances = section("tolerances.", &C::tolerances);
-  const auto read_loss = named<PreferenceLoss>(all_preference_losses());
-  const auto read_term = [=](const ConfigValue& value) { return PreferenceTerm{read_loss(value), 1.0}; };
-  return {
+  std::vector<KeyRule> rules = {
       root("task", &C::task, named<Task>({Task::kCrossEntropy, Task::kGrpo, Task::kDpo, Task::kKto})),
       root("level", &C::level, named<Level>({Level::kFused, Level::kLogits})),
       model("name", &M::name, read_text),
       model("hidden_size", &M::hidden_size, integer(1, kMaxSize)),
       model("vocab_size", &M::vocab_size, integer(1, kMaxSize)),
-      model("layout", &M::layout, named<HeadLayout>(kLayouts)),
-      model("dtype", &M::dtype, named<DType>(kDTypes)),
+      model("layout", &M::layout, named<HeadLayout>(all_of<HeadLayout>())),
+      model("dtype", &M::dtype, named<DType>(all_of<DType>())),
       model("softcap", &M::softcap, number(kSoftcap)),
       model("bias", &M::bias, read_bool),
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),
       root("threads", &C::threads, auto_or<int>(integer(1, 4096))),
-      root("ignore_index", &C::ignore_index, integer(kAnyLow)),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
-      root("temperature", &C::temperature, read_temperature),
-      root("temperature_meaning", &C::temperature_meaning,
-           choice<TemperatureMeaning>(
-               {{"scale_logits", TemperatureMeaning::kScaleLogits}, {"scale_logp", TemperatureMeaning::kScaleLogp}})),
-      root("round_logits_to", &C::round_logits_to, none_or(named<DType>({DType::kBFloat16, DType::kFloat16}))),
-      root("reduction", &C::reduction,
-           choice<Reduction>({{"mean", Reduction::kMean}, {"sum", Reduction::kSum}, {"none", Reduction::kNone}})),
-      root("label_smoothing", &C::label_smoothing, number(kShare)),
-      root("z_loss", &C::z_loss, number(kNotNegative)),
       root("class_weights", &C::class_weights, read_bool),
-      root("loss_scale", &C::loss_scale, number(kFinite)),
-      root("normaliser", &C::normaliser, number(kPositive)),
-      root("shift", &C::shift, read_bool),
-      metrics("accuracy", &C::accuracy, read_bool),
-      metrics("entropy", &C::entropy, read_bool),
-      policy("variant", &P::variant, named<PolicyVariant>(all_policy_variants())),
-      policy("importance_sampling_level", &P::importance_sampling_level,
-             named<ImportanceLevel>({ImportanceLevel::kToken, ImportanceLevel::kSequence})),
-      policy("epsilon_low", &P::epsilon_low, number(kShare)),
-      policy("epsilon_high", &P::epsilon_high, number(kNotNegative)),
-      policy("delta", &P::delta, none_or(number(kPositive))),
-      policy("log_ratio_clamp", &P::log_ratio_clamp, none_or(number(kLogRatio))),
-      policy("beta", &P::beta, number(kNotNegative)),
-      policy("kl_estimator", &P::kl_estimator,
-             named<KlEstimator>({KlEstimator::kK1, KlEstimator::kK2, KlEstimator::kK3})),
-      policy("use_bias_correction_kl", &P::use_bias_correction_kl, read_bool),
-      policy("entropy_bonus", &P::entropy_bonus, number(kFinite)),
-      policy("top_entropy_quantile", &P::top_entropy_quantile, number(kPositiveShare)),
-      policy("off_policy_mask_threshold", &P::off_policy_mask_threshold, none_or(number(kFinite))),
-      policy("sampler_correction", &P::sampler_correction,
-             named<SamplerCorrection>({kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask})),
-      policy("sampler_clip_min", &P::sampler_clip_min, none_or(number(kNotNegative))),
-      policy("sampler_clip_max", &P::sampler_clip_max, none_or(number(kPositive))),
-      policy("num_items_in_batch", &P::num_items_in_batch, none_or(number(kPositive))),
-      policy("max_completion_length", &P::max_completion_length, none_or(integer(1, kMaxSize))),
-      policy("sapo_temperature_pos", &P::sapo_temperature_pos, number(kPositive)),
-      policy("sapo_temperature_neg", &P::sapo_temperature_neg, number(kPositive)),
-      policy("vespo_k_pos", &P::vespo_k_pos, number(kFinite)),
-      policy("vespo_lambda_pos", &P::vespo_lambda_pos, number(kFinite)),
-      policy("vespo_k_neg", &P::vespo_k_neg, number(kFinite)),
-      policy("vespo_lambda_neg", &P::vespo_lambda_neg, number(kFinite)),
       policy_batch("advantages", &PolicyConfig::advantage_per_token,
                    choice<bool>({{"sequence", false}, {"token", true}})),
       policy_batch("on_policy", &PolicyConfig::on_policy, read_bool),
       policy_batch("log_ratio_deviation", &PolicyConfig::log_ratio_deviation, number(kNotNegative)),
-      preference("losses", &Q::terms, list_of(read_term, "the name of a loss, or a list of them")),
-      section("preference.")("loss_weights", &C::preference_weights,
-                             list_of(number(kFinite), "a finite number, or a list of them")),
-      preference("beta", &Q::beta, number(kPositive)),
-      preference("label_smoothing", &Q::label_smoothing, number(kShare)),
-      preference("average_log_prob", &Q::average_log_prob, read_bool),
-      preference("discopop_tau", &Q::discopop_tau, number(kPositive)),
-      preference("simpo_gamma", &Q::simpo_gamma, number(kFinite)),
-      preference("nll_weight", &Q::nll_weight, number(kNotNegative)),
-      kto("beta", &Kto::beta, number(kPositive)),
-      kto("desirable_weight", &Kto::desirable_weight, number(kNotNegative)),
-      kto("undesirable_weight", &Kto::undesirable_weight, number(kNotNegative)),
-      kto("average_log_prob", &Kto::average_log_prob, read_bool),
       section("kto.", &C::kto)("kl_baseline", &KtoConfig::kl_baseline, read_bool),
-      kernel("block_size", &K::block_size, auto_or(integer(1, kMaxSize))),
-      kernel("time_block", &K::time_block, auto_or(integer(1, kMaxSize))),
-      kernel("bwd_impl", &K::dense_backward, choice<bool>({{"fused", false}, {"dense", true}})),
-      kernel("plan", &K::plan, named<PlanKind>(kPlans)),
+      kernel("row_tile", &K::row_tile, auto_or(integer(1, kMaxSize))),
+      kernel("vocab_tile", &K::vocab_tile, auto_or(integer(1, kMaxSize))),
+      kernel("plan", &K::plan,
+             named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense})),
       kernel("workspace", &K::workspace_bytes, read_workspace),
       kernel("in_place", &K::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
-      kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(kPrecisions)),
+      kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(all_of<GradientPrecision>())),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
       parallel("vocab", &ParallelConfig::vocab, integer<int>(1, kMaxRanks)),
       parallel("data", &ParallelConfig::data, integer<int>(1, kMaxRanks)),
@@ -232,6 +230,20 @@ std::vector<KeyRule> build_schema() {
       tolerances("dlogits_rel_l2", &T::dlogits_rel_l2, number(kNotNegative)),
       tolerances("logp_max_abs", &T::logp_max_abs, number(kNotNegative)),
   };
+  add_fields<TokenOptions>(
+      "", [](Config & config) -> auto& { return config.cross_entropy.token; }, rules);
+  add_fields<CrossEntropyOptions>(
+      "", [](Config & config) -> auto& { return config.cross_entropy; }, rules);
+  add_fields<PolicyOptions>(
+      "policy.", [](Config & config) -> auto& { return config.policy.options; }, rules);
+  add_fields<PreferenceOptions>(
+      "preference.", [](Config & config) -> auto& { return config.preference; }, rules);
+  add_fields<KtoOptions>(
+      "kto.", [](Config & config) -> auto& { return config.kto.options; }, rules);
+  // A temperature may be a range from which each token draws its own.
+  std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });
+  rules.push_back(root("temperature", &C::temperature, read_temperature));
+  return rules;
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {

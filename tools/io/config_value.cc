@@ -69,9 +69,7 @@ int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high) {
 double read_number(const ConfigValue& value, const Interval& interval) {
   std::optional<double> number;
   if (is_plain(value.node)) number = parse_whole<double>(value.node.Scalar());
-  const bool inside = number && std::isfinite(*number) && *number <= interval.high &&
-                      (interval.open_low ? *number > interval.low : *number >= interval.low);
-  if (!inside) value.reject(interval.text);
+  if (!number || !interval.holds(*number)) value.reject(interval.text);
   return *number;
 }
 
@@ -94,8 +92,6 @@ size_t read_bytes(const ConfigValue& value, bool or_auto) {
 }
 
 bool is_auto(const ConfigValue& value) { return is_plain(value.node) && value.node.Scalar() == "auto"; }
-
-const char* name_of(HeadLayout layout) { return layout == HeadLayout::kVocabHidden ? "vocab_hidden" : "hidden_vocab"; }
 
 std::string join_choices(const std::vector<std::string>& names) {
   std::string text;

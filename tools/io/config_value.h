@@ -7,12 +7,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "io/config.h"
+#include "logitless/fields.h"
 
 namespace logitless::io {
 
@@ -23,14 +23,6 @@ struct ConfigValue {
 
   /// Throws Error: "<place>: <key> must be <rule>, not <value>".
   [[noreturn]] void reject(const std::string& rule) const;
-};
-
-/// An interval of numbers; its bounds are finite unless they are left out.
-struct Interval {
-  double low = -std::numeric_limits<double>::max();
-  double high = std::numeric_limits<double>::max();
-  bool open_low = false;  ///< low itself is out
-  std::string text;       ///< "a number above 0"
 };
 
 std::string read_text(const ConfigValue& value);
@@ -62,13 +54,6 @@ T read_named(const ConfigValue& value, const Values& values) {
   for (const T choice : values) choices.emplace_back(name_of(choice), choice);
   return read_choice(value, choices);
 }
-/// What configs and profiles both name.
-inline constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
-inline constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
-inline constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
-inline constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, GradientPrecision::kSplit,
-                                                    GradientPrecision::kFloat32};
-
 /// A rule of the schema: a key and where its value goes. One table, used alike for files and --set.
 struct KeyRule {
   std::string key;  ///< dotted

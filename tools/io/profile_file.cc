@@ -68,7 +68,10 @@ class Section {
     if (range.low > range.high) throw Error(list.place + ": " + list.key + " has a low above its high");
     return range;
   }
-  int64_t tile(const char* key) const {
+  int64_t tile(const char* name, const char* older) const {
+    const char* key = has(older) ? older : name;
+    if (has(name) && has(older))
+      throw Error(value(older).place + ": " + full(older) + " is " + full(name) + ", which is given");
     if (!has(key) || is_auto(value(key))) return 0;
     return read_integer(value(key), 1, kMostTileEdge);
   }
@@ -90,7 +93,7 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   ProfileEntry out;
   out.machine = read_machine(entry.section("machine", {"cpu", "threads", "simd_target", "gemm_backend", "blas_core"}));
   const Section shape = entry.section("shape", {"dtype", "layout", "tokens", "hidden_size", "vocab_size"});
-  out.dtype = read_named<DType>(shape.value("dtype"), kDTypes);
+  out.dtype = read_named<DType>(shape.value("dtype"), all_of<DType>());
   out.tokens = shape.range("tokens");
   if (shape.has("hidden_size")) out.hidden_size = shape.range("hidden_size");
   if (shape.has("layout")) {
@@ -98,18 +101,20 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
     if (out.hidden_size.high == 0) {
       throw Error(layout.place + ": " + layout.key + " is that of a head, and without hidden_size there is none");
     }
-    out.layout = read_named<HeadLayout>(layout, kLayouts);
+    out.layout = read_named<HeadLayout>(layout, all_of<HeadLayout>());
   }
   out.vocab_size = shape.range("vocab_size");
   out.workspace_bytes = read_bytes(entry.value("workspace"));
-  const Section kernel = entry.section("kernel", {"plan", "time_block", "block_size"});
-  if (kernel.has("plan")) out.plan = read_named<PlanKind>(kernel.value("plan"), kPlans);
-  out.row_tile = kernel.tile("time_block");
-  out.vocab_tile = kernel.tile("block_size");
+  // Older profiles have the tiles under their older names.
+  const Section kernel = entry.section("kernel", {"plan", "row_tile", "vocab_tile", "time_block", "block_size"});
+  if (kernel.has("plan"))
+    out.plan = read_named<PlanKind>(kernel.value("plan"), {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass});
+  out.row_tile = kernel.tile("row_tile", "time_block");
+  out.vocab_tile = kernel.tile("vocab_tile", "block_size");
   if (entry.has("measured")) {
     const Section measured = entry.section("measured", {"task", "default_s", "tuned_s"});
     if (measured.has("task")) out.task = measured.text("task");
-    const Interval seconds{.low = 0, .text = "seconds from 0 on"};
+    const Interval seconds{.text = "seconds from 0 on", .low = 0};
     out.default_s = read_number(measured.value("default_s"), seconds);
     out.tuned_s = read_number(measured.value("tuned_s"), seconds);
   }
@@ -142,8 +147,8 @@ void emit(YAML::Emitter& out, const ProfileEntry& entry) {
   pair("workspace", entry.workspace_bytes);
   begin("kernel");
   pair("plan", name_of(entry.plan));
-  tile("time_block", entry.row_tile);
-  tile("block_size", entry.vocab_tile);
+  tile("row_tile", entry.row_tile);
+  tile("vocab_tile", entry.vocab_tile);
   out << YAML::EndMap;
   begin("measured");
   if (!entry.task.empty()) pair("task", entry.task);

@@ -30,13 +30,11 @@ Number log_of_rest(const Number& x) {
 Number smoothed(const Number& z, double epsilon) { return -(1 - epsilon) * log_sigmoid(z) - epsilon * log_sigmoid(-z); }
 
 bool contains(const PreferenceOptions& options, PreferenceLoss loss) {
-  return std::any_of(options.terms.begin(), options.terms.end(),
-                     [&](const PreferenceTerm& term) { return term.loss == loss; });
+  return std::ranges::find(options.losses, loss) != options.losses.end();
 }
 
 bool any_needs_reference(const PreferenceOptions& options) {
-  return std::any_of(options.terms.begin(), options.terms.end(),
-                     [](const PreferenceTerm& term) { return compares_with_reference(term.loss); });
+  return std::ranges::any_of(options.losses, compares_with_reference);
 }
 
 bool averages(PreferenceLoss loss, const PreferenceOptions& options) {
@@ -158,21 +156,21 @@ void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, s
   }
 }
 
-void add_pairwise_term(const SequenceBatch& batch, const PreferenceTerm& term, const PreferenceOptions& options,
+void add_pairwise_loss(const SequenceBatch& batch, PreferenceLoss loss, double weight, const PreferenceOptions& options,
                        PreferenceTruth& truth) {
-  const bool averaged = averages(term.loss, options);
+  const bool averaged = averages(loss, options);
   Tape tape;
   const std::vector<Pair> pairs = pairs_of(batch, averaged, &tape);
   Number sum;
-  if (is_aot(term.loss)) {
-    const auto& [first, second] = sorted_lists(term.loss, pairs);
+  if (is_aot(loss)) {
+    const auto& [first, second] = sorted_lists(loss, pairs);
     for (size_t k = 0; k < pairs.size(); ++k) {
       sum = sum + smoothed(options.beta * (first[k] - second[k]), options.label_smoothing);
     }
   } else {
-    for (const Pair& pair : pairs) sum = sum + pair_loss(term.loss, pair, options);
+    for (const Pair& pair : pairs) sum = sum + pair_loss(loss, pair, options);
   }
-  const double share = options.loss_scale * term.weight / std::max<double>(1, static_cast<double>(pairs.size()));
+  const double share = options.loss_scale * weight / std::max<double>(1, static_cast<double>(pairs.size()));
   truth.loss += share * sum.value;
   for (const auto& [input, slope] : sum.slopes()) {
     const Pair& pair = pairs[input / 2];
@@ -296,11 +294,12 @@ std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options) {
   PreferenceTruth truth;
   truth.d_logp.assign(batch.logp.size(), 0.0);
-  for (const PreferenceTerm& term : options.terms) {
-    if (term.loss == PreferenceLoss::kSft) {
-      add_likelihood(batch, options.loss_scale * term.weight, truth);
+  for (size_t k = 0; k < options.losses.size(); ++k) {
+    const double weight = options.loss_weights.empty() ? 1 : options.loss_weights[k];
+    if (options.losses[k] == PreferenceLoss::kSft) {
+      add_likelihood(batch, options.loss_scale * weight, truth);
     } else {
-      add_pairwise_term(batch, term, options, truth);
+      add_pairwise_loss(batch, options.losses[k], weight, options, truth);
     }
   }
   const bool has_likelihood = contains(options, PreferenceLoss::kOrpo) || contains(options, PreferenceLoss::kCpo);
@@ -320,20 +319,20 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& 
   for (const Pair& pair : pairs_of(batch, metrics_average(options))) {
     distance = std::min(distance, std::abs((relative ? pair.a() - pair.b() : pair.c - pair.r).value));
   }
-  for (const PreferenceTerm& term : options.terms) {
-    const std::vector<Pair> pairs = pairs_of(batch, averages(term.loss, options));
+  for (const PreferenceLoss loss : options.losses) {
+    const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options));
     for (const Pair& pair : pairs) {
-      if (term.loss == PreferenceLoss::kHinge) {
+      if (loss == PreferenceLoss::kHinge) {
         distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
       }
-      if (term.loss == PreferenceLoss::kOrpo)
+      if (loss == PreferenceLoss::kOrpo)
         distance = std::min({distance, kOrpoCeiling - pair.c.value, kOrpoCeiling - pair.r.value});
     }
-    if (is_aot(term.loss)) {
-      const auto& [first, second] = sorted_lists(term.loss, pairs);
+    if (is_aot(loss)) {
+      const auto& [first, second] = sorted_lists(loss, pairs);
       distance = std::min(distance, smallest_gap(first));
       // The order of the reference's values decides about no gradient.
-      if (term.loss == PreferenceLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
+      if (loss == PreferenceLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
     }
   }
   return distance;

@@ -37,7 +37,7 @@ const std::vector<KnownContender>& known_contenders() {
   return known;
 }
 
-// "one_pass" or "one_pass:threads=1:kernel.time_block=256".
+// "one_pass" or "one_pass:threads=1:kernel.row_tile=256".
 Contender find_contender(const std::string& text, Level level) {
   std::istringstream parts(text);
   std::string name, names;

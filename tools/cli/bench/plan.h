@@ -55,7 +55,7 @@ struct BenchPlan {
 /// Throws io::Error or InvalidInput.
 BenchPlan plan_bench(const BenchOptions& options, const Profile& profile);
 
-/// "kernel.time_block=8,16": at least one value, as the user wrote it. A comma between brackets, braces or
+/// "kernel.row_tile=8,16": at least one value, as the user wrote it. A comma between brackets, braces or
 /// quotes belongs to a value. Throws io::Error.
 SweptKey parse_sweep(const std::string& text);
 
@@ -63,7 +63,7 @@ SweptKey parse_sweep(const std::string& text);
 /// `assignments` of --set.
 void check_sweep(std::span<const SweptKey> sweep, std::span<const std::string> assignments);
 
-/// "kernel.time_block=8" for each key: the Cartesian product, in which the last key changes fastest. One
+/// "kernel.row_tile=8" for each key: the Cartesian product, in which the last key changes fastest. One
 /// empty list where there are no keys. Throws io::Error where it is larger than any run could be.
 std::vector<std::vector<std::string>> assignments_of(std::span<const SweptKey> sweep);
 

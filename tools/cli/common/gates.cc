@@ -35,14 +35,14 @@ double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
     case io::Task::kCrossEntropy:
       break;
   }
-  if (config.reduction != Reduction::kMean) return tokens;
-  return config.normaliser ? tokens / *config.normaliser : 1;
+  if (config.cross_entropy.reduction != Reduction::kMean) return tokens;
+  return config.cross_entropy.normaliser ? tokens / *config.cross_entropy.normaliser : 1;
 }
 
 }  // namespace
 
 double loss_limit(const io::Config& config, const Job& job, double tokens, double loss_atol) {
-  return loss_atol * tokens_in_loss(config, job, tokens) * std::abs(config.loss_scale);
+  return loss_atol * tokens_in_loss(config, job, tokens) * std::abs(config.cross_entropy.loss_scale);
 }
 
 double error_growth(const io::Config& config, const Job& job, double tokens) {

@@ -18,14 +18,9 @@
 
 #include "io/error.h"
 #include "io/files.h"
+#include "logitless/fields.h"
 
 namespace logitless {
-
-// The macro knows nlohmann::json alone, whose members stand in alphabetical order.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Environment, version, cpu, cores, threads, l1d_bytes, l2_bytes, l3_bytes,
-                                   simd_target, simd_targets, gemm_backend, gemm_backends, gemm_bf16, blas_config,
-                                   blas_core, blas_threading, blas_max_threads, warnings)
-
 namespace cli {
 namespace {
 
@@ -232,7 +227,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   return what + (model.empty() ? "" : ", " + model) +
          format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),
                 static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
-                io::name_of(job.layout));
+                name_of(job.layout));
 }
 
 Json shape_json(const Job& job) {
@@ -240,7 +235,7 @@ Json shape_json(const Job& job) {
           {"hidden", job.hidden_size},
           {"vocab", job.vocab_size},
           {"dtype", name_of(job.dtype)},
-          {"layout", io::name_of(job.layout)}};
+          {"layout", name_of(job.layout)}};
 }
 
 std::string machine_text(const Environment& e) {
@@ -254,7 +249,12 @@ std::string warnings_text(const Environment& environment) {
   return text;
 }
 
-Json environment_json(const Environment& environment) { return nlohmann::json(environment); }
+Json environment_json(const Environment& environment) {
+  Json json;
+  visit_fields(
+      FieldsOf<Environment>(), [&](const Field& field, const auto& value) { json[field.name] = value; }, environment);
+  return json;
+}
 
 }  // namespace cli
 }  // namespace logitless

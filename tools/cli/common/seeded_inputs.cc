@@ -105,9 +105,7 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
 }
 
 bool needs_reference(const Config& config) {
-  const auto& terms = config.preference.terms;
-  return std::any_of(terms.begin(), terms.end(),
-                     [](const PreferenceTerm& t) { return logitless::needs_reference(t.loss); });
+  return std::ranges::any_of(config.preference.losses, logitless::needs_reference);
 }
 
 void add_seeded_batch(const Config& config, Inputs& inputs) {
@@ -226,9 +224,11 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   const double fraction = config.task == io::Task::kGrpo ? 0 : config.ignored_fraction;  // grpo has a mask
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < job.tokens; ++i) {
-    targets.push_back(ignored.uniform(i) < fraction ? config.ignore_index : entries.below(i, job.vocab_size));
+    targets.push_back(ignored.uniform(i) < fraction ? config.cross_entropy.token.ignore_index
+                                                    : entries.below(i, job.vocab_size));
   }
-  const bool wide = job.vocab_size > kMaxInt32 || config.ignore_index > kMaxInt32 || config.ignore_index < -kMaxInt32;
+  const bool wide = job.vocab_size > kMaxInt32 || config.cross_entropy.token.ignore_index > kMaxInt32 ||
+                    config.cross_entropy.token.ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
   inputs.add_what_the_config_draws(config);
   add_seeded_batch(config, inputs);

@@ -3,18 +3,10 @@
 
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
+
+#include "logitless/fields.h"
 
 namespace logitless {
-
-// The macros know nlohmann::json alone, whose members stand in alphabetical order.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CrossEntropyMetrics, tokens, mean_nll, perplexity, z_loss, accuracy, mean_entropy)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PolicyMetrics, tokens, mean_ratio, clip_fraction_low, clip_fraction_high,
-                                   clip_fraction, mean_kl, mean_entropy, mean_logp)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PreferenceMetrics, pairs, tokens, chosen_reward, rejected_reward, margin, accuracy,
-                                   chosen_logp, rejected_logp, nll, mean_entropy)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KtoMetrics, desirable, undesirable, tokens, kl, desirable_reward, undesirable_reward,
-                                   margin, desirable_logp, undesirable_logp, mean_entropy)
 
 namespace cli {
 namespace {
@@ -35,8 +27,10 @@ std::span<const T> span_of(const Job& job, TensorId id) {
 template <class Result>
 TaskResult result_of(Result result) {
   TaskResult out{result.loss, {}, {}, std::move(result.per_token_logps), std::move(result.plan)};
-  const nlohmann::json metrics = result.metrics;
-  for (const auto& [name, value] : metrics.items()) out.metrics.emplace_back(name, value);
+  const auto add = [&](const Field& field, auto value) {
+    out.metrics.emplace_back(field.name, static_cast<double>(value));
+  };
+  visit_fields(FieldsOf<decltype(result.metrics)>(), add, result.metrics);
   if constexpr (requires { result.per_token_loss; }) out.per_token_loss = std::move(result.per_token_loss);
   return out;
 }
@@ -78,30 +72,20 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
 }
 
 void TaskRun::set_options(const Job& job) {
-  TokenOptions token;
-  token.ignore_index = config.ignore_index;
-  token.shift = config.shift;
-  token.temperature = config.temperature.low;
-  token.temperatures = span_of<double>(job, TensorId::kTemperatures);
-  token.temperature_meaning = config.temperature_meaning;
-  token.round_logits_to = config.round_logits_to;
-  cross_entropy.reduction = config.reduction;
-  cross_entropy.label_smoothing = config.label_smoothing;
-  cross_entropy.z_loss = config.z_loss;
+  cross_entropy = config.cross_entropy;
+  cross_entropy.token.temperature = config.temperature.low;
+  cross_entropy.token.temperatures = span_of<double>(job, TensorId::kTemperatures);
   cross_entropy.class_weights = span_of<float>(job, TensorId::kClassWeights);
-  cross_entropy.normaliser = config.normaliser;
-  cross_entropy.want_accuracy = config.accuracy;
-
   policy = config.policy.options;
   preference = config.preference;
   kto = config.kto.options;
 
   const auto set_common = [&](auto&... options) {
-    ((options.token = token), ...);
-    ((options.loss_scale = config.loss_scale), ...);
-    ((options.want_entropy = config.entropy), ...);
+    ((options.token = cross_entropy.token), ...);
+    ((options.loss_scale = cross_entropy.loss_scale), ...);
+    ((options.want_entropy = cross_entropy.want_entropy), ...);
   };
-  set_common(cross_entropy, policy, preference, kto);
+  set_common(policy, preference, kto);
 }
 
 void TaskRun::set_batches(const Job& job) {
@@ -170,9 +154,9 @@ ContextOptions context_options_of(const io::Config& config) {
   ContextOptions options;
   options.threads = config.threads;
   if (config.kernel.workspace_bytes) options.workspace_bytes = *config.kernel.workspace_bytes;
-  options.plan = config.kernel.dense_backward ? PlanKind::kDense : config.kernel.plan;
-  options.row_tile = options.row_block = config.kernel.time_block;
-  options.vocab_tile = config.kernel.block_size;
+  options.plan = config.kernel.plan;
+  options.row_tile = options.row_block = config.kernel.row_tile;
+  options.vocab_tile = config.kernel.vocab_tile;
   options.gemm_backend = config.kernel.gemm_backend;
   options.gradient_precision = config.kernel.gradient_precision;
   options.simd_target = config.kernel.simd_target;
@@ -201,13 +185,13 @@ std::string Profile::apply(const Job& shape, io::Config& config) const {
   };
   if (after.plan != before.plan) set("kernel.plan", name_of(after.plan));
   const auto rows = config.level == io::Level::kFused ? &ContextOptions::row_tile : &ContextOptions::row_block;
-  if (after.*rows != before.*rows) set("kernel.time_block", std::to_string(after.*rows));
-  if (after.vocab_tile != before.vocab_tile) set("kernel.block_size", std::to_string(after.vocab_tile));
+  if (after.*rows != before.*rows) set("kernel.row_tile", std::to_string(after.*rows));
+  if (after.vocab_tile != before.vocab_tile) set("kernel.vocab_tile", std::to_string(after.vocab_tile));
   // Half a profile is a combination that nobody measured.
   std::string kept;
-  if (before.*rows != 0) kept += "; kernel.time_block=" + std::to_string(before.*rows) + " is the config's and stays";
+  if (before.*rows != 0) kept += "; kernel.row_tile=" + std::to_string(before.*rows) + " is the config's and stays";
   if (before.vocab_tile != 0)
-    kept += "; kernel.block_size=" + std::to_string(before.vocab_tile) + " is the config's and stays";
+    kept += "; kernel.vocab_tile=" + std::to_string(before.vocab_tile) + " is the config's and stays";
   return name + (used.empty() ? "leaves all as it is" : used) + kept;
 }
 

@@ -81,7 +81,7 @@ class Profile {
   /// Empty where none is asked for.
   const std::string& path() const { return path_; }
 
-  /// Sets kernel.plan, kernel.time_block and kernel.block_size as the entry of this shape says, where
+  /// Sets kernel.plan, kernel.row_tile and kernel.vocab_tile as the entry of this shape says, where
   /// `config` leaves them to the library. Returns what came of it, for the user; empty where no profile is
   /// asked for.
   std::string apply(const Job& shape, io::Config& config) const;

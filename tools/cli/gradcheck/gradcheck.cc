@@ -170,7 +170,7 @@ class Check {
   }
   // Finished logits are exact, and so is their rounding.
   double growth_by_rounding() const {
-    const auto& rounded = report_.config.round_logits_to;
+    const auto& rounded = report_.config.cross_entropy.token.round_logits_to;
     const bool sums = report_.config.level == io::Level::kFused;
     return rounded && sums ? io::growth_by_rounded_logits(report_.job.dtype, *rounded) : 1;
   }

@@ -65,8 +65,8 @@ bool is_applied(const std::string& key) {
                                            "temperature_meaning",
                                            "round_logits_to",
                                            "shift",
-                                           "kernel.block_size",
-                                           "kernel.time_block",
+                                           "kernel.row_tile",
+                                           "kernel.vocab_tile",
                                            "kernel.workspace",
                                            "kernel.gemm_backend",
                                            "kernel.simd_target"};
@@ -263,7 +263,7 @@ int run_score(const ScoreOptions& options) {
         stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request, &plan);
       }).time_s;
   inputs.check_files();
-  const std::vector<bool> greedy = is_greedy(stats, call.targets, config.shift);
+  const std::vector<bool> greedy = is_greedy(stats, call.targets, config.cross_entropy.token.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
   Json json = {{"shape", shape_json(job)}};
   json.update(summarise(stats, greedy, sequences, request));

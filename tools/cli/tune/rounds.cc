@@ -29,8 +29,8 @@ const TileSizes kLogitsTiles = {{0, 8, 2, 16, 1, 32, 64}, {0, 4096, 1024, 8192},
 std::vector<std::pair<std::string, std::string>> keys_of(const TuneCandidate& candidate) {
   const auto value_of = [](int64_t tile) { return tile > 0 ? std::to_string(tile) : "auto"; };
   return {{"plan", name_of(candidate.plan)},
-          {"time_block", value_of(candidate.row_tile)},
-          {"block_size", value_of(candidate.vocab_tile)}};
+          {"row_tile", value_of(candidate.row_tile)},
+          {"vocab_tile", value_of(candidate.vocab_tile)}};
 }
 
 int whole(double value, int least, int most) {

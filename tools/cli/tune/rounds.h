@@ -16,11 +16,11 @@ namespace logitless::cli {
 /// Values of the kernel keys that are tuned; the default leaves all to the library.
 struct TuneCandidate {
   PlanKind plan = PlanKind::kAuto;  ///< or kTwoPass: the plans that every loss can run
-  int64_t row_tile = 0;             ///< kernel.time_block; 0: auto
-  int64_t vocab_tile = 0;           ///< kernel.block_size; 0: auto
+  int64_t row_tile = 0;             ///< kernel.row_tile; 0: auto
+  int64_t vocab_tile = 0;           ///< kernel.vocab_tile; 0: auto
 
   bool operator==(const TuneCandidate&) const = default;
-  /// "plan=two_pass time_block=256", or "default".
+  /// "plan=two_pass row_tile=256", or "default".
   std::string name() const;
   /// The same as a contender, which sets all three keys.
   Contender contender() const;

@@ -39,7 +39,7 @@ struct TuneOptions {
 
 constexpr int kPlanTurns = 3;
 constexpr double kSlowPlan = 1.1;  // times the default's time: tiles will not make up for more
-const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.time_block", "kernel.block_size"};
+const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.row_tile", "kernel.vocab_tile"};
 
 struct Trial : report::Measurement {
   TuneCandidate candidate;
@@ -150,8 +150,8 @@ io::Config read_config(const TuneOptions& options) {
   const auto is_tuned = [](const std::string& key) { return std::ranges::count(kTunedKeys, key) > 0; };
   reject_by_hand(config, is_tuned, "cannot be set: tune chooses it");
   reject_by_hand(config, is_tolerance, "has no effect on tune");
-  if (config.kernel.dense_backward) {
-    throw io::Error(config.place_of("kernel.bwd_impl") + " is dense, which has no plan and no tiles to tune");
+  if (config.kernel.plan == PlanKind::kDense) {
+    throw io::Error(config.place_of("kernel.plan") + " is dense, which has no plan and no tiles to tune");
   }
   check_seeded(config);
   check_outputs(config, config.model.bias);

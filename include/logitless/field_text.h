@@ -1,0 +1,70 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds of
+/// NaN. Ranks compare their options by it.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ranges>
+#include <string>
+
+#include "logitless/fields.h"
+
+namespace logitless {
+
+/// Returns "true" or "false".
+template <std::same_as<bool> Bool>
+std::string text_of(Bool value) {
+  return value ? "true" : "false";
+}
+/// Returns the shortest decimals that read back as the same number.
+template <class Number>
+requires(std::integral<Number> && !std::same_as<Number, bool>) || std::floating_point<Number> std::string
+    text_of(Number value) {
+  char text[64];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+/// Returns its name.
+template <Named Enum>
+std::string text_of(Enum value) {
+  return name_of(value);
+}
+/// Returns the text itself.
+inline std::string text_of(const std::string& value) { return value; }
+/// Returns the text of what is set, or "none".
+template <class T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "none";
+}
+/// Returns all entries of a short list, e.g. "[sigmoid, sft]". Of more than 32 entries it returns their number
+/// and a digest (FNV-1a of their bytes).
+template <std::ranges::contiguous_range List>
+requires(!std::same_as<List, std::string>) std::string text_of(const List& list) {
+  constexpr size_t kMostEntries = 32;
+  const size_t size = std::ranges::size(list);
+  if (size > kMostEntries) {
+    uint64_t digest = 0xcbf29ce484222325;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(std::ranges::data(list));
+    for (size_t i = 0; i < size * sizeof(*std::ranges::data(list)); ++i) digest = (digest ^ bytes[i]) * 0x100000001b3;
+    return text_of(size) + " entries with digest " + text_of(digest);
+  }
+  std::string text = "[";
+  for (const auto& entry : list) text += (text.size() > 1 ? ", " : "") + text_of(entry);
+  return text + "]";
+}
+
+/// Calls say(name, text) for each option, those of tokens among the others. What a Context points to is left
+/// out.
+template <class Options, class Say>
+void say_fields(const Options& options, const Say& say) {
+  const auto visit = [&](const Field& field, const auto& value) {
+    if constexpr (requires { text_of(value); }) say(field.name, text_of(value));
+  };
+  visit_flat(FieldsOf<Options>(), visit, options);
+}
+
+}  // namespace logitless

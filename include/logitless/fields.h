@@ -1,0 +1,371 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The lists of all options, of what a batch has beside its tensors, and of what calls report. Each structure
+/// has one list, with the names that every surface uses. C, Python, configs, JSON, checks and tests walk it, so
+/// a new option is a member, a line in its list here, and a line in C's structure.
+///
+///     PolicyOptions options;
+///     visit_fields(FieldsOf<PolicyOptions>(), [](const Field& field, auto& member) { ... }, options);
+///
+/// A walk may go over several structures with members of these names, e.g. PolicyOptions and
+/// logitless_policy_options: visit(field, member, member of the second, ...). It does not compile where one of
+/// them lacks a member. Options of tokens stand in those of losses as a member `token`.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "logitless/context.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/environment.h"
+#include "logitless/policy.h"
+#include "logitless/preference.h"
+#include "logitless/token_stats.h"
+
+namespace logitless {
+
+/// The numbers that an option takes. NaN and infinities are never among them.
+struct Interval {
+  const char* text = "a finite number";              ///< in a message: "beta = 0 must be <text>"
+  double low = -std::numeric_limits<double>::max();  ///< least number
+  double high = std::numeric_limits<double>::max();  ///< largest number
+  bool open_low = false;                             ///< `low` itself is out
+  bool open_high = false;                            ///< `high` itself is out
+
+  /// Tells whether the number is one of them.
+  constexpr bool holds(double number) const {
+    return (open_low ? number > low : number >= low) && (open_high ? number < high : number <= high);
+  }
+};
+
+inline constexpr Interval kFinite = {};  ///< any
+inline constexpr Interval kPositive = {.text = "a finite number above 0", .low = 0, .open_low = true};
+inline constexpr Interval kNotNegative = {.text = "a finite number of at least 0", .low = 0};
+inline constexpr Interval kCount = {.text = "an integer of at least 1", .low = 1};
+inline constexpr Interval kShare = {.text = "a number from 0 to 1", .low = 0, .high = 1};
+inline constexpr Interval kPositiveShare = {
+    .text = "a number above 0 and up to 1", .low = 0, .high = 1, .open_low = true};
+inline constexpr Interval kShareBelowOne = {
+    .text = "a number of at least 0 and below 1", .low = 0, .high = 1, .open_high = true};
+inline constexpr Interval kLogRatio = {
+    .text = "a number above 0 and up to 300", .low = 0, .high = 300, .open_low = true};
+
+/// One field of a structure.
+struct Field {
+  const char* name;          ///< as it is said everywhere
+  Interval range = kFinite;  ///< of a number, or of each number of several
+
+  /// Makes a field whose numbers may be any, or those of `range_`.
+  constexpr explicit Field(const char* name_, const Interval& range_ = kFinite) : name(name_), range(range_) {}
+};
+
+/// Chooses the list of a structure.
+template <class Structure>
+struct FieldsOf {};
+
+/// An array of C's: the two members that say where it is and how many entries it has.
+template <class Data, class Count>
+struct PointerAndCount {
+  Data& data;
+  Count& count;
+};
+
+/// @cond
+namespace detail {
+
+// Returns the member, or what C has in its place.
+template <class Structure, class Member, class Count>
+constexpr decltype(auto) entries(Structure& structure, Member& member, const Count& count) {
+  if constexpr (std::is_pointer_v<std::remove_const_t<Member>>) {
+    auto& counted = count(structure);
+    return PointerAndCount<Member, std::remove_reference_t<decltype(counted)>>{member, counted};
+  } else {
+    return (member);
+  }
+}
+
+// C keeps the options of ranks among those of the context.
+template <class Structure>
+constexpr auto& ranks_of(Structure& structure) {
+  if constexpr (requires { structure.ranks; }) {
+    return structure.ranks;
+  } else {
+    return structure;
+  }
+}
+
+// In C's results `tokens` is the size of the arrays.
+template <class Structure>
+constexpr auto& counted_tokens(Structure& structure) {
+  if constexpr (requires { structure.counted_tokens; }) {
+    return structure.counted_tokens;
+  } else {
+    return structure.tokens;
+  }
+}
+
+}  // namespace detail
+/// @endcond
+
+/// Calls visit(field, members...) for each of TokenOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
+  visit(Field("ignore_index"), s.ignore_index...);
+  visit(Field("shift"), s.shift...);
+  visit(Field("temperature", kPositive), s.temperature...);
+  visit(Field("temperatures", kPositive),
+        detail::entries(
+            s, s.temperatures, [](auto& of) -> auto& { return of.temperature_count; })...);
+  visit(Field("temperature_meaning"), s.temperature_meaning...);
+  visit(Field("round_logits_to"), s.round_logits_to...);
+}
+
+/// Calls visit(field, members...) for each of StatsRequest.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
+  visit(Field("entropy"), s.entropy...);
+  visit(Field("cross"), s.cross...);
+  visit(Field("argmax"), s.argmax...);
+  visit(Field("rank"), s.rank...);
+  visit(Field("cross_weights", kNotNegative),
+        detail::entries(
+            s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
+}
+
+/// Calls visit(field, members...) for each of CrossEntropyOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<CrossEntropyOptions>, const Visit& visit, S&&... s) {
+  visit(Field("token"), s.token...);
+  visit(Field("reduction"), s.reduction...);
+  visit(Field("label_smoothing", kShare), s.label_smoothing...);
+  visit(Field("z_loss", kNotNegative), s.z_loss...);
+  visit(Field("class_weights", kNotNegative),
+        detail::entries(
+            s, s.class_weights, [](auto& of) -> auto& { return of.class_weight_count; })...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("want_accuracy"), s.want_accuracy...);
+  visit(Field("want_entropy"), s.want_entropy...);
+}
+
+/// Calls visit(field, members...) for each of PolicyOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
+  visit(Field("variant"), s.variant...);
+  visit(Field("token"), s.token...);
+  visit(Field("importance_sampling_level"), s.importance_sampling_level...);
+  visit(Field("epsilon_low", kShare), s.epsilon_low...);
+  visit(Field("epsilon_high", kNotNegative), s.epsilon_high...);
+  visit(Field("delta", kPositive), s.delta...);
+  visit(Field("log_ratio_clamp", kLogRatio), s.log_ratio_clamp...);
+  visit(Field("beta", kNotNegative), s.beta...);
+  visit(Field("kl_estimator"), s.kl_estimator...);
+  visit(Field("use_bias_correction_kl"), s.use_bias_correction_kl...);
+  visit(Field("entropy_bonus"), s.entropy_bonus...);
+  visit(Field("top_entropy_quantile", kPositiveShare), s.top_entropy_quantile...);
+  visit(Field("off_policy_mask_threshold"), s.off_policy_mask_threshold...);
+  visit(Field("sampler_correction"), s.sampler_correction...);
+  visit(Field("sampler_clip_min", kNotNegative), s.sampler_clip_min...);
+  visit(Field("sampler_clip_max", kPositive), s.sampler_clip_max...);
+  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
+  visit(Field("max_completion_length", kCount), s.max_completion_length...);
+  visit(Field("sapo_temperature_pos", kPositive), s.sapo_temperature_pos...);
+  visit(Field("sapo_temperature_neg", kPositive), s.sapo_temperature_neg...);
+  visit(Field("vespo_k_pos"), s.vespo_k_pos...);
+  visit(Field("vespo_lambda_pos"), s.vespo_lambda_pos...);
+  visit(Field("vespo_k_neg"), s.vespo_k_neg...);
+  visit(Field("vespo_lambda_neg"), s.vespo_lambda_neg...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("want_entropy"), s.want_entropy...);
+}
+
+/// Calls visit(field, members...) for each of PreferenceOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
+  visit(Field("losses"), detail::entries(
+                             s, s.losses, [](auto& of) -> auto& { return of.loss_count; })...);
+  visit(Field("loss_weights"), detail::entries(
+                                   s, s.loss_weights, [](auto& of) -> auto& { return of.loss_weight_count; })...);
+  visit(Field("beta", kPositive), s.beta...);
+  visit(Field("label_smoothing", kShareBelowOne), s.label_smoothing...);
+  visit(Field("average_log_prob"), s.average_log_prob...);
+  visit(Field("discopop_tau", kPositive), s.discopop_tau...);
+  visit(Field("simpo_gamma"), s.simpo_gamma...);
+  visit(Field("nll_weight", kNotNegative), s.nll_weight...);
+  visit(Field("token"), s.token...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("want_entropy"), s.want_entropy...);
+}
+
+/// Calls visit(field, members...) for each of KtoOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
+  visit(Field("beta", kPositive), s.beta...);
+  visit(Field("desirable_weight", kNotNegative), s.desirable_weight...);
+  visit(Field("undesirable_weight", kNotNegative), s.undesirable_weight...);
+  visit(Field("average_log_prob"), s.average_log_prob...);
+  visit(Field("token"), s.token...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("want_entropy"), s.want_entropy...);
+}
+
+/// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
+/// are no values, and each surface makes its own.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
+  visit(Field("threads"), s.threads...);
+  visit(Field("workspace_bytes"), s.workspace_bytes...);
+  visit(Field("workspace"), s.workspace...);
+  visit(Field("plan"), s.plan...);
+  visit(Field("row_tile"), s.row_tile...);
+  visit(Field("vocab_tile"), s.vocab_tile...);
+  visit(Field("row_block"), s.row_block...);
+  visit(Field("gemm_backend"), s.gemm_backend...);
+  visit(Field("gradient_precision"), s.gradient_precision...);
+  visit(Field("simd_target"), s.simd_target...);
+  visit(Field("slices"),
+        detail::entries(
+            detail::ranks_of(s), detail::ranks_of(s).slices, [](auto& of) -> auto& { return of.slice_count; })...);
+  visit(Field("own_d_hidden"), detail::ranks_of(s).own_d_hidden...);
+  visit(Field("sum_d_weight"), detail::ranks_of(s).sum_d_weight...);
+}
+
+/// Calls visit(field, members...) for each of PolicyBatch.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
+  visit(Field("chosen_ids"), s.chosen_ids...);
+  visit(Field("advantages"), s.advantages...);
+  visit(Field("old_logps"), s.old_logps...);
+  visit(Field("ref_logps"), s.ref_logps...);
+  visit(Field("sampling_logps"), s.sampling_logps...);
+  visit(Field("mask"), detail::entries(
+                           s, s.mask, [](auto& of) -> auto& { return of.mask_count; })...);
+  visit(Field("advantages_per"), s.advantages_per...);
+}
+
+/// Calls visit(field, members...) for each of KtoBatch.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<KtoBatch>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
+  visit(Field("labels"), detail::entries(
+                             s, s.labels, [](auto& of) -> auto& { return of.label_count; })...);
+  visit(Field("reference"), s.reference...);
+  visit(Field("kl_logps"), s.kl_logps...);
+  visit(Field("kl_ref_logps"), s.kl_ref_logps...);
+}
+
+/// Calls visit(field, members...) for each of TokenStats.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
+  visit(Field("logp"), s.logp...);
+  visit(Field("lse"), s.lse...);
+  visit(Field("entropy"), s.entropy...);
+  visit(Field("cross"), s.cross...);
+  visit(Field("argmax"), s.argmax...);
+  visit(Field("rank"), s.rank...);
+  visit(Field("max_logit"), s.max_logit...);
+  visit(Field("log_sum"), s.log_sum...);
+}
+
+/// Calls visit(field, members...) for each of TokenGrads.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
+  visit(Field("logp"), s.logp...);
+  visit(Field("lse"), s.lse...);
+  visit(Field("entropy"), s.entropy...);
+  visit(Field("cross"), s.cross...);
+}
+
+/// Calls visit(field, members...) for each of CrossEntropyMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_nll"), s.mean_nll...);
+  visit(Field("perplexity"), s.perplexity...);
+  visit(Field("z_loss"), s.z_loss...);
+  visit(Field("accuracy"), s.accuracy...);
+  visit(Field("mean_entropy"), s.mean_entropy...);
+}
+
+/// Calls visit(field, members...) for each of PolicyMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_ratio"), s.mean_ratio...);
+  visit(Field("clip_fraction_low"), s.clip_fraction_low...);
+  visit(Field("clip_fraction_high"), s.clip_fraction_high...);
+  visit(Field("clip_fraction"), s.clip_fraction...);
+  visit(Field("mean_kl"), s.mean_kl...);
+  visit(Field("mean_entropy"), s.mean_entropy...);
+  visit(Field("mean_logp"), s.mean_logp...);
+}
+
+/// Calls visit(field, members...) for each of PreferenceMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("pairs"), s.pairs...);
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("chosen_reward"), s.chosen_reward...);
+  visit(Field("rejected_reward"), s.rejected_reward...);
+  visit(Field("margin"), s.margin...);
+  visit(Field("accuracy"), s.accuracy...);
+  visit(Field("chosen_logp"), s.chosen_logp...);
+  visit(Field("rejected_logp"), s.rejected_logp...);
+  visit(Field("nll"), s.nll...);
+  visit(Field("mean_entropy"), s.mean_entropy...);
+}
+
+/// Calls visit(field, members...) for each of KtoMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("desirable"), s.desirable...);
+  visit(Field("undesirable"), s.undesirable...);
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("kl"), s.kl...);
+  visit(Field("desirable_reward"), s.desirable_reward...);
+  visit(Field("undesirable_reward"), s.undesirable_reward...);
+  visit(Field("margin"), s.margin...);
+  visit(Field("desirable_logp"), s.desirable_logp...);
+  visit(Field("undesirable_logp"), s.undesirable_logp...);
+  visit(Field("mean_entropy"), s.mean_entropy...);
+}
+
+/// Calls visit(field, members...) for each of Environment.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Environment>, const Visit& visit, S&&... s) {
+  visit(Field("version"), s.version...);
+  visit(Field("cpu"), s.cpu...);
+  visit(Field("cores"), s.cores...);
+  visit(Field("threads"), s.threads...);
+  visit(Field("l1d_bytes"), s.l1d_bytes...);
+  visit(Field("l2_bytes"), s.l2_bytes...);
+  visit(Field("l3_bytes"), s.l3_bytes...);
+  visit(Field("simd_target"), s.simd_target...);
+  visit(Field("simd_targets"), detail::entries(
+                                   s, s.simd_targets, [](auto& of) -> auto& { return of.simd_target_count; })...);
+  visit(Field("gemm_backend"), s.gemm_backend...);
+  visit(Field("gemm_backends"), detail::entries(
+                                    s, s.gemm_backends, [](auto& of) -> auto& { return of.gemm_backend_count; })...);
+  visit(Field("gemm_bf16"), s.gemm_bf16...);
+  visit(Field("blas_config"), s.blas_config...);
+  visit(Field("blas_core"), s.blas_core...);
+  visit(Field("blas_threading"), s.blas_threading...);
+  visit(Field("blas_max_threads"), s.blas_max_threads...);
+  visit(Field("warnings"), detail::entries(
+                               s, s.warnings, [](auto& of) -> auto& { return of.warning_count; })...);
+}
+
+/// Walks an options structure as one list, in which the options of tokens stand among the others.
+template <class Structure, class Visit, class... S>
+void visit_flat(FieldsOf<Structure> list, const Visit& visit, S&&... s) {
+  const auto flatten = [&](const Field& field, auto&&... members) {
+    if constexpr ((std::is_same_v<std::remove_cvref_t<decltype(members)>, TokenOptions> && ...)) {
+      visit_fields(FieldsOf<TokenOptions>(), visit, members...);
+    } else {
+      visit(field, members...);
+    }
+  };
+  visit_fields(list, flatten, s...);
+}
+
+}  // namespace logitless

@@ -1,0 +1,220 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Every option of every call, alone at another value than its default, from the lists of fields.h: it arrives, and
+changes the result."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import logitless
+from logitless import _core
+
+B, T, H, V = 4, 5, 7, 101
+N = B * T
+random = np.random.default_rng(1)
+HIDDEN = random.standard_normal((B, T, H)).astype(np.float32)
+WEIGHT = random.standard_normal((V, H)).astype(np.float32)
+IDS = (np.arange(N) * 37 % V).reshape(B, T)
+OWN = logitless.token_stats(HIDDEN, WEIGHT, IDS)["logp"]
+OLD = OWN + 0.3 * (np.arange(N) % 7 - 3)
+OLD[6] -= 27  # of a negative advantage: a log ratio beyond any clamp
+OLD[15:] += 2  # a sequence that has drifted
+MASK = np.ones(N, np.uint8)
+MASK[3:5] = 0  # sequences of different lengths
+SAMPLING = OLD + 0.8 * (np.arange(N) % 5 - 2.0)
+SUMS = np.array([-18.0, -20, -19, -17])
+RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # which compare with no reference
+
+ARRAYS = {
+    "temperatures": 0.5 + 0.05 * np.arange(N),
+    "class_weights": np.linspace(0.5, 1.5, V).astype(np.float32),
+    "cross_weights": np.linspace(0.5, 1.5, V).astype(np.float32),
+}
+# What a field needs beside it to act.
+BESIDE = {
+    "temperature_meaning": {"temperature": 0.5},
+    "kl_estimator": {"beta": 0.5},
+    "use_bias_correction_kl": {"beta": 0.5},
+    "sampler_clip_min": {"sampler_correction": "token_truncate"},
+    "sampler_clip_max": {"sampler_correction": "token_truncate"},
+    "num_items_in_batch": {"variant": "dapo"},
+    "max_completion_length": {"variant": "dr_grpo", "max_completion_length": 9},
+    "discopop_tau": {"losses": ["discopop"]},
+    "simpo_gamma": {"losses": ["simpo"]},
+    "cross_weights": {"cross": True},
+}
+# What is refused, because the others leave it without a use.
+REFUSED = {
+    ("policy", "ignore_index", "37"),
+    ("policy", "shift", "true"),
+    ("policy", "variant", "dr_grpo"),
+    ("preference", "losses", "[exo_pair]"),
+}
+
+
+def beside(structure, name):
+    if name.startswith(("sapo", "vespo")):
+        return {"variant": name.split("_")[0]}
+    if structure == "preference" and name in ("losses", "label_smoothing"):
+        return {"losses": ["cpo"]}
+    return BESIDE.get(name, {})
+
+
+def other_values(name, field, now):
+    """Values beside the one that the field has: of a name all others."""
+    kind = field["type"]
+    if name in ARRAYS:
+        return [ARRAYS[name]]
+    if field.get("list"):
+        if kind == "name":
+            return [[*now, "hinge"]] + [[one] for one in field["choices"] if [one] != now]
+        return [[0.25 if kind == "float" else 3]]
+    if kind == "name":
+        return [one for one in field["choices"] if one != now and not (field.get("optional") and one in ("float32", "float64"))]
+    if kind == "bool":
+        return [not now]
+    if kind == "int":
+        return [37 if now == -100 else 7 if now != 7 else 9]
+    assert kind == "float", (name, field)
+    return [0.5 if now is None else now / 2 if now else 0.25]
+
+
+def text_of(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(text_of, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def cases(structure):
+    for name, field in _core.fields(structure).items():
+        base = beside(structure, name)
+        for value in other_values(name, field, base.get(name, field["default"])):
+            yield name, base, value
+
+
+def run(structure, options):
+    outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
+    if structure == "cross_entropy":
+        result = logitless.cross_entropy(HIDDEN, WEIGHT, IDS, **outputs, **options)
+    elif structure == "policy":
+        batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
+        if options.get("beta"):
+            batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
+        if options.get("sampler_correction", "none") != "none":
+            batch["sampling_logps"] = SAMPLING
+        result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
+    elif structure == "preference":
+        needed = set(options.get("losses", ["sigmoid"])) - RELATIVE
+        result = logitless.preference_loss(
+            HIDDEN, WEIGHT, IDS, **outputs, ref_logps=SUMS if needed else None, **options
+        )
+    else:
+        labels = np.array([1, 0, 0, 1], np.uint8)
+        batch = {"labels": labels, "ref_logps": SUMS, "kl_logps": SUMS[:2], "kl_ref_logps": SUMS[:2] - 0.5}
+        result = logitless.kto_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
+    arrays = [result.per_token_logps, result.per_token_loss, result.sequence_logps, result.sequence_losses]
+    arrays += [np.array([result.loss, *result.metrics.values()]), *outputs.values()]
+    return b"".join(np.asarray(array).tobytes() for array in arrays if array is not None)
+
+
+def check_arrives(structure, name, base, value):
+    before, after = _core.texts(structure, base), _core.texts(structure, {**base, name: value})
+    assert {key for key in after if after[key] != before[key]} == {name}
+    if not isinstance(value, np.ndarray):
+        assert after[name] == text_of(value)
+
+
+@pytest.mark.parametrize("structure", ["cross_entropy", "policy", "preference", "kto"])
+def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
+    refused = set()
+    results = {}
+    for name, base, value in cases(structure):
+        check_arrives(structure, name, base, value)
+        key = repr(base)
+        if key not in results:
+            results[key] = run(structure, base)
+        try:
+            assert run(structure, {**base, name: value}) != results[key], (name, value)
+        except ValueError:
+            refused.add((structure, name, text_of(value)))
+    assert refused == {one for one in REFUSED if one[0] == structure}
+
+
+def stats_of(options):
+    columns = logitless.token_stats(HIDDEN, WEIGHT, IDS, **options)
+    return {name: column.tobytes() for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("structure", ["token", "stats"])
+def test_every_option_of_statistics_arrives_and_changes_them(structure):
+    for name, base, value in cases(structure):
+        check_arrives(structure, name, base, value)
+        assert stats_of({**base, name: value}) != stats_of(base), (name, value)
+
+
+# What a context's options change. Threads and plan sizes decide about no bits; ranks alone are none.
+def seen(options):
+    context = logitless.Context(**options)
+    bf16 = {"hidden": HIDDEN, "weight": WEIGHT, "targets": IDS, "d_weight": np.zeros_like(WEIGHT)}
+    plan = logitless.plan("cross_entropy", context=context, **bf16)
+    logits = (HIDDEN @ WEIGHT.T).astype(np.float32)
+    rows = logitless.plan("cross_entropy", context=context, logits=logits, targets=IDS, d_logits=np.zeros_like(logits))
+    fields = ("kind", "row_tile", "vocab_tile", "workspace_bytes", "threads")
+    return (
+        context.threads,
+        context.simd_target,
+        context.gemm_backend,
+        *(getattr(plan, field) for field in fields),
+        rows.row_block,
+    )
+
+
+OF_A_CONTEXT = {
+    "threads": 1,
+    "workspace_bytes": 8000,
+    "plan": "two_pass",
+    "row_tile": 3,
+    "vocab_tile": 10,
+    "row_block": 2,
+    "gemm_backend": "no such backend",
+    "gradient_precision": "float32",
+    "simd_target": "plain",
+    "slices": [V - 1, 1],
+    "own_d_hidden": True,
+    "sum_d_weight": True,
+}
+
+
+def test_every_option_of_a_context_arrives():
+    fields = _core.fields("context")
+    assert set(fields) == {"workspace", *OF_A_CONTEXT}
+    for name, value in OF_A_CONTEXT.items():
+        check_arrives("context", name, {}, value)
+    for name in ("workspace_bytes", "plan", "row_tile", "vocab_tile", "row_block", "simd_target"):
+        assert seen({name: OF_A_CONTEXT[name]}) != seen({}), name
+    with pytest.raises(ValueError, match="finished logits are not split"):
+        seen({"slices": OF_A_CONTEXT["slices"]})
+    assert logitless.Context(threads=1).threads == 1
+    with pytest.raises(ValueError, match="no such backend"):
+        logitless.Context(gemm_backend="no such backend")
+    workspace = logitless.Workspace()
+    logitless.cross_entropy(HIDDEN, WEIGHT, IDS, context=logitless.Context(workspace=workspace))
+    assert workspace.bytes > 0
+
+
+def test_a_contexts_signature_is_the_list():
+    parameters = inspect.signature(logitless.Context.__init__).parameters
+    fields = _core.fields("context")
+    assert set(parameters) - {"self", "vocab_ranks", "data_ranks"} == set(fields)
+    for name, field in fields.items():
+        default = parameters[name].default
+        assert default == field["default"] or (default is None and field["default"] in (None, [])), name
+
+
+def test_what_is_no_option_is_a_type_error():
+    for structure in ("cross_entropy", "policy", "preference", "kto", "context", "token", "stats"):
+        with pytest.raises(TypeError, match="no argument 'terms'"):
+            _core.texts(structure, {"terms": 1})

@@ -1,0 +1,42 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Checks options against the rules of their lists.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/checks.h"
+#include "logitless/fields.h"
+
+namespace logitless::core {
+
+/// Throws InvalidInput where the number is none of the interval.
+inline void check_field(std::string_view name, const Interval& range, double value) {
+  if (!range.holds(value)) fail(name, " = ", value, " must be ", range.text);
+}
+
+/// Throws InvalidInput where a number is none of those that its field takes. Entries of spans are not looked at:
+/// there may be one a token, of which some take no part.
+template <class Options>
+void check_fields(const Options& options) {
+  const auto check = [](const Field& field, const auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, double>) {
+      check_field(field.name, field.range, value);
+    } else if constexpr (std::is_same_v<T, std::optional<double>> || std::is_same_v<T, std::optional<int64_t>>) {
+      if (value) check_field(field.name, field.range, static_cast<double>(*value));
+    } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+      for (size_t k = 0; k < value.size(); ++k) {
+        check_field(std::string(field.name) + "[" + std::to_string(k) + "]", field.range, value[k]);
+      }
+    }
+  };
+  visit_fields(FieldsOf<Options>(), check, options);
+}
+
+}  // namespace logitless::core

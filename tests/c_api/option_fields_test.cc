@@ -1,0 +1,353 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every option arrives through C: the structure that the library then has is the one that C++ would hand over, and
+// the call has the bits of that through C++, which are others than without the option.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "c_api/context.h"
+#include "c_api/fields.h"
+#include "support/option_cases.h"
+
+namespace logitless::testing {
+namespace {
+
+/// The arrays that a structure of C's points to.
+struct Lent {
+  std::vector<int32_t> losses;
+  logitless_token_options token;
+
+  // What a C program writes for the value of a member.
+  template <class To, class From>
+  requires std::is_arithmetic_v<To> && std::is_arithmetic_v<From>
+  void put(To& to, const From& from) { to = static_cast<To>(from); }
+  template <Named Enum>
+  void put(int32_t& to, const Enum& from) {
+    to = static_cast<int32_t>(from);
+  }
+  // What is none by default is NAN, what is a bound by default INFINITY.
+  void put(double& to, const std::optional<double>& from) {
+    if (from) {
+      to = *from;
+    } else {
+      to = std::isnan(to) ? NAN : INFINITY;
+    }
+  }
+  void put(int64_t& to, const std::optional<int64_t>& from) { to = from.value_or(0); }
+  void put(int32_t& to, const std::optional<DType>& from) {
+    to = from ? static_cast<int32_t>(*from) : LOGITLESS_NO_DTYPE;
+  }
+  template <class Data, class Count, class List>
+  void put(const PointerAndCount<Data, Count>& to, const List& from) {
+    if constexpr (std::is_same_v<List, std::vector<PreferenceLoss>>) {
+      for (const PreferenceLoss loss : from) losses.push_back(static_cast<int32_t>(loss));
+      to.data = losses.data();
+    } else {
+      to.data = from.data();
+    }
+    to.count = from.size();
+  }
+  void put(const logitless_token_options*& to, const TokenOptions& from) {
+    LOGITLESS_INIT(token_options, &token);
+    fill(token, from);
+    to = &token;
+  }
+  template <class CStructure, class Structure>
+  void fill(CStructure& out, const Structure& from) {
+    visit_fields(
+        FieldsOf<Structure>(), [this](const Field&, auto&& to, const auto& value) { put(to, value); }, out, from);
+  }
+};
+
+void init(logitless_cross_entropy_options& options) { LOGITLESS_INIT(cross_entropy_options, &options); }
+void init(logitless_policy_options& options) { LOGITLESS_INIT(policy_options, &options); }
+void init(logitless_preference_options& options) { LOGITLESS_INIT(preference_options, &options); }
+void init(logitless_kto_options& options) { LOGITLESS_INIT(kto_options, &options); }
+
+/// One batch, as C sees it.
+struct CBatch {
+  OptionBatch batch;
+  logitless_context* context = nullptr;
+  logitless_hidden_states states;
+  logitless_lm_head head;
+  logitless_source source;
+  logitless_targets targets;
+  logitless_gradients gradients;
+  std::vector<double> a = std::vector<double>(kTokens), b = a, c = a;
+
+  CBatch() {
+    EXPECT_EQ(logitless_context_create(nullptr, &context), LOGITLESS_OK);
+    LOGITLESS_INIT(hidden_states, &states);
+    states.states = {batch.model.hidden.data(), LOGITLESS_FLOAT32, kTokens, kHidden, kHidden};
+    states.sequences = kBatch;
+    LOGITLESS_INIT(lm_head, &head);
+    head.weight = {batch.model.weight.data(), LOGITLESS_FLOAT32, kVocab, kHidden, kHidden};
+    head.bias = {batch.model.bias.data(), LOGITLESS_FLOAT32, kVocab};
+    LOGITLESS_INIT(source, &source);
+    source.hidden = &states;
+    source.head = &head;
+    LOGITLESS_INIT(targets, &targets);
+    targets.data64 = batch.ids.data();
+    targets.size = kTokens;
+    targets.time = kTime;
+  }
+  ~CBatch() { logitless_context_free(context); }
+  CBatch(const CBatch&) = delete;
+  CBatch& operator=(const CBatch&) = delete;
+
+  static logitless_const_vector vector_of(const ConstVector& from) {
+    return {from.data, static_cast<int32_t>(from.dtype), from.size};
+  }
+  logitless_reference reference_of(const Reference& from) const {
+    logitless_reference out;
+    LOGITLESS_INIT(reference, &out);
+    out.logps = vector_of(from.logps);
+    return out;
+  }
+
+  logitless_status run(const logitless_cross_entropy_options& options, logitless_cross_entropy_result& result,
+                       const CrossEntropyOptions&) {
+    LOGITLESS_INIT(cross_entropy_result, &result);
+    result.tokens = kTokens;
+    result.per_token_logps = a.data();
+    result.per_token_loss = b.data();
+    return logitless_cross_entropy(context, &source, &targets, &options, &gradients, &result, nullptr);
+  }
+  logitless_status run(const logitless_policy_options& options, logitless_policy_result& result,
+                       const PolicyOptions& same) {
+    LOGITLESS_INIT(policy_result, &result);
+    result.tokens = kTokens;
+    result.per_token_logps = a.data();
+    result.per_token_loss = b.data();
+    const PolicyBatch from = batch.policy_for(same);
+    logitless_policy_batch in;
+    LOGITLESS_INIT(policy_batch, &in);
+    in.chosen_ids = &targets;
+    in.advantages = vector_of(from.advantages);
+    in.old_logps = vector_of(from.old_logps);
+    in.ref_logps = vector_of(from.ref_logps);
+    in.sampling_logps = vector_of(from.sampling_logps);
+    in.mask = from.mask.data();
+    in.mask_count = from.mask.size();
+    return logitless_policy_loss(context, &source, &in, &options, &gradients, &result, nullptr);
+  }
+  logitless_status run(const logitless_preference_options& options, logitless_preference_result& result,
+                       const PreferenceOptions& same) {
+    LOGITLESS_INIT(preference_result, &result);
+    result.tokens = kTokens;
+    result.sequences = kBatch;
+    result.per_token_logps = a.data();
+    result.sequence_logps = b.data();
+    const logitless_reference reference = reference_of(batch.reference_for(same));
+    return logitless_preference_loss(context, &source, &targets, &reference, &options, &gradients, &result, nullptr);
+  }
+  logitless_status run(const logitless_kto_options& options, logitless_kto_result& result, const KtoOptions&) {
+    LOGITLESS_INIT(kto_result, &result);
+    result.tokens = kTokens;
+    result.sequences = kBatch;
+    result.per_token_logps = a.data();
+    result.sequence_logps = b.data();
+    result.sequence_losses = c.data();
+    const KtoBatch from = batch.kto_batch();
+    const logitless_reference reference = reference_of(from.reference);
+    logitless_kto_batch in;
+    LOGITLESS_INIT(kto_batch, &in);
+    in.targets = &targets;
+    in.labels = from.labels.data();
+    in.label_count = from.labels.size();
+    in.reference = &reference;
+    in.kl_logps = vector_of(from.kl_logps);
+    in.kl_ref_logps = vector_of(from.kl_ref_logps);
+    return logitless_kto_loss(context, &source, &in, &options, &gradients, &result, nullptr);
+  }
+
+  // As OptionBatch::outcome(), of statistics.
+  Outcome outcome(const logitless_token_options& options, const logitless_stats_request& request) {
+    logitless_token_stats stats;
+    LOGITLESS_INIT(token_stats, &stats);
+    stats.tokens = kTokens;
+    TokenStats columns;
+    const bool wanted[] = {true, true, request.entropy != 0, request.cross != 0, request.argmax != 0, request.rank != 0,
+                           true, true};
+    const bool* is_wanted = wanted;
+    const auto lend = [&](const Field&, auto*& to, auto& column) {
+      if (*is_wanted++) column.resize(kTokens);
+      to = column.empty() ? nullptr : column.data();
+    };
+    visit_fields(FieldsOf<TokenStats>(), lend, stats, columns);
+    EXPECT_EQ(logitless_compute_token_stats(context, &source, &targets, &options, &request, &stats, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    Outcome got;
+    visit_fields(
+        FieldsOf<TokenStats>(), [&](const Field&, const auto& column) { got.add(column); }, columns);
+    return got;
+  }
+  // As OptionBatch::outcome(), of a loss.
+  template <class CResult, class Metrics, class COptions, class Options>
+  Outcome outcome(const COptions& options, const Options& same) {
+    FromHidden::Outputs outputs;
+    const Gradients out = outputs.views();
+    LOGITLESS_INIT(gradients, &gradients);
+    gradients.d_hidden = {out.d_hidden.data, LOGITLESS_FLOAT32, kTokens, kHidden, kHidden};
+    gradients.d_weight = {out.d_weight.data, LOGITLESS_FLOAT32, kVocab, kHidden, kHidden};
+    gradients.d_bias = {out.d_bias.data, LOGITLESS_FLOAT32, kVocab};
+    CResult result;
+    Outcome got;
+    if (run(options, result, same) != LOGITLESS_OK) {
+      got.refusal = logitless_last_error();
+      return got;
+    }
+    const auto add = [&](const std::vector<double>& column, int64_t entries) {
+      got.add(std::vector<double>(column.begin(), column.begin() + entries));
+    };
+    got.add(result.loss);
+    add(a, kTokens);
+    if constexpr (requires { result.per_token_loss; }) add(b, kTokens);
+    if constexpr (requires { result.sequence_logps; }) add(b, kBatch);
+    if constexpr (requires { result.sequence_losses; }) add(c, kBatch);
+    visit_fields(
+        FieldsOf<Metrics>(), [&](const Field&, const auto& value) { got.add(static_cast<double>(value)); }, result);
+    got.add(outputs.values());
+    return got;
+  }
+};
+
+template <class Options, class COptions, class CResult, class Metrics>
+void every_option_arrives() {
+  COptions by_default;
+  init(by_default);
+  EXPECT_EQ(all_text(c_api::options_of(&by_default)), all_text(Options()));
+  CBatch batch;
+  std::set<std::string> refusals;
+  for (const OptionCase<Options>& one : option_cases<Options>()) {
+    SCOPED_TRACE(one.field + " = " + one.value);
+    Lent lent;
+    COptions options;
+    init(options);
+    lent.fill(options, one.changed);
+    EXPECT_EQ(all_text(c_api::options_of(&options)), all_text(one.changed));
+    const Outcome base = batch.batch.outcome(one.base), changed = batch.batch.outcome(one.changed);
+    EXPECT_EQ(base.refusal, "");
+    EXPECT_NE(changed, base);
+    EXPECT_EQ((batch.outcome<CResult, Metrics>(options, one.changed)), changed);
+    if (!changed.refusal.empty()) refusals.insert(one.field + " = " + one.value);
+  }
+  EXPECT_EQ(refusals, refused(Options()));
+}
+
+TEST(OptionFields, OfCrossEntropyArriveThroughC) {
+  every_option_arrives<CrossEntropyOptions, logitless_cross_entropy_options, logitless_cross_entropy_result,
+                       CrossEntropyMetrics>();
+}
+TEST(OptionFields, OfPolicyLossesArriveThroughC) {
+  every_option_arrives<PolicyOptions, logitless_policy_options, logitless_policy_result, PolicyMetrics>();
+}
+TEST(OptionFields, OfPreferenceLossesArriveThroughC) {
+  every_option_arrives<PreferenceOptions, logitless_preference_options, logitless_preference_result,
+                       PreferenceMetrics>();
+}
+TEST(OptionFields, OfKtoArriveThroughC) {
+  every_option_arrives<KtoOptions, logitless_kto_options, logitless_kto_result, KtoMetrics>();
+}
+
+// Statistics with one option of tokens, or of the request, at another value.
+template <class Options, class COptions>
+void every_option_of_statistics_arrives(const auto& taken, const auto& split) {
+  CBatch batch;
+  for (const OptionCase<Options>& one : option_cases<Options>()) {
+    SCOPED_TRACE(one.field + " = " + one.value);
+    Lent lent;
+    logitless_token_options token;
+    logitless_stats_request request;
+    LOGITLESS_INIT(token_options, &token);
+    LOGITLESS_INIT(stats_request, &request);
+    COptions& options = split(token, request);
+    lent.fill(options, one.changed);
+    EXPECT_EQ(all_text(taken(&options)), all_text(one.changed));
+    const auto outcome = [&](const Options& given) {
+      if constexpr (std::is_same_v<Options, TokenOptions>) {
+        return batch.batch.outcome(given, StatsRequest());
+      } else {
+        return batch.batch.outcome(TokenOptions(), given);
+      }
+    };
+    EXPECT_NE(outcome(one.changed), outcome(one.base));
+    EXPECT_EQ(batch.outcome(token, request), outcome(one.changed));
+  }
+}
+
+TEST(OptionFields, OfTokensArriveThroughC) {
+  every_option_of_statistics_arrives<TokenOptions, logitless_token_options>(
+      c_api::token_options_of, [](auto& token, auto&) -> auto& { return token; });
+}
+TEST(OptionFields, OfStatisticsArriveThroughC) {
+  every_option_of_statistics_arrives<StatsRequest, logitless_stats_request>(
+      c_api::request_of, [](auto&, auto& request) -> auto& { return request; });
+}
+
+/// Sets one field of a context's options to the same value in C and in C++.
+struct Both {
+  logitless_workspace* workspace;
+  std::vector<int64_t> slices = {40, kVocab - 40};
+  std::string backend = gemm_backends().back();
+
+  void operator()(const Field&, int32_t& c, bool& cxx) const { c = cxx = !cxx; }
+  template <class To, class Number>
+  requires std::is_arithmetic_v<Number>
+  void operator()(const Field&, To& c, Number& cxx) const { c = cxx = cxx == 0 ? 3 : cxx / 2; }
+  template <Named Enum>
+  void operator()(const Field&, int32_t& c, Enum& cxx) const {
+    c = 2;
+    cxx = static_cast<Enum>(2);
+  }
+  void operator()(const Field& field, const char*& c, std::string& cxx) const {
+    c = std::string(field.name) == "simd_target" ? "plain" : backend.c_str();
+    cxx = c;
+  }
+  void operator()(const Field&, logitless_workspace*& c, Workspace*& cxx) const {
+    c = workspace;
+    cxx = &workspace->workspace;
+  }
+  template <class Data, class Count>
+  void operator()(const Field&, const PointerAndCount<Data, Count>& c, std::vector<int64_t>& cxx) const {
+    c.data = slices.data();
+    c.count = slices.size();
+    cxx = slices;
+  }
+};
+
+TEST(OptionFields, OfAContextArriveThroughC) {
+  logitless_workspace* workspace = nullptr;
+  ASSERT_EQ(logitless_workspace_create(&workspace), LOGITLESS_OK);
+  const Both both{workspace};
+  std::vector<std::string> names;
+  visit_fields(
+      FieldsOf<ContextOptions>(), [&](const Field& field, const auto&) { names.emplace_back(field.name); },
+      ContextOptions());
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    ContextOptions same;
+    logitless_context_options options;
+    LOGITLESS_INIT(context_options, &options);
+    const auto set = [&](const Field& field, auto&& c, auto& cxx) {
+      if (name == field.name) both(field, c, cxx);
+    };
+    visit_fields(FieldsOf<ContextOptions>(), set, options, same);
+    logitless_context* context = nullptr;
+    ASSERT_EQ(logitless_context_create(&options, &context), LOGITLESS_OK) << logitless_last_error();
+    const ContextOptions& arrived = context->context.options();
+    EXPECT_EQ(all_text(arrived), all_text(same));
+    EXPECT_EQ(arrived.workspace, same.workspace);
+    EXPECT_TRUE(name == "workspace" ? arrived.workspace != nullptr : all_text(arrived) != all_text(ContextOptions()));
+    logitless_context_free(context);
+  }
+  logitless_workspace_free(workspace);
+}
+
+}  // namespace
+}  // namespace logitless::testing

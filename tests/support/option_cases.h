@@ -1,0 +1,248 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every option of every loss, alone at another value than its default, for tests that send it through a surface:
+// it must arrive, and change the result.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "logitless/field_text.h"
+#include "support/every_task.h"
+
+namespace logitless::testing {
+
+/// Options with one field at another value.
+template <class Options>
+struct OptionCase {
+  std::string field, value;
+  Options base;     ///< what gives the field something to act on, if the defaults do not
+  Options changed;  ///< the same with the field at another value
+};
+
+/// Returns values of a field beside the one it has: of an enumeration all others. They are in its range.
+inline std::array<bool, 1> other_values(bool value) { return {!value}; }
+inline std::vector<double> other_values(double value) { return {value == 0 ? 0.25 : value / 2}; }
+inline std::vector<int64_t> other_values(int64_t value) { return {value == 37 ? 74 : 37}; }
+inline std::vector<std::optional<double>> other_values(const std::optional<double>& value) {
+  return {value ? *value / 2 : 0.5};
+}
+inline std::vector<std::optional<int64_t>> other_values(const std::optional<int64_t>& value) {
+  return {value == 7 ? 9 : 7};
+}
+inline std::vector<std::optional<DType>> other_values(const std::optional<DType>&) {
+  return {DType::kBFloat16, DType::kFloat16};
+}
+template <Named Enum>
+std::vector<Enum> other_values(Enum value) {
+  std::vector<Enum> others;
+  for (const Enum other : all_of<Enum>()) {
+    if (other != value) others.push_back(other);
+  }
+  return others;
+}
+inline std::vector<std::vector<PreferenceLoss>> other_values(const std::vector<PreferenceLoss>& value) {
+  std::vector<std::vector<PreferenceLoss>> others = {{value.at(0), PreferenceLoss::kHinge}};
+  for (const PreferenceLoss loss : other_values(value.at(0))) others.push_back({loss});
+  return others;
+}
+inline std::vector<std::vector<double>> other_values(const std::vector<double>&) { return {{0.25}}; }
+inline std::vector<std::span<const float>> other_values(const std::span<const float>&) {
+  static const std::vector<float> values = [] {
+    std::vector<float> weights = normal(kVocab, 71);
+    for (float& weight : weights) weight = std::abs(weight);
+    return weights;
+  }();
+  return {values};
+}
+inline std::vector<std::span<const double>> other_values(const std::span<const double>&) {
+  static const std::vector<double> values = [] {
+    std::vector<double> temperatures;
+    for (int i = 0; i < kTokens; ++i) temperatures.push_back(0.5 + 0.05 * i);
+    return temperatures;
+  }();
+  return {values};
+}
+
+/// Sets what the field needs to act: the options that stand beside it.
+inline void prepare_token(const std::string& field, TokenOptions& token) {
+  if (field == "temperature_meaning") token.temperature = 0.5;
+}
+inline void prepare(const std::string& field, TokenOptions& token) { prepare_token(field, token); }
+inline void prepare(const std::string& field, StatsRequest& request) {
+  if (field == "cross_weights") request.cross = true;
+}
+inline void prepare(const std::string& field, CrossEntropyOptions& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, PolicyOptions& options) {
+  prepare_token(field, options.token);
+  if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;
+  if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
+  if (field == "num_items_in_batch") options.variant = PolicyVariant::kDapo;
+  if (field.starts_with("sapo")) options.variant = PolicyVariant::kSapo;
+  if (field.starts_with("vespo")) options.variant = PolicyVariant::kVespo;
+  if (field == "max_completion_length") {
+    options.variant = PolicyVariant::kDrGrpo;
+    options.max_completion_length = 9;
+  }
+}
+inline void prepare(const std::string& field, PreferenceOptions& options) {
+  prepare_token(field, options.token);
+  if (field == "losses" || field == "label_smoothing") options.losses = {PreferenceLoss::kCpo};
+  if (field == "discopop_tau") options.losses = {PreferenceLoss::kDiscopop};
+  if (field == "simpo_gamma") options.losses = {PreferenceLoss::kSimpo};
+}
+inline void prepare(const std::string& field, KtoOptions& options) { prepare_token(field, options.token); }
+
+/// Returns a case for each value of each field, those of `token` among them.
+template <class Options>
+std::vector<OptionCase<Options>> option_cases() {
+  std::vector<OptionCase<Options>> cases;
+  const auto add = [&](const Field& field, const auto& by_default) {
+    using T = std::remove_cvref_t<decltype(by_default)>;
+    OptionCase<Options> one{field.name, "", {}, {}};
+    prepare(one.field, one.base);
+    T before{};
+    const auto look = [&](const Field& at, const auto& member) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, T>) {
+        if (one.field == at.name) before = member;
+      }
+    };
+    visit_flat(FieldsOf<Options>(), look, one.base);
+    for (T value : other_values(before)) {
+      // Samplers are close to the policy.
+      if constexpr (std::is_same_v<T, std::optional<double>>) {
+        if (one.field == "sampler_clip_min") value = 0.98;
+        if (one.field == "sampler_clip_max") value = 1.02;
+      }
+      one.changed = one.base;
+      one.value = text_of(value);
+      const auto set = [&](const Field& at, auto& member) {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, T>) {
+          if (one.field == at.name) member = value;
+        }
+      };
+      visit_flat(FieldsOf<Options>(), set, one.changed);
+      cases.push_back(one);
+    }
+  };
+  visit_flat(FieldsOf<Options>(), add, Options());
+  return cases;
+}
+
+/// Returns all options as text, a line each.
+template <class Options>
+std::string all_text(const Options& options) {
+  std::string text;
+  say_fields(options, [&](const char* name, const std::string& value) { text += name + (" = " + value) + "\n"; });
+  return text;
+}
+
+/// What a call gave: the bits of all its numbers, or why it was refused.
+struct Outcome {
+  std::vector<uint64_t> bits;
+  std::string refusal;
+  bool operator==(const Outcome&) const = default;
+  friend void PrintTo(const Outcome& outcome, std::ostream* out) {
+    *out << (outcome.refusal.empty() ? std::to_string(outcome.bits.size()) + " numbers" : outcome.refusal);
+  }
+
+  void add(double value) { bits.push_back(std::isnan(value) ? 1 : std::bit_cast<uint64_t>(value)); }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    for (const T value : values) add(static_cast<double>(value));
+  }
+};
+
+/// What the calls read beside their options: ratios are on both sides of their bounds.
+struct OptionBatch : Batch {
+  std::vector<float> sampling_logps;
+  std::vector<double> kl = {-30, -31, -32}, kl_ref = {-30.5, -31.5, -33};
+
+  OptionBatch() : Batch(true) {
+    const std::vector<double> own = compute_token_stats(Context(), model.states(), model.head(), targets()).logp;
+    for (size_t i = 0; i < own.size(); ++i) {
+      old_logps[i] = static_cast<float>(own[i] + 0.3 * (static_cast<int>(i % 7) - 3));
+      ref_logps[i] = static_cast<float>(own[i] + 0.2 * (static_cast<int>(i % 5) - 2));
+      sampling_logps.push_back(old_logps[i] + 0.8F * static_cast<float>(static_cast<int>(i % 5) - 2));
+    }
+    old_logps[6] -= 27;                                  // Of a negative advantage: beyond any clamp.
+    for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // A sequence that has drifted.
+    mask[3] = mask[4] = 0;                               // Sequences of different lengths.
+  }
+
+  CrossEntropyResult run(const CrossEntropyOptions& options, const Gradients& out) const {
+    return cross_entropy(Context(), model.states(), model.head(), targets(), options, out);
+  }
+  PolicyBatch policy_for(const PolicyOptions& options) const {
+    PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
+    if (options.sampler_correction != SamplerCorrection::kNone) batch.sampling_logps = {sampling_logps.data(), kTokens};
+    return batch;
+  }
+  PolicyResult run(const PolicyOptions& options, const Gradients& out) const {
+    return policy_loss(Context(), model.states(), model.head(), policy_for(options), options, out);
+  }
+  Reference reference_for(const PreferenceOptions& options) const {
+    return std::ranges::any_of(options.losses, needs_reference) ? reference() : Reference();
+  }
+  PreferenceResult run(const PreferenceOptions& options, const Gradients& out) const {
+    return preference_loss(Context(), model.states(), model.head(), targets(), reference_for(options), options, out);
+  }
+  KtoBatch kto_batch() const {
+    KtoBatch batch = kto(reference());
+    batch.kl_logps = {kl.data(), 3};
+    batch.kl_ref_logps = {kl_ref.data(), 3};
+    return batch;
+  }
+  KtoResult run(const KtoOptions& options, const Gradients& out) const {
+    return kto_loss(Context(), model.states(), model.head(), kto_batch(), options, out);
+  }
+
+  /// Computes statistics.
+  Outcome outcome(const TokenOptions& options, const StatsRequest& request) const {
+    Outcome out;
+    const TokenStats stats = compute_token_stats(Context(), model.states(), model.head(), targets(), options, request);
+    visit_fields(
+        FieldsOf<TokenStats>(), [&](const Field&, const auto& column) { out.add(column); }, stats);
+    return out;
+  }
+
+  /// Runs the loss of these options with all gradients.
+  template <class Options>
+  Outcome outcome(const Options& options) const {
+    Outcome out;
+    FromHidden::Outputs outputs;
+    try {
+      const auto result = run(options, outputs.views());
+      out.add(result.loss);
+      out.add(result.per_token_logps);
+      if constexpr (requires { result.per_token_loss; }) out.add(result.per_token_loss);
+      if constexpr (requires { result.sequence_logps; }) out.add(result.sequence_logps);
+      if constexpr (requires { result.sequence_losses; }) out.add(result.sequence_losses);
+      visit_fields(
+          FieldsOf<decltype(result.metrics)>(), [&](const Field&, auto value) { out.add(static_cast<double>(value)); },
+          result.metrics);
+      out.add(outputs.values());
+    } catch (const InvalidInput& error) {
+      out.refusal = error.what();
+    }
+    return out;
+  }
+};
+
+/// Those whose case is refused, because the others leave it without a use: "field = value".
+inline std::set<std::string> refused(const CrossEntropyOptions&) { return {}; }
+inline std::set<std::string> refused(const PolicyOptions&) {
+  return {"ignore_index = 37", "shift = true", "variant = dr_grpo"};
+}
+inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
+inline std::set<std::string> refused(const KtoOptions&) { return {}; }
+
+}  // namespace logitless::testing

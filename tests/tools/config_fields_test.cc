@@ -1,0 +1,140 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every option of every loss arrives through a config: the call has the structure that C++ would hand over, and its
+// result is another one than without the option.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/common/task_call.h"
+#include "io/config.h"
+#include "io/config_value.h"
+#include "support/option_cases.h"
+
+namespace logitless::testing {
+namespace {
+
+using Settings = std::vector<std::string>;
+
+const CrossEntropyOptions& options_in(const cli::TaskRun& call, const CrossEntropyOptions&) {
+  return call.cross_entropy;
+}
+const PolicyOptions& options_in(const cli::TaskRun& call, const PolicyOptions&) { return call.policy; }
+const PreferenceOptions& options_in(const cli::TaskRun& call, const PreferenceOptions&) { return call.preference; }
+const KtoOptions& options_in(const cli::TaskRun& call, const KtoOptions&) { return call.kto; }
+
+// A small batch, of which some tokens take no part, with ratios far from 1.
+Settings batch_of(const std::string& task) {
+  Settings settings = {"task=" + task,  "model.hidden_size=7", "model.vocab_size=41",
+                       "batch_size=12", "seq_len=8",           "ignored_fraction=0.3",
+                       "seed=3"};
+  if (task == "grpo") settings.push_back("policy.log_ratio_deviation=9");
+  return settings;
+}
+
+// Returns the key of a field in the section of a task, or at the root where every task has it.
+std::string key_of(const std::string& section, const std::string& field) {
+  if (field.starts_with("want_")) return "metrics." + field.substr(5);
+  const bool has_own = std::ranges::any_of(
+      io::config_schema(), [&](const io::KeyRule& rule) { return !section.empty() && rule.key == section + field; });
+  return (has_own ? section : "") + field;
+}
+
+// Returns what a config says where an option is not at its default. Arrays are drawn by the seed.
+template <class Options>
+Settings settings_of(const std::string& section, const Options& options) {
+  std::vector<std::pair<std::string, std::string>> defaults;
+  say_fields(Options(), [&](const char* name, const std::string& text) { defaults.emplace_back(name, text); });
+  Settings settings;
+  size_t at = 0;
+  say_fields(options, [&](const char* name, const std::string& text) {
+    if (text == defaults[at++].second) return;
+    const std::string field = name;
+    if (field == "temperatures") {
+      settings.push_back("temperature=[0.5, 1.5]");
+    } else if (field == "class_weights") {
+      settings.push_back("class_weights=true");
+    } else {
+      settings.push_back(key_of(section, field) + "=" + text);
+    }
+  });
+  return settings;
+}
+
+template <class Options>
+class Surface {
+ public:
+  Surface(const std::string& task, const std::string& section) : batch_(batch_of(task)), section_(section) {}
+
+  /// Runs what a config says; `arrived` gets the options that the library had.
+  Outcome outcome(const Options& options, Options* arrived = nullptr) {
+    Settings settings = batch_;
+    for (const std::string& setting : settings_of(section_, options)) settings.push_back(setting);
+    Outcome out;
+    try {
+      const io::Config config = io::load_config(std::nullopt, settings);
+      const cli::Inputs inputs = cli::make_seeded_inputs(config);
+      const cli::TaskRun call(config, inputs.job);
+      if (arrived) *arrived = options_in(call, options);
+      const cli::TaskResult result = call.run(Context());
+      out.add(result.loss);
+      out.add(result.per_token_loss);
+      out.add(result.per_token_logps);
+      for (const auto& [name, value] : result.metrics) out.add(value);
+      if (arrived) same_lists(options, *arrived);
+    } catch (const io::Error& error) {
+      out.refusal = error.what();
+    } catch (const InvalidInput& error) {
+      out.refusal = error.what();
+    }
+    return out;
+  }
+
+ private:
+  // Arrays hold other numbers than those of the case; they are there where the case has some.
+  static void same_lists(const Options& wanted, Options& got) {
+    const auto take = [](const Field&, const auto& one, auto& other) {
+      if constexpr (requires { one.size_bytes(); }) {
+        EXPECT_EQ(other.empty(), one.empty());
+        other = one;
+      }
+    };
+    visit_flat(FieldsOf<Options>(), take, wanted, got);
+  }
+
+  Settings batch_;
+  std::string section_;
+};
+
+template <class Options>
+void every_option_arrives(const std::string& task, const std::string& section) {
+  Surface<Options> surface(task, section);
+  std::set<std::string> refusals;
+  for (const OptionCase<Options>& one : option_cases<Options>()) {
+    SCOPED_TRACE(one.field + " = " + one.value);
+    Options arrived;
+    const Outcome base = surface.outcome(one.base), changed = surface.outcome(one.changed, &arrived);
+    EXPECT_EQ(base.refusal, "");
+    EXPECT_NE(changed, base);
+    if (!changed.refusal.empty()) {
+      refusals.insert(one.field + " = " + one.value);
+      EXPECT_NE(changed.refusal.find(one.field == "losses"    ? "exo_pair"
+                                     : one.field == "variant" ? "dr_grpo"
+                                                              : one.field),
+                std::string::npos)
+          << changed.refusal;
+    } else if (one.field != "temperatures") {
+      EXPECT_EQ(all_text(arrived), all_text(one.changed));
+    }
+  }
+  EXPECT_EQ(refusals, refused(Options()));
+}
+
+TEST(ConfigFields, OfCrossEntropyArrive) { every_option_arrives<CrossEntropyOptions>("cross_entropy", ""); }
+TEST(ConfigFields, OfPolicyLossesArrive) { every_option_arrives<PolicyOptions>("grpo", "policy."); }
+TEST(ConfigFields, OfPreferenceLossesArrive) { every_option_arrives<PreferenceOptions>("dpo", "preference."); }
+TEST(ConfigFields, OfKtoArrive) { every_option_arrives<KtoOptions>("kto", "kto."); }
+
+}  // namespace
+}  // namespace logitless::testing
