@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds of
-/// NaN. Ranks compare their options by it.
+/// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds
+/// of NaN. Ranks compare their options by it.
 #pragma once
 
 #include <charconv>
@@ -40,8 +40,8 @@ template <class T>
 std::string text_of(const std::optional<T>& value) {
   return value ? text_of(*value) : "none";
 }
-/// Returns all entries of a short list, e.g. "[sigmoid, sft]". Of more than 32 entries it returns their number
-/// and a digest (FNV-1a of their bytes).
+/// Returns all entries of a short list, e.g. "[sigmoid, sft]". Of more than 32 entries it returns their
+/// number and a digest (FNV-1a of their bytes).
 template <std::ranges::contiguous_range List>
 requires(!std::same_as<List, std::string>) std::string text_of(const List& list) {
   constexpr size_t kMostEntries = 32;

@@ -1,15 +1,15 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The lists of all options, of what a batch has beside its tensors, and of what calls report. Each structure
-/// has one list, with the names that every surface uses. C, Python, configs, JSON, checks and tests walk it, so
-/// a new option is a member, a line in its list here, and a line in C's structure.
+/// has one list, with the names that every surface uses. C, Python, configs, JSON, checks and tests walk it,
+/// so a new option is a member, a line in its list here, and a line in C's structure.
 ///
 ///     PolicyOptions options;
 ///     visit_fields(FieldsOf<PolicyOptions>(), [](const Field& field, auto& member) { ... }, options);
 ///
 /// A walk may go over several structures with members of these names, e.g. PolicyOptions and
-/// logitless_policy_options: visit(field, member, member of the second, ...). It does not compile where one of
-/// them lacks a member. Options of tokens stand in those of losses as a member `token`.
+/// logitless_policy_options: visit(field, member, member of the second, ...). It does not compile where one
+/// of them lacks a member. Options of tokens stand in those of losses as a member `token`.
 #pragma once
 
 #include <limits>

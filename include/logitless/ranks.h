@@ -59,8 +59,8 @@ struct Ranks {
   /// overwritten), some 24 MiB of messages, and what is sent of statistics (docs/parallel.md) for each slice
   /// there is.
   std::vector<int64_t> slices;
-  /// Where it is set, a rank's d_hidden is the sum over its own vocabulary entries, for a caller who sums later;
-  /// else it is the sum over all of them.
+  /// Where it is set, a rank's d_hidden is the sum over its own vocabulary entries, for a caller who sums
+  /// later; else it is the sum over all of them.
   bool own_d_hidden = false;
 
   /// These ranks have parts of the batch: other tokens, as many as each likes, and the same head. Means are

@@ -9,9 +9,9 @@
 ///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
 ///     cross = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 ///
-/// In float32 an exponential exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V ·
-/// 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a NaN
-/// or +inf logit, or with nothing but -inf, has NaN statistics.
+/// In float32 a value exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V
+/// · 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a
+/// NaN or +inf logit, or with nothing but -inf, has NaN statistics.
 #pragma once
 
 #include <cstdint>

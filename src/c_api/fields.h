@@ -20,7 +20,8 @@ struct logitless_workspace;
 
 namespace logitless::c_api {
 
-// What C handed over becomes a member, which holds its default. NULL leaves the default of what C says by a pointer.
+// What C handed over becomes a member, which holds its default. NULL leaves the default of what C says by a
+// pointer.
 
 template <class T>
 requires std::is_arithmetic_v<T>

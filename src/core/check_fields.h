@@ -20,8 +20,8 @@ inline void check_field(std::string_view name, const Interval& range, double val
   if (!range.holds(value)) fail(name, " = ", value, " must be ", range.text);
 }
 
-/// Throws InvalidInput where a number is none of those that its field takes. Entries of spans are not looked at:
-/// there may be one a token, of which some take no part.
+/// Throws InvalidInput where a number is none of those that its field takes. Entries of spans are not looked
+/// at: there may be one a token, of which some take no part.
 template <class Options>
 void check_fields(const Options& options) {
   const auto check = [](const Field& field, const auto& value) {

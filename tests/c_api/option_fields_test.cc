@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option arrives through C: the structure that the library then has is the one that C++ would hand over, and
-// the call has the bits of that through C++, which are others than without the option.
+// Every option arrives through C: the structure that the library then has is the one that C++ would hand
+// over, and the call has the bits of that through C++, which are others than without the option.
 #include <gtest/gtest.h>
 
 #include <cmath>

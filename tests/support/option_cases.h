@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss, alone at another value than its default, for tests that send it through a surface:
-// it must arrive, and change the result.
+// Every option of every loss, alone at another value than its default, for tests that send it through a
+// surface: it must arrive, and change the result.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss arrives through a config: the call has the structure that C++ would hand over, and its
-// result is another one than without the option.
+// Every option of every loss arrives through a config: the call has the structure that C++ would hand over,
+// and its result is another one than without the option.
 #include <gtest/gtest.h>
 
 #include <set>
