@@ -12,211 +12,324 @@ runs as it did.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import _core
-from ._torch_call import Reduced, cast_for_autocast, check_cpu
+from ._absent_logits import AbsentLogits, LogitsOnRead
+from ._torch_call import check_cpu
 
-__all__ = ["patch", "unpatch"]
+__all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
+
+_calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
 
 
-class AbsentLogits:
-    """Stands where a patched model's logits would: it knows what they would be, and has not computed them."""
+class _Head(torch.nn.Linear):
+    """The head of a patched model."""
 
-    def __init__(self, hidden: Tensor, head: torch.nn.Linear, scale: Any = 1.0, softcap: Any = 0.0) -> None:
-        self._hidden = hidden
-        self._head = head
-        self._scale = scale  # of the logits, or of the tangent's value
-        self._softcap = softcap
+    def forward(self, input: Tensor) -> Any:
+        if getattr(_calls, "head", None) is self:
+            return AbsentLogits.of(input, self)
+        return super().forward(input)
 
-    def _number(self, factor: Any) -> Any:
-        if isinstance(factor, Tensor):
-            if factor.numel() != 1 or factor.requires_grad:
-                self._refuse("scaled by a tensor")
-            return factor.item()
-        return factor
+    def _get_name(self) -> str:
+        return "Linear"
 
-    def __mul__(self, factor: Any) -> AbsentLogits:
-        return AbsentLogits(self._hidden, self._head, self._scale * self._number(factor), self._softcap)
 
-    __rmul__ = __mul__
+@dataclasses.dataclass
+class _Installed:
+    """What a patched model was asked for, and what it has told its user already."""
 
-    def __truediv__(self, divisor: Any) -> AbsentLogits:
-        return self * (1.0 / self._number(divisor))
+    return_logits: bool
+    without_labels: bool = False  # compute_loss_func() takes the labels, and reads no logits of these calls
+    told: list[str] = dataclasses.field(default_factory=list)
 
-    def tanh(self) -> AbsentLogits:
-        if self._softcap or self._scale <= 0:
-            self._refuse("capped twice")
-        return AbsentLogits(self._hidden, self._head, 1.0, 1.0 / self._scale)
+    def tell(self, message: str) -> None:
+        if message not in self.told:
+            self.told.append(message)
+            warnings.warn(message, stacklevel=4)
 
-    def float(self) -> AbsentLogits:
-        return self
 
-    def to(self, *_: Any, **__: Any) -> AbsentLogits:
-        return self
+_TRAINS_WITHOUT_LABELS = (
+    "logitless: the patched model trains in a call without labels, which computes its logits: a loss that is made of "
+    "them is not fused. Trainer's label_smoothing_factor takes the labels out of the call, and so does a "
+    "compute_loss_func: give it logitless.transformers.compute_loss_func(model, label_smoothing=...)"
+)
+_TRL_TAKES_OVER = (
+    "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() does nothing "
+    "there (docs/python.md says what fuses a loss of TRL's)"
+)
 
-    def materialise(self) -> Tensor:
-        """Computes the logits after all."""
-        logits = torch.nn.functional.linear(self._hidden, self._head.weight, self._head.bias)
-        if self._softcap:
-            logits = torch.tanh(logits / self._softcap)
-        return logits if self._scale == 1 else logits * self._scale
 
-    def _refuse(self, what: str) -> Any:
-        raise RuntimeError(
-            f"logits are {what}: logitless computed the loss without them. patch(model, return_logits=True) returns "
-            "them with the loss, a call without labels computes them, and unpatch(model) takes logitless away"
+def _is_of_trl(forward: Any) -> bool:
+    function = getattr(forward, "__func__", forward)
+    return getattr(function, "__globals__", {}).get("__name__", "").split(".")[0] == "trl"
+
+
+class _Patched:
+    """The first base of a patched model's class. What patch() changes stands in classes, and nothing in closures over
+    one object: so a copy of a patched model, a pickled one and one in another process are patched by themselves.
+    """
+
+    _unpatched: type
+    _logitless: _Installed | None = None  # None in a model that type(patched).from_pretrained() made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (_new_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "forward" and self._logitless is not None and _is_of_trl(value):
+            self._logitless.tell(_TRL_TAKES_OVER)
+        super().__setattr__(name, value)
+
+    @property
+    def loss_function(self) -> Any:
+        function = super().loss_function  # type: ignore[misc]
+        return function if self._logitless is None else functools.partial(_loss, function)
+
+    @loss_function.setter
+    def loss_function(self, value: Any) -> None:
+        if self._logitless is not None:
+            raise ValueError(
+                "the model is patched, for the loss of a causal LM: unpatch(model) before you set another"
+            )
+        self._loss_function = value
+
+
+@functools.lru_cache(maxsize=None)
+def _class_of(base: type) -> type:
+    """The patched class over a class of models. It goes by the same name, which Trainer and save_pretrained() read."""
+    signature = inspect.signature(base.forward)  # type: ignore[attr-defined]
+    # -1 for self.
+    place = list(signature.parameters).index("labels") - 1 if "labels" in signature.parameters else None
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _forward(self, base.forward, place, args, kwargs)  # type: ignore[attr-defined]
+
+    # generate() and Trainer look for arguments. accelerate follows __wrapped__ to the function that it has wrapped,
+    # and would go past this one.
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    forward.__doc__ = base.forward.__doc__  # type: ignore[attr-defined]
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (_Patched, base), {**names, "forward": forward, "_unpatched": base})
+
+
+def _new_of(base: type) -> Any:
+    """An object of the patched class, before its state."""
+    cls = _class_of(base)
+    return cls.__new__(cls)
+
+
+def _forward(
+    model: Any, forward: Any, place: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    installed = getattr(model, "_logitless", None)
+    labels = args[place] if place is not None and len(args) > place else kwargs.get("labels")
+    if installed is None or (labels is None and not installed.without_labels):
+        if installed is not None and model.training and torch.is_grad_enabled():
+            if not torch.compiler.is_compiling():
+                installed.tell(_TRAINS_WITHOUT_LABELS)
+        return forward(model, *args, **kwargs)
+    head = _checked_head(model)
+    before = getattr(_calls, "head", None)
+    _calls.head = head
+    try:
+        output = forward(model, *args, **kwargs)
+    finally:
+        _calls.head = before
+    compute = installed.return_logits and labels is not None
+    if isinstance(output, tuple):
+        return tuple(_handed_out(x, model, compute, labels) for x in output)
+    output.logits = _handed_out(output.logits, model, compute, labels)
+    return output
+
+
+def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -> Any:
+    """What the caller of the model gets for its logits."""
+    if not isinstance(logits, AbsentLogits):
+        return logits
+    if compute:
+        return logits.materialise()
+    if torch.compiler.is_compiling():  # which traces no tensor that waits
+        return logits if model.training else logits.materialise()
+    return LogitsOnRead(logits, may_be_read=labels is None or not model.training)
+
+
+def _loss(
+    function: Any,
+    logits: Any,
+    labels: Tensor | None,
+    vocab_size: int | None = None,
+    num_items_in_batch: Any = None,
+    ignore_index: int = -100,
+    shift_labels: Tensor | None = None,
+    **kwargs: Any,
+) -> Tensor:
+    """The loss function of a patched model: `function`, of logits that are there."""
+    if not isinstance(logits, AbsentLogits):
+        return function(logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs)
+    if vocab_size is not None and vocab_size != logits.shape[-1]:
+        raise ValueError(f"vocab_size = {vocab_size}, but the head has {logits.shape[-1]} vocabulary entries")
+    given = labels if shift_labels is None else shift_labels
+    if given is None:
+        raise ValueError("neither labels nor shift_labels are given")
+    return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch)
+
+
+def _causal_lm(model: Any) -> Any:
+    """The causal LM inside of what PEFT, torch.compile or DistributedDataParallel has made of it."""
+    while True:
+        if hasattr(model, "get_base_model"):
+            model = model.get_base_model()
+        elif "_orig_mod" in getattr(model, "_modules", {}):
+            model = model._orig_mod
+        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
+
+
+def _checked_loss(model: Any) -> None:
+    name = type(model).__name__
+    if "_loss_function" in vars(model):
+        raise ValueError(f"{name}.loss_function is one of your own: logitless computes that of a causal LM")
+    loss_type = getattr(model, "loss_type", None)
+    forwards = [inspect.unwrap(c.forward) for c in type(model).__mro__ if "forward" in vars(c)]
+    calls_it = any("loss_function" in getattr(f, "__code__", forwards).co_names for f in forwards)
+    if loss_type not in (None, "ForCausalLM") or not calls_it:
+        raise ValueError(
+            f"the loss of {name} ({loss_type or 'its own, in forward()'}) is not that of a causal LM, which "
+            "self.loss_function computes"
         )
 
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (torch.tanh, Tensor.tanh) and isinstance(args[0], cls):
-            return args[0].tanh()
-        absent = next((a for a in args if isinstance(a, cls)), None)
-        name = getattr(function, "__name__", str(function))
-        return absent._refuse(f"read, by {name}()") if absent is not None else NotImplemented
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._refuse(f"read, by .{name}")
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._refuse("read")
-
-    def __repr__(self) -> str:
-        return f"<logits of {tuple(self._hidden.shape[:-1])} tokens that logitless has not computed>"
-
-    def loss(self, labels: Tensor, ignore_index: int, shift: bool, items: Any) -> Tensor:
-        """The cross-entropy, float32: a mean, or a sum over `items`."""
-        hidden, weight, bias = cast_for_autocast(self._hidden, self._head.weight, self._head.bias)
-        if hidden is None or weight is None:
-            raise AssertionError("a head has a weight")
-        check_cpu(hidden=hidden, lm_head=weight, labels=labels)
-        # softcap * tanh(logits / softcap) * (scale / softcap), or logits * scale.
-        factor = self._scale / self._softcap if self._softcap else self._scale
-        if factor <= 0:
-            self._refuse(f"scaled by {factor}")
-        arguments: dict[str, Any] = {
-            "targets": labels.reshape(1) if labels.dim() == 0 else labels.contiguous(),
-            "ignore_index": ignore_index,
-            "shift": shift,
-            "temperature": 1.0 / factor,
-        }
-        if items is not None:
-            arguments["normaliser"] = float(items)
-        dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        return Reduced.apply(hidden, weight, bias, self._softcap, _core.cross_entropy, arguments, dtype, {})
-
-
-class _Patch:
-    """What patch() put into a model, and what stood there before."""
-
-    def __init__(self, model: Any, head: torch.nn.Linear, return_logits: bool) -> None:
-        self.head = head
-        self.return_logits = return_logits
-        self.fused = False  # while a call with labels runs
-        self.model_forward = model.forward
-        self.head_forward = head.forward
-        self.loss_function = model.loss_function
-        self.had_loss_function = "_loss_function" in vars(model)
-
-    def forward_of_model(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("labels") is None:  # without them a model computes no loss, whatever else it gets
-            return self.model_forward(*args, **kwargs)
-        self.fused = True
-        try:
-            output = self.model_forward(*args, **kwargs)
-        finally:
-            self.fused = False
-        if self.return_logits and isinstance(output, tuple):
-            return tuple(x.materialise() if isinstance(x, AbsentLogits) else x for x in output)
-        if self.return_logits and isinstance(output.logits, AbsentLogits):
-            output.logits = output.logits.materialise()
-        return output
-
-    def forward_of_head(self, hidden: Tensor) -> Any:
-        return AbsentLogits(hidden, self.head) if self.fused else self.head_forward(hidden)
-
-    def loss(
-        self,
-        logits: Any,
-        labels: Tensor | None,
-        vocab_size: int | None = None,
-        num_items_in_batch: Any = None,
-        ignore_index: int = -100,
-        shift_labels: Tensor | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        if not isinstance(logits, AbsentLogits):
-            return self.loss_function(
-                logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
-            )
-        if vocab_size is not None and vocab_size != self.head.out_features:
-            raise ValueError(f"vocab_size = {vocab_size}, but the head has {self.head.out_features} vocabulary entries")
-        given = labels if shift_labels is None else shift_labels
-        if given is None:
-            raise ValueError("neither labels nor shift_labels are given")
-        return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch)
-
-
-def _head_of(model: Any) -> torch.nn.Linear:
-    """The model's output head; throws where it is more than a plain matrix."""
+def _checked_head(model: Any) -> torch.nn.Linear:
+    """The model's output head, as one that can hand on its hidden states; throws where it is more than a matrix."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise ValueError(f"{type(model).__name__} has no output head")
-    if type(head) is not torch.nn.Linear:
-        raise ValueError(f"the head is a {type(head).__module__}.{type(head).__name__}, not a torch.nn.Linear: merge "
-                         "its adapter, or leave it unquantised")  # fmt: skip
+    if type(head).__name__ == "ModulesToSaveWrapper":  # PEFT's copy of the whole head, which trains
+        adapters = [] if head.disable_adapters else head.active_adapters
+        head = head.modules_to_save[adapters[0]] if adapters else head.original_module
     if torch.nn.utils.parametrize.is_parametrized(head):
         raise ValueError(
             "the head is parametrised (torch.nn.utils.parametrize): remove_parametrizations() first"
         )
+    if type(head) not in (torch.nn.Linear, _Head):
+        kind = f"{type(head).__module__}.{type(head).__name__}"
+        if hasattr(head, "active_adapters"):
+            raise ValueError(
+                f"the head carries the adapter {', '.join(map(repr, head.active_adapters))} ({kind}): merge it, or "
+                "leave lm_head out of target_modules (modules_to_save may have it)"
+            )
+        raise ValueError(
+            f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised, or unpatch(model)"
+        )
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if any(getattr(head, name, None) for name in hooks):
         raise ValueError("the head has hooks, which would not see its logits: remove them")
+    if "forward" in vars(head):
+        raise ValueError(
+            "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
+        )
     if not head.weight.is_floating_point():
         raise ValueError(f"the head's weight is {head.weight.dtype}")
     check_cpu(lm_head=head.weight)
+    if type(head) is torch.nn.Linear:
+        head.__class__ = _Head
     return head
 
 
 def patch(model: Any, *, return_logits: bool = False) -> Any:
-    """Makes model(..., labels=...) compute its loss fused; returns the model. With return_logits=True such a call
-    also computes and returns its logits, which costs their memory; otherwise reading them says that they are absent.
+    """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
+    the model inside.
+
+    Such a call has no logits: in eval() mode they are computed if something reads them, and while the model trains
+    reading them is a RuntimeError. With return_logits=True every such call computes and returns them, which costs
+    their memory. A copy of a patched model, by deepcopy, pickle, torch.save or in another process, is patched, too.
 
     A head that is more than a plain torch.nn.Linear (an adapter, quantised, with hooks or parametrisations) is a
-    ValueError, and so is a model whose loss is not that of a causal LM.
+    ValueError, here and in later calls, and so is a model whose loss is not that of a causal LM.
     """
-    if hasattr(model, "_logitless"):
+    base = _causal_lm(model)
+    if getattr(base, "_logitless", None) is not None:
         raise ValueError("the model is patched already")
-    loss_type = getattr(model, "loss_type", None)
-    if loss_type not in (None, "ForCausalLM") or "_loss_function" in vars(model):
-        raise ValueError(f"the model's loss ({loss_type}) is not that of a causal LM, or is one of your own")
-    installed = _Patch(model, _head_of(model), return_logits)
-    model._logitless = installed
-
-    # A function, which generate() and Trainer see the signature of the model's own through.
-    @functools.wraps(installed.model_forward)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return installed.forward_of_model(*args, **kwargs)
-
-    model.forward = forward
-    installed.head.forward = installed.forward_of_head  # type: ignore[method-assign]
-    model.loss_function = installed.loss
+    if "forward" in vars(base):
+        by = "a trainer of TRL" if _is_of_trl(base.forward) else "something, such as accelerate's prepare()"
+        raise ValueError(
+            f"the model's forward was replaced by {by}, and patch() would not reach it: patch before"
+        )
+    if not isinstance(base, _Patched):
+        _checked_loss(base)
+        _checked_head(base)
+        base.__class__ = _class_of(type(base))
+    base._logitless = _Installed(return_logits)
     return model
 
 
 def unpatch(model: Any) -> Any:
     """Takes away what patch() put into the model; returns the model."""
-    installed = vars(model).pop("_logitless", None)
-    if installed is None:
+    base = _causal_lm(model)
+    if getattr(base, "_logitless", None) is None:
         raise ValueError("the model is not patched")
-    del model.forward
-    del installed.head.forward
-    del model._loss_function
+    del base._logitless
+    base.__class__ = type(base)._unpatched
+    for module in base.modules():
+        if type(module) is _Head:
+            module.__class__ = torch.nn.Linear
     return model
+
+
+def compute_loss_func(
+    model: Any, *, label_smoothing: float = 0.0, ignore_index: int = -100
+) -> Callable[..., Tensor]:
+    """A fused Trainer(compute_loss_func=...) for a patched model, whose label_smoothing is that of
+    TrainingArguments(label_smoothing_factor=...).
+
+    From here on the model's calls without labels hand out logits that are computed when something reads them.
+    """
+    installed = getattr(_causal_lm(model), "_logitless", None)
+    if installed is None:
+        raise ValueError("the model is not patched: patch(model) before compute_loss_func(model)")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
+    installed.without_labels = True
+    return functools.partial(_loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index)
+
+
+def _loss_of_output(
+    output: Any,
+    labels: Tensor,
+    num_items_in_batch: Any = None,
+    *,
+    label_smoothing: float,
+    ignore_index: int,
+) -> Tensor:
+    if labels is None:
+        raise ValueError("the batch has no labels")
+    logits = output["logits"] if isinstance(output, dict) else output[0]
+    logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
+    if isinstance(logits, AbsentLogits):
+        return logits.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing)
+    # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
+    loss = torch.nn.functional.cross_entropy(
+        logits[..., :-1, :].flatten(0, -2).float(),
+        labels[..., 1:].flatten(),
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction="mean" if num_items_in_batch is None else "sum",
+    )
+    return loss if num_items_in_batch is None else loss / num_items_in_batch
+
+
+def argmax(logits: Any, labels: Any = None) -> Tensor:
+    """The most likely vocabulary entry of each token, which needs no logits of a patched model:
+    Trainer(preprocess_logits_for_metrics=argmax)."""
+    return (logits[0] if isinstance(logits, tuple) else logits).argmax(dim=-1)

@@ -1,0 +1,322 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Logits that have not been computed: AbsentLogits is what a model's own code gets from its head, LogitsOnRead what
+the caller of the model gets."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from . import _core
+from ._torch_call import HeadTensors, current_context
+from .torch import linear_cross_entropy
+
+
+def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dtype | None:
+    """The type that Tensor.to() is asked for."""
+    for value in (*arguments, *keywords.values()):
+        if isinstance(value, torch.dtype):
+            return value
+        if isinstance(value, (Tensor, AbsentLogits)):
+            return value.dtype
+    return None
+
+
+class AbsentLogits:
+    """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
+
+    The logits are softcap * tanh(raw / softcap) * scale / softcap, or raw * scale without a softcap, of type dtype.
+    `cast` is the type in which autocast would have run the head, or None.
+    """
+
+    def __init__(
+        self,
+        hidden: Tensor,
+        head: torch.nn.Linear,
+        scale: Any = 1.0,
+        softcap: Any = 0.0,
+        dtype: torch.dtype | None = None,
+        cast: torch.dtype | None = None,
+    ) -> None:
+        self._hidden = hidden
+        self._head = head
+        self._scale = scale
+        self._softcap = softcap
+        self.dtype = dtype or cast or hidden.dtype
+        self._cast = cast
+
+    @staticmethod
+    def of(hidden: Tensor, head: torch.nn.Linear) -> AbsentLogits:
+        """What the head makes of the hidden states here, under autocast or not."""
+        cast = None
+        if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
+            cast = torch.get_autocast_dtype("cpu")
+        return AbsentLogits(hidden, head, cast=cast)
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((*self._hidden.shape[:-1], self._head.out_features))
+
+    @property
+    def device(self) -> torch.device:
+        return self._hidden.device
+
+    def _number(self, factor: Any) -> Any:
+        if isinstance(factor, Tensor):
+            if factor.numel() != 1 or factor.requires_grad:
+                self.refuse("scaled by a tensor")
+            return factor.item()
+        return factor
+
+    def _with(self, hidden: Tensor, scale: Any, softcap: Any, dtype: torch.dtype) -> AbsentLogits:
+        return AbsentLogits(hidden, self._head, scale, softcap, dtype, self._cast)
+
+    def __mul__(self, factor: Any) -> AbsentLogits:
+        return self._with(self._hidden, self._scale * self._number(factor), self._softcap, self.dtype)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> AbsentLogits:
+        return self * (1.0 / self._number(divisor))
+
+    def tanh(self) -> AbsentLogits:
+        if self._softcap or self._scale <= 0:
+            self.refuse("capped twice")
+        return self._with(self._hidden, 1.0, 1.0 / self._scale, self.dtype)
+
+    def float(self) -> AbsentLogits:
+        return self.to(torch.float32)
+
+    def to(self, *arguments: Any, **keywords: Any) -> AbsentLogits:
+        dtype = _dtype_for(arguments, keywords) or self.dtype
+        return self._with(self._hidden, self._scale, self._softcap, dtype)
+
+    def contiguous(self) -> AbsentLogits:
+        return self
+
+    def __getitem__(self, key: Any) -> AbsentLogits:
+        """Some of the tokens, with all of their logits, as logits[..., :-1, :] has."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if not all(isinstance(part, slice) or part is Ellipsis for part in parts):
+            self.refuse("read")
+        every_axis_named = Ellipsis in parts or len(parts) == self._hidden.dim()
+        if every_axis_named and parts[-1] is not Ellipsis and parts[-1] != slice(None):
+            self.refuse("read")
+        return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
+
+    def _operands(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        operands = (self._hidden, self._head.weight, self._head.bias)
+        if self._cast is None:
+            return operands
+        return tuple(None if x is None else x.to(self._cast) for x in operands)  # type: ignore[return-value]
+
+    def materialise(self) -> Tensor:
+        """Computes the logits after all."""
+        logits = torch.nn.functional.linear(*self._operands())
+        if self._softcap:
+            logits = torch.tanh(logits / self._softcap)
+        if self._scale != 1:
+            logits = logits * self._scale
+        return logits.to(self.dtype)
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """The most likely vocabulary entry of each token, tile by tile; of logits that are not rounded."""
+        if dim not in (-1, self._hidden.dim() - 1) or keepdim:
+            self.refuse("read, by argmax()")
+        if self._scale <= 0:
+            return self.materialise().argmax(-1)
+        call = HeadTensors(*self._operands(), self._softcap)
+        count = call.hidden.shape[:-1].numel()
+        if count == 0:
+            return torch.empty(self.shape[:-1], dtype=torch.int64)
+        arguments = {
+            **call.arguments,
+            "hidden": call.hidden.reshape(count, -1),
+            "targets": torch.zeros(count, dtype=torch.int64),
+            "argmax": True,
+        }
+        stats = _core.token_stats(current_context(), arguments)
+        return torch.from_numpy(stats.columns()["argmax"]).view(self.shape[:-1])
+
+    def loss(
+        self, labels: Tensor, ignore_index: int, shift: bool, items: Any, label_smoothing: float = 0.0
+    ) -> Tensor:
+        """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`."""
+        hidden, weight, bias = self._operands()
+        factor = self._scale / self._softcap if self._softcap else self._scale
+        if factor <= 0:
+            self.refuse(f"scaled by {factor}")
+        return linear_cross_entropy(
+            hidden,
+            weight,
+            labels.reshape(hidden.shape[:-1]),
+            linear_bias=bias,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            softcap=self._softcap,
+            temperature=1.0 / factor,
+            shift=shift,
+            normaliser=items,
+            loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
+        )
+
+    def refuse(self, what: str) -> Any:
+        raise RuntimeError(
+            f"logits are {what}: logitless computed the loss without them. A call without labels computes them, so "
+            "does one of a model in eval() mode; patch(model, return_logits=True) returns them with the loss, and "
+            "unpatch(model) takes logitless away"
+        )
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (torch.tanh, Tensor.tanh) and isinstance(args[0], cls):
+            return args[0].tanh()
+        absent = next((a for a in args if isinstance(a, cls)), None)
+        name = getattr(function, "__name__", str(function))
+        return absent.refuse(f"read, by {name}()") if absent is not None else NotImplemented
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.refuse(f"read, by .{name}")
+
+    def __repr__(self) -> str:
+        return f"<logits of shape {list(self.shape)} that logitless has not computed>"
+
+
+# Operators that Python looks up in the class.
+for _name in (
+    "add",
+    "radd",
+    "sub",
+    "rsub",
+    "rtruediv",
+    "matmul",
+    "pow",
+    "neg",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "len",
+    "iter",
+):
+    setattr(
+        AbsentLogits,
+        f"__{_name}__",
+        functools.partialmethod(lambda self, name, *_: self.refuse(f"read, by {name}()"), _name),
+    )
+
+
+# What a tensor answers without its values.
+_OF_NO_VALUES = frozenset(
+    getattr(Tensor, name).__get__
+    for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad")
+    + ("is_cuda", "is_meta", "is_sparse", "is_quantized", "is_nested")
+) | {Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point, Tensor.is_complex}
+_OF_NO_VALUES |= {torch.numel, torch.is_floating_point, torch.is_complex}
+
+
+class LogitsOnRead(Tensor):
+    """A tensor of logits that are computed when something reads them, and never where nothing does.
+
+    Slices of tokens, casts and detach() wait, too, and argmax(-1) needs no logits. In a model that trains, whose loss
+    was computed without the logits, reading them is an error that says so.
+    """
+
+    absent: AbsentLogits
+
+    @staticmethod
+    def __new__(cls: Any, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> LogitsOnRead:
+        return Tensor._make_wrapper_subclass(cls, absent.shape, dtype=absent.dtype, device=absent.device)
+
+    def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
+        weight = absent._head.weight
+        self.absent = absent
+        self._may_be_read = may_be_read
+        self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
+        self._version_of_head = None if weight.is_inference() else weight._version
+        self._computed: Tensor | None = None
+
+    def compute(self, reader: str) -> Tensor:
+        if self._computed is None:
+            if not self._may_be_read:
+                self.absent.refuse(f"read, by {reader}()")
+            self._check_head()
+            with torch.set_grad_enabled(self._has_history):
+                self._computed = self.absent.materialise()
+        return self._computed
+
+    def _check_head(self) -> None:
+        if self._version_of_head is not None and self.absent._head.weight._version != self._version_of_head:
+            raise RuntimeError(
+                "the head was changed between the call of the model and the reading of its logits"
+            )
+
+    def _with(self, absent: AbsentLogits, has_history: bool = True) -> LogitsOnRead:
+        result = LogitsOnRead(absent, self._may_be_read, self._has_history and has_history)
+        result._version_of_head = self._version_of_head
+        return result
+
+    def _waits(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The result of an operator that needs no logits; NotImplemented from another."""
+        absent = self.absent
+        if self._computed is not None:
+            return NotImplemented
+        if function in (Tensor.argmax, torch.argmax):
+            dim = arguments[0] if arguments else keywords.get("dim")
+            keeps = arguments[1] if len(arguments) > 1 else keywords.get("keepdim", False)
+            if dim not in (-1, self.dim() - 1) or keeps:
+                return NotImplemented
+            self._check_head()
+            return absent.argmax(-1)
+        if function is Tensor.__getitem__:
+            try:
+                return self._with(absent[arguments[0]])
+            except RuntimeError:
+                return NotImplemented
+        if function in (Tensor.detach, torch.detach):
+            return self._with(absent, has_history=False)
+        if function in (Tensor.contiguous, Tensor.cpu) and not arguments and not keywords:
+            return self
+        if function is Tensor.float and not keywords:
+            return self._with(absent.float())
+        if (
+            function is Tensor.to
+            and len(arguments) == 1
+            and isinstance(arguments[0], torch.dtype)
+            and not keywords
+        ):
+            return self._with(absent.to(arguments[0]))
+        return NotImplemented
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in _OF_NO_VALUES:
+            with torch._C.DisableTorchFunctionSubclass():
+                return function(*args, **kwargs)
+        if args and isinstance(args[0], cls):
+            result = args[0]._waits(function, args[1:], kwargs)
+            if result is not NotImplemented:
+                return result
+        return cls._of_values(function, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return cls._of_values(function, args, kwargs or {})
+
+    @classmethod
+    def _of_values(cls, function: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(function, "__name__", str(function))
+        args, kwargs = tree_map_only(cls, lambda logits: logits.compute(name), (args, kwargs))
+        return function(*args, **kwargs)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        if self._computed is not None:
+            return repr(self._computed)
+        return repr(self.absent)
