@@ -46,7 +46,7 @@ typedef enum logitless_status {
 /** Returns what the last call of this thread that failed said, or "" where none has. The text lives until this
  * thread calls again. */
 LOGITLESS_C_API const char* logitless_last_error(void);
-/** Returns the version of the library that runs, e.g. "0.2.0". */
+/** Returns the version of the library that runs, e.g. "0.3.0". */
 LOGITLESS_C_API const char* logitless_version(void);
 
 /** Makes the structure that `pointer` points to one of the defaults; `name` is its type's, without logitless_. */

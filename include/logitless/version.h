@@ -7,8 +7,8 @@
 /// While this is 0, a minor version may change API and ABI.
 #define LOGITLESS_VERSION_MAJOR 0
 /// It rises with new functions, and while the major version is 0 with every change that breaks callers.
-#define LOGITLESS_VERSION_MINOR 2
+#define LOGITLESS_VERSION_MINOR 3
 /// It rises when API and ABI stay as they are.
 #define LOGITLESS_VERSION_PATCH 0
 /// It joins the three of them.
-#define LOGITLESS_VERSION_STRING "0.2.0"
+#define LOGITLESS_VERSION_STRING "0.3.0"

@@ -10,8 +10,8 @@ if(SHARED)
 endif()
 run_consumer(${WORK_DIR}/consumer ${settings})
 
-# The version promises an API: 0.2 for 0.2, and nothing for 0.1 or 0.3.
-foreach(version 0.1 0.3 1.0)
+# The version promises an API: 0.3 for 0.3, and nothing for 0.2 or 0.4.
+foreach(version 0.2 0.4 1.0)
   expect_configure_error(${WORK_DIR}/version_${version} "compatible with requested version \"${version}\""
     -DCMAKE_PREFIX_PATH=${PREFIX} -DLOGITLESS_WANTED_VERSION=${version})
 endforeach()
