@@ -72,6 +72,7 @@ constexpr PolicyVariantRow kRows[] = {
 };
 
 static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size());
+static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size(), "each has a row");
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {

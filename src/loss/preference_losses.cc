@@ -158,6 +158,7 @@ constexpr PairLossRow kRows[] = {
 };
 
 static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size());
+static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size(), "each has a row");
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {
