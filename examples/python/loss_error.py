@@ -66,7 +66,7 @@ def main():
     )
     parser.add_argument("--text", default="examples/data/kjv.txt")
     parser.add_argument("--tokens", type=int, default=2048)
-    parser.add_argument("--chains", type=int, default=16, help="lanes of a register: 16 of AVX-512, 8 of AVX2")
+    parser.add_argument("--chains", type=int, default=16, help="lanes of a register (AVX2: 8)")
     options = parser.parse_args()
     with open(options.text, encoding="utf-8") as file:
         hidden, targets, head = states_of(file.read(), options.tokens)

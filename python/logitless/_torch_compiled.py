@@ -1,9 +1,8 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The options of a cross-entropy, and the operators that torch.compile sees."""
+"""The operators that torch.compile sees."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -11,46 +10,26 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import HeadTensors, current_context, handed_over, loss_tensor, shaped_like
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What a cross-entropy takes besides its tensors, by the names of CrossEntropyOptions."""
-
-    reduction: str = "mean"
-    ignore_index: int = -100
-    label_smoothing: float = 0.0
-    softcap: float = 0.0
-    temperature: float = 1.0
-    z_loss: float = 0.0
-    shift: bool = False
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of an operator or of a call of _core: those that are not at their default."""
-        return {name: getattr(self, name) for name in _DEFAULTS if getattr(self, name) != _DEFAULTS[name]}
-
-
-_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
+from ._torch_options import CROSS_ENTROPY
 
 
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
 # which the backward scales; under reduction none the backward is an operator of its own. The options are keyword
-# arguments of both, in the types and with the defaults of Options.
+# arguments of both.
 
-_TENSORS = "Tensor input, Tensor weight, Tensor? bias, Tensor target, Tensor? class_weights"
-
-
-def _schema(others: str) -> str:
-    options = (f"{field.type} {field.name}={_literal(field.default)}" for field in dataclasses.fields(Options))
-    return f"({_TENSORS}, {others}, {', '.join(options)}) -> Tensor[]"
+_TENSORS = "Tensor input, Tensor weight, Tensor? bias, Tensor target, Tensor? class_weights, Tensor? temperatures"
+_OPTIONS = ", ".join(field.schema(name) for name, field in CROSS_ENTROPY.items())
 
 
-def _literal(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _arguments(call: HeadTensors, target: Tensor, class_weights: Tensor | None, options: dict[str, Any]) -> dict[str, Any]:
-    return {**call.arguments, "targets": target, "class_weights": class_weights, **options}
+def _arguments(
+    call: HeadTensors,
+    target: Tensor,
+    class_weights: Tensor | None,
+    temperatures: Tensor | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    tensors = {"targets": target, "class_weights": class_weights, "temperatures": temperatures}
+    return {**call.arguments, **tensors, **options}
 
 
 def _gradients_or_nothing(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
@@ -67,7 +46,7 @@ def _fake_gradients(inputs: tuple[Tensor | None, ...], needs: list[bool]) -> lis
 @torch.library.custom_op(
     "logitless::linear_cross_entropy",
     mutates_args=(),
-    schema=_schema("Tensor? normaliser, *, bool[] needs, ScalarType dtype"),
+    schema=f"({_TENSORS}, Tensor? normaliser, *, bool[] needs, ScalarType dtype, {_OPTIONS}) -> Tensor[]",
 )
 def linear_cross_entropy_op(
     input: Tensor,
@@ -75,6 +54,7 @@ def linear_cross_entropy_op(
     bias: Tensor | None,
     target: Tensor,
     class_weights: Tensor | None,
+    temperatures: Tensor | None,
     normaliser: Tensor | None,
     *,
     needs: list[bool],
@@ -86,7 +66,7 @@ def linear_cross_entropy_op(
     call = HeadTensors(input, weight, bias, softcap)
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
-    arguments = _arguments(call, target, class_weights, options)
+    arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
     result = _core.cross_entropy(current_context(), arguments)
     if per_token:
@@ -98,8 +78,8 @@ def linear_cross_entropy_op(
 
 
 @linear_cross_entropy_op.register_fake
-def _(input, weight, bias, target, class_weights, normaliser, *, needs, dtype, reduction="mean", **options):
-    per_token = reduction == "none"
+def _(input, weight, bias, target, class_weights, temperatures, normaliser, *, needs, dtype, **options):
+    per_token = options.get("reduction") == "none"
     loss = input.new_empty(target.shape if per_token else (), dtype=dtype)
     return [loss, *_fake_gradients((input, weight, bias), [not per_token and need for need in needs])]
 
@@ -107,7 +87,7 @@ def _(input, weight, bias, target, class_weights, normaliser, *, needs, dtype, r
 @torch.library.custom_op(
     "logitless::linear_cross_entropy_backward",
     mutates_args=(),
-    schema=_schema("Tensor upstream, *, bool[] needs"),
+    schema=f"({_TENSORS}, Tensor upstream, *, bool[] needs, {_OPTIONS}) -> Tensor[]",
 )
 def backward_op(
     input: Tensor,
@@ -115,6 +95,7 @@ def backward_op(
     bias: Tensor | None,
     target: Tensor,
     class_weights: Tensor | None,
+    temperatures: Tensor | None,
     upstream: Tensor,
     *,
     needs: list[bool],
@@ -122,26 +103,26 @@ def backward_op(
     **options: Any,
 ) -> list[Tensor]:
     call = HeadTensors(input, weight, bias, softcap)
-    arguments = _arguments(call, target, class_weights, options)
+    arguments = _arguments(call, target, class_weights, temperatures, options)
     _, half = _core.cross_entropy_forward(current_context(), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
-    arguments = _arguments(call, target, class_weights, options)
+    arguments = _arguments(call, target, class_weights, temperatures, options)
     _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
     inputs = (input, weight, bias)
     return _gradients_or_nothing(shaped_like(grads, inputs), inputs)
 
 
 @backward_op.register_fake
-def _(input, weight, bias, target, class_weights, upstream, *, needs, **options):
+def _(input, weight, bias, target, class_weights, temperatures, upstream, *, needs, **options):
     return _fake_gradients((input, weight, bias), needs)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]) -> None:
-    ctx.options = {name: value for name, value in keyword_only_inputs.items() if name in _DEFAULTS}
+    ctx.options = {name: value for name, value in keyword_only_inputs.items() if name in CROSS_ENTROPY}
     ctx.needs = keyword_only_inputs["needs"]
     ctx.per_token = ctx.options["reduction"] == "none"
     if ctx.per_token:
-        ctx.save_for_backward(*inputs[:5])
+        ctx.save_for_backward(*inputs[:6])
     else:
         ctx.save_for_backward(*output[1:])
 
@@ -154,7 +135,7 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
         # The upstream gradient is a number, which is not rounded to grad's type.
         grads = [grad * upstream for grad in ctx.saved_tensors]
     grads = handed_over(grads, (upstream, *ctx.saved_tensors))
-    return (*(g if need else None for g, need in zip(grads, ctx.needs)), None, None, None)
+    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 4)
 
 
 linear_cross_entropy_op.register_autograd(_scaled, setup_context=_save)

@@ -19,6 +19,7 @@ from ._torch_call import (
     rows_of,
     values_of,
 )
+from ._torch_options import name_of, temperatures_of
 from ._torch_ranks import in_group, local_parts
 
 
@@ -47,11 +48,14 @@ def _sequence_loss(
     given: dict[str, Any] = {ids_name: ids_of(ids)}
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
-            given[name] = value
+            given[name] = name_of(value)
             continue
         check_cpu(**{name: value})
         if value.requires_grad and name != "ref_weight" and name != "ref_hidden":
             raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
+        if name == "temperatures":
+            given[name] = temperatures_of(value)
+            continue
         value = values_of(value)
         if name in ("ref_hidden", "ref_weight"):
             given[name] = rows_of(value) if name == "ref_hidden" else matrix_of(value)

@@ -19,6 +19,7 @@ from ._torch_call import (
     shaped_like,
     values_of,
 )
+from ._torch_options import TOKEN, Options, temperatures_of
 from ._torch_ranks import context_of, local_parts
 
 
@@ -76,14 +77,14 @@ def token_logps(
     *,
     linear_bias: Tensor | None = None,
     entropy: bool = False,
-    ignore_index: int = -100,
     softcap: float = 0.0,
-    temperature: float = 1.0,
-    shift: bool = False,
+    temperatures: Tensor | None = None,
     group: Any = None,
+    **options: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
-    nats. Both have gradients. Tokens that take no part have 0 in both. group is that of linear_cross_entropy().
+    nats. Both have gradients. Tokens that take no part have 0 in both. options are the members of TokenOptions
+    (ignore_index, temperature, shift, ...); temperatures and group are those of linear_cross_entropy().
 
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
     """
@@ -94,10 +95,12 @@ def token_logps(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    options = {"ignore_index": ignore_index, "temperature": temperature, "shift": shift}
+    arguments = Options.of("token_logps", TOKEN, options).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
     rows, ids = batched(input, target)
     logp, entropies = _TokenLogps.apply(
-        rows, linear_weight, linear_bias, ids, softcap, options, entropy, group
+        rows, linear_weight, linear_bias, ids, softcap, arguments, entropy, group
     )
     logp = logp.view(target.shape)
     return (logp, entropies.view(target.shape)) if entropy else logp

@@ -30,7 +30,8 @@ from ._torch_call import (
     values_of,
     versions_of,
 )
-from ._torch_compiled import Options, linear_cross_entropy_op
+from ._torch_compiled import linear_cross_entropy_op
+from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_ranks import context_of, in_group, local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_tokens import token_logps
@@ -99,13 +100,11 @@ def linear_cross_entropy(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: Any = None,
-    softcap: float = 0.0,
-    temperature: float = 1.0,
-    z_loss: float = 0.0,
-    shift: bool = False,
     normaliser: float | Tensor | None = None,
+    temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
     group: Any = None,
+    **beyond: Any,
 ) -> Tensor:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
@@ -113,9 +112,10 @@ def linear_cross_entropy(
     there, has nothing to choose here. `input` may have any leading axes, which `target` shares. Beyond PyTorch:
 
     softcap: logits become softcap * tanh(logits / softcap) (Gemma 2).
-    temperature: divides the logits.
+    temperature: divides the logits; temperatures, a tensor like target, has one a token.
     z_loss: weight of the squared log-sum-exp, added to the loss.
     shift: position t of the second last axis of `input` predicts target t + 1.
+    Every other option of the library's CrossEntropyOptions and TokenOptions, by its name there.
     normaliser: divides the sum of the losses under reduction="mean", instead of the number of tokens, e.g. by the
         tokens of all micro-batches of a step. A number, or a tensor that holds one, which torch.compile reads at run
         time.
@@ -142,13 +142,11 @@ def linear_cross_entropy(
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             options=options,
-            softcap=softcap,
-            temperature=temperature,
-            z_loss=z_loss,
-            shift=shift,
             normaliser=normaliser,
+            temperatures=temperatures,
             loss_dtype=loss_dtype,
             group=group,
+            **beyond,
         )
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
@@ -165,24 +163,20 @@ def linear_cross_entropy(
             "expected equal input and linear_weight last dimensions (in_features), "
             f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
         )
-    chosen = Options(
-        reduction=reduction,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-        label_smoothing=label_smoothing,
-        softcap=softcap,
-        temperature=temperature,
-        z_loss=z_loss,
-        shift=shift,
-    )
+    pytorchs = {"reduction": reduction, "label_smoothing": label_smoothing}
+    if ignore_index is not None:
+        pytorchs["ignore_index"] = ignore_index
+    chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
     # PyTorch, too, tells probabilities by their shape.
     probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
     if group is not None and (linear_weight.dim() > 2 or probabilities):
         raise ValueError("group is set: targets must be vocabulary entries, and linear_weight must have 2 axes")
     if linear_weight.dim() > 2 or probabilities:
+        beyond = {name: value for name, value in chosen.given if name not in pytorchs}
+        beyond.update(normaliser=normaliser, temperatures=temperatures)
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
-            chosen,
-            normaliser,
+            beyond,
             input,
             linear_weight,
             target,
@@ -223,6 +217,7 @@ def linear_cross_entropy(
         check_cpu(normaliser=normaliser)
         if normaliser.requires_grad:
             raise ValueError("normaliser requires a gradient, and none flows to it: detach it")
+    temperatures = temperatures_of(temperatures)
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     shape = target.shape
     rows, ids = batched(input, target)
@@ -239,6 +234,7 @@ def linear_cross_entropy(
             linear_bias,
             ids,
             weight,
+            temperatures,
             normaliser,
             needs=needs,
             dtype=dtype,
@@ -246,9 +242,11 @@ def linear_cross_entropy(
         )[0]
         return loss.view(shape) if reduction == "none" else loss
     arguments = {"targets": ids, **chosen.arguments()}
-    arguments.pop("softcap", None)
+    softcap = arguments.pop("softcap", 0.0)
     if weight is not None:
         arguments["class_weights"] = weight
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
     try:
@@ -268,12 +266,10 @@ def linear_cross_entropy(
 _pytorch_function = torch.nn.functional.linear_cross_entropy
 
 
-def _pytorch_path(what: str, chosen: Options, normaliser: Any, *tensors: Tensor, **arguments: Any) -> Tensor:
-    beyond = [name for name in chosen.arguments() if name not in arguments]
-    if normaliser is not None:
-        beyond.append("normaliser")
-    if beyond:
-        raise ValueError(f"{' and '.join(beyond)} cannot be had where {what}: PyTorch's own path runs there")
+def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **arguments: Any) -> Tensor:
+    given = [name for name, value in beyond.items() if value is not None]
+    if given:
+        raise ValueError(f"{' and '.join(given)} cannot be had where {what}: PyTorch's own path runs there")
     warnings.warn(
         f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
         stacklevel=3,
@@ -284,26 +280,12 @@ def _pytorch_path(what: str, chosen: Options, normaliser: Any, *tensors: Tensor,
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
     """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too."""
 
-    def __init__(
-        self,
-        in_features: int,
-        num_classes: int,
-        *,
-        softcap: float = 0.0,
-        temperature: float = 1.0,
-        z_loss: float = 0.0,
-        shift: bool = False,
-        loss_dtype: torch.dtype | None = None,
-        **arguments: Any,
-    ) -> None:
+    def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
+        pytorchs = {"reduction", "ignore_index", "label_smoothing"}
+        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype"} - pytorchs
+        beyond = {name: arguments.pop(name) for name in list(arguments) if name in ours}
         super().__init__(in_features, num_classes, **arguments)
-        self.beyond = {
-            "softcap": softcap,
-            "temperature": temperature,
-            "z_loss": z_loss,
-            "shift": shift,
-            "loss_dtype": loss_dtype,
-        }
+        self.beyond = beyond
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         classes = (self.num_classes, *self.out_features)

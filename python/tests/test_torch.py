@@ -521,10 +521,13 @@ def test_the_operator_keeps_its_contract():
     x, w, b, y = tensors(torch.float32)
     x, w = x.requires_grad_(), w.requires_grad_()
     for reduction in ("mean", "none"):
-        for normaliser in (None, torch.tensor(7)) if reduction == "mean" else (None,):
+        others = {"class_weights": torch.rand(V), "temperatures": torch.rand(N).double() + 0.5, "normaliser": None}
+        if reduction == "mean":
+            others["normaliser"] = torch.tensor(7)
+        for given in (others, dict.fromkeys(others)):
             torch.library.opcheck(
                 torch.ops.logitless.linear_cross_entropy.default,
-                (x, w, b, y, None, normaliser),
+                (x, w, b, y, *given.values()),
                 {"needs": [True, True, False], "dtype": torch.float32, "reduction": reduction, "z_loss": 0.1},
             )
 

@@ -1,0 +1,95 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The options of logitless.torch's functions, from the library's own lists of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._torch_call import check_cpu, values_of
+
+# What the library has an option for and these functions do not take, with the reason.
+NOT_TAKEN = {
+    "linear_cross_entropy": dict.fromkeys(("want_accuracy", "want_entropy"), "it returns a loss and no metrics"),
+    "token_logps": dict.fromkeys(
+        ("cross", "cross_weights", "argmax", "rank"), "they are columns of logitless.token_stats()"
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """An option that is no tensor."""
+
+    type: str  # float, int, bool or str
+    default: Any
+    optional: bool = False
+
+    def schema(self, name: str) -> str:
+        """Says it as an argument of an operator."""
+        default = f'"{self.default}"' if isinstance(self.default, str) else self.default
+        return f"{self.type}{'?' if self.optional else ''} {name}={default}"
+
+
+_TYPES = {"name": "str"}  # one of its choices
+
+
+def _plain_fields(structure: str) -> dict[str, Field]:
+    return {
+        name: Field(_TYPES.get(field["type"], field["type"]), field["default"], field.get("optional", False))
+        for name, field in _core.fields(structure).items()
+        if not field["type"].endswith("array")
+    }
+
+
+# softcap belongs to the head. normaliser is a tensor where it is one.
+CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy")}
+del CROSS_ENTROPY["normaliser"]
+for _name in NOT_TAKEN["linear_cross_entropy"]:
+    del CROSS_ENTROPY[_name]
+TOKEN = _plain_fields("token")
+
+
+def name_of(value: Any) -> Any:
+    """The value of an option as the library takes it: "bfloat16" for torch.bfloat16."""
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+def refuse(function: str, names: Any) -> None:
+    """Raises a TypeError for the first of the names, which are no arguments of the function."""
+    for name in names:
+        reason = NOT_TAKEN.get(function, {}).get(name)
+        if reason is not None:
+            raise TypeError(f"{function}() does not take {name}: {reason}")
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of one call besides its tensors: those that are not at their default, with their names."""
+
+    given: tuple[tuple[str, Any], ...]
+
+    @staticmethod
+    def of(function: str, fields: dict[str, Field], options: dict[str, Any]) -> Options:
+        refuse(function, [name for name in options if name not in fields])
+        values = {name: name_of(value) for name, value in options.items()}
+        return Options(tuple((name, value) for name, value in values.items() if value != fields[name].default))
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of an operator or of a call of _core."""
+        return dict(self.given)
+
+
+def temperatures_of(temperatures: Any) -> Tensor | None:
+    """One temperature a token, as the library takes them."""
+    if temperatures is None:
+        return None
+    check_cpu(temperatures=temperatures)
+    if temperatures.requires_grad:
+        raise ValueError("temperatures requires a gradient, and none flows to it: detach it")
+    return values_of(temperatures).double().flatten().contiguous()

@@ -1,0 +1,22 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""_core.pyi, which type checkers read, holds what the module has."""
+
+import ast
+import importlib.resources
+
+from logitless import _core
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_the_stub_names_what_the_module_has():
+    stub = ast.parse(importlib.resources.files("logitless").joinpath("_core.pyi").read_text(encoding="utf-8"))
+    defined = {node.name: node for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    # Built where JAX is there.
+    assert public(defined) - {"jax_targets"} == public(dir(_core)) - {"jax_targets"}
+    for name, node in defined.items():
+        if isinstance(node, ast.ClassDef):
+            members = public(item.name for item in node.body if isinstance(item, ast.FunctionDef))
+            assert members == public(dir(getattr(_core, name))), name
