@@ -3,8 +3,6 @@
 
 #include <nanobind/stl/pair.h>
 
-#include <algorithm>
-
 #include "communicator.h"
 #include "logitless/error.h"
 #include "logitless/field_text.h"
@@ -22,10 +20,29 @@ std::string shown(nb::handle number) {
 
 }  // namespace
 
+Keywords::Keywords(const nb::dict& given, const char* of) : of_(of) {
+  given_.reserve(given.size());
+  for (const auto& [name, value] : given) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+    if (!text) throw nb::python_error();
+    given_.push_back({nb::borrow(name), {text, static_cast<size_t>(size)}, nb::borrow(value)});
+  }
+}
+
+const Keywords::Given* Keywords::ask(const char* key) {
+  const std::string_view wanted = key;
+  for (Given& one : given_) {
+    if (one.text != wanted) continue;
+    one.known = true;
+    return &one;
+  }
+  return nullptr;
+}
+
 nb::handle Keywords::find(const char* key) {
-  known_.emplace_back(key);
-  const nb::handle value = PyDict_GetItemString(given_.ptr(), key);
-  return value.is_valid() && !value.is_none() ? value : nb::handle();
+  const Given* given = ask(key);
+  return given && !given->value.is_none() ? nb::handle(given->value) : nb::handle();
 }
 
 void Keywords::refuse(const char* key, nb::handle value, const char* wanted) const {
@@ -48,13 +65,8 @@ void Keywords::refuse_name(const char* key, const std::string& value, const std:
 }
 
 void Keywords::check_all_known() const {
-  if (given_.size() == 0) return;
-  const nb::list keys = given_.keys();
-  for (const nb::handle key : keys) {
-    const std::string name = nb::str(key).c_str();
-    if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
-      nb::raise_type_error("%s has no argument '%s'", of_, name.c_str());
-    }
+  for (const Given& one : given_) {
+    if (!one.known) nb::raise_type_error("%s has no argument '%s'", of_, std::string(one.text).c_str());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "arrays.h"
@@ -21,7 +22,7 @@ namespace logitless::python {
 class Keywords {
  public:
   /// `of` names what the keywords belong to.
-  Keywords(nb::dict given, const char* of) : given_(std::move(given)), of_(of) {}
+  Keywords(const nb::dict& given, const char* of);
 
   /// Returns the argument, or nothing where it is left out or None.
   nb::handle find(const char* key);
@@ -34,17 +35,23 @@ class Keywords {
   /// None unsets it; left out it stays as it is.
   template <class T>
   void take(const char* key, std::optional<T>& out) {
-    if (const nb::handle value = find(key)) {
-      out = cast<T>(key, value);
-    } else if (PyDict_GetItemString(given_.ptr(), key)) {
-      out.reset();
-    }
+    const Given* given = ask(key);
+    if (!given) return;
+    out = given->value.is_none() ? std::nullopt : std::optional<T>(cast<T>(key, given->value));
   }
 
   /// Throws a TypeError that names an argument which was not asked for.
   void check_all_known() const;
 
  private:
+  struct Given {
+    nb::object name;
+    std::string_view text;  // of name
+    nb::object value;
+    bool known = false;  // somebody has asked for it
+  };
+  // Returns the argument, None included, and marks it as known.
+  const Given* ask(const char* key);
   template <class T>
   T cast(const char* key, nb::handle value) const;
   // How Python calls what an argument must be.
@@ -62,9 +69,8 @@ class Keywords {
   [[noreturn]] void refuse_int(const char* key, nb::handle value, const std::string& rule) const;
   [[noreturn]] static void refuse_name(const char* key, const std::string& value, const std::string& known);
 
-  nb::dict given_;
+  std::vector<Given> given_;  // few: a call asks for more names than it is given
   const char* of_;
-  std::vector<std::string> known_;
 };
 
 template <class T>
