@@ -23,7 +23,7 @@ TEST(ReferenceBadInput, ReferenceMissingOrNotNeeded) {
     for (const bool model : {false, true}) {
       Call call;
       const Reference given = call.reference;
-      call.use_term(loss, loss == L::kExoPair ? 0.1 : 0.0);
+      call.use_loss(loss, loss == L::kExoPair ? 0.1 : 0.0);
       call.reference = given;
       if (model) call.use_model();
       if (oracle::compares_with_reference(loss)) call.reference = {};
