@@ -209,7 +209,7 @@ TEST(BadInput, Numbers) {
       {"temperature",
        [](Call& c) { c.options.token.temperature = -1.5; },
        {"temperature = -1.5", "a finite number above 0"}},
-      {"smoothing", [](Call& c) { c.options.label_smoothing = 1.25; }, {"label_smoothing = 1.25", "[0, 1]"}},
+      {"smoothing", [](Call& c) { c.options.label_smoothing = 1.25; }, {"label_smoothing = 1.25", "from 0 to 1"}},
       {"z_loss", [](Call& c) { c.options.z_loss = -0.5; }, {"z_loss = -0.5", "finite"}},
   });
 }

@@ -253,7 +253,7 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   add("loss_scale", not_finite, [](Call& c, double x) { c.options.loss_scale = x; });
   expect_all_refused(cases);
   expect_all_refused({
-      {"the value", option([](auto& o) { o.epsilon_low = 1.25; }), {"epsilon_low = 1.25", "[0, 1]"}},
+      {"the value", option([](auto& o) { o.epsilon_low = 1.25; }), {"epsilon_low = 1.25", "from 0 to 1"}},
       {"clip bounds",
        [](Call& c) { use_sampling(c), c.options.sampler_clip_min = 4, c.refresh(); },
        {"sampler_clip_min = 4", "sampler_clip_max = 3"}},
