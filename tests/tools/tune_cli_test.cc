@@ -96,7 +96,8 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
   const std::string config = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{kTiny, "--set", "kernel.plan=two_pass"}, "--set kernel.plan cannot be set: tune chooses it"},
-      {{config, "--set", "kernel.plan=dense"}, "kernel.plan is dense, which has no plan"},
+      {{write("dense.yaml", "model: {hidden_size: 8, vocab_size: 9}\nkernel: {plan: dense}\n")},
+       "kernel.plan is dense, which has no plan"},
       {{kTiny, "--set", "tolerances.loss_atol=1"}, "tolerances.loss_atol has no effect on tune"},
       {{kTiny, "--budget-s", "0"}, "--budget-s"},
       {{kTiny, "--budget-s", "nan"}, "--budget-s: must be a number from 1"},

@@ -56,7 +56,7 @@ void check_shape(const Config& config, const Job& job) {
                 std::to_string(found) + " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
   };
   check("model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
-  check("model.vocab_size", config.model.vocab_size, job.vocab_size, "entries");
+  check("model.vocab_size", config.model.vocab_size, job.vocab_size, "vocabulary entries");
   check("seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
 }
 
