@@ -38,7 +38,7 @@ typedef enum logitless_status {
   LOGITLESS_OK = 0,
   LOGITLESS_INVALID_INPUT = 1,   /**< an argument breaks its contract; nothing was written */
   LOGITLESS_OUT_OF_MEMORY = 2,   /**< an allocation failed */
-  LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned something else than 0 */
+  LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned something else than 0, or threw: the text has what() */
   LOGITLESS_INTERNAL_ERROR = 4,  /**< a defect of the library, or a callback that breaks its contract */
   LOGITLESS_RANK_FAILED = 5      /**< another rank has failed; the text says which, and with what */
 } logitless_status;

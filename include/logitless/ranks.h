@@ -25,7 +25,7 @@ class LOGITLESS_API Communicator {
 
   /// Returns the place of this rank, in [0, size()).
   virtual int rank() const = 0;
-  /// Returns the number of ranks, positive.
+  /// Returns the number of ranks, in [1, 65536].
   virtual int size() const = 0;
   /// Each rank gives `bytes` bytes; every rank gets those of rank r at all + r * bytes.
   virtual void all_gather(const void* mine, void* all, size_t bytes) = 0;

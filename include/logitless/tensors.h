@@ -258,8 +258,10 @@ enum class WriteMode {
   /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
   /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
   /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
-  /// 2^-24 or 2^-53: d_hidden has a part a vocabulary tile and at most one every 64 vocabulary entries,
-  /// d_weight and d_bias a part a tile of rows and at most one every 64 rows.
+  /// 2^-24 or 2^-53. d_hidden has a part for each tile of the vocabulary, and one more for every 64 of its
+  /// entries. d_weight and d_bias have a part for each tile of rows, and one more for every 64 rows; there are
+  /// at most 2 N / row_tile + 1 tiles, so that a small ContextOptions::row_tile makes many (N at 1).
+  /// Gradients of two terms (Plan::gradient_terms) have twice as many parts.
   kAccumulate,
 };
 

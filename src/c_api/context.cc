@@ -89,17 +89,13 @@ const char* name_at(const std::vector<std::string>& names, size_t index) {
   return index < names.size() ? names[index].c_str() : nullptr;
 }
 
-void check_called(const char* name, int returned) {
-  if (returned != 0) throw CallbackFailed(std::string(name) + " returned " + std::to_string(returned));
-}
-
 }  // namespace
 
 void CallbackCommunicator::all_gather(const void* mine, void* all, size_t bytes) {
-  check_called("all_gather", given_.all_gather(given_.user, mine, all, bytes));
+  call_back("all_gather", [&] { return given_.all_gather(given_.user, mine, all, bytes); });
 }
 void CallbackCommunicator::all_to_all(const void* mine, void* theirs, size_t bytes) {
-  check_called("all_to_all", given_.all_to_all(given_.user, mine, theirs, bytes));
+  call_back("all_to_all", [&] { return given_.all_to_all(given_.user, mine, theirs, bytes); });
 }
 
 }  // namespace logitless::c_api
@@ -178,6 +174,7 @@ void logitless_environment_free(logitless_environment* environment) {
 const char* logitless_use_best_blas_kernels(const char** reason) {
   const char* outcome = nullptr;
   guarded([&] {
+    check_place(reason, "reason");
     BlasKernels kernels = use_best_blas_kernels();
     asked = std::move(kernels.reason);
     if (reason) *reason = asked.c_str();

@@ -8,7 +8,9 @@ using namespace logitless::c_api;
 
 namespace logitless::c_api {
 
-void take(const char*, Workspace*& to, logitless_workspace* from) { to = from ? &from->workspace : nullptr; }
+void take(const char* name, Workspace*& to, logitless_workspace* from) {
+  to = from ? &there(from, name).workspace : nullptr;
+}
 
 void take(const char*, TokenOptions& to, const logitless_token_options* from) { to = token_options_of(from); }
 

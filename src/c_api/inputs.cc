@@ -49,8 +49,7 @@ WeightGradientSink sink_of(logitless_weight_sink sink, void* user) {
   return [sink, user](int64_t first, int64_t count, const ConstMatrix& tile) {
     const logitless_const_matrix view = {tile.data, static_cast<int32_t>(tile.dtype), tile.rows, tile.cols,
                                          tile.stride};
-    const int result = sink(user, first, count, &view);
-    if (result != 0) throw CallbackFailed("weight_sink returned " + std::to_string(result));
+    call_back("weight_sink", [&] { return sink(user, first, count, &view); });
   };
 }
 
@@ -105,16 +104,14 @@ Targets targets_of(const logitless_targets* given, const char* name) {
   out.size = in.size;
   out.stride = or_if_zero(in.stride, 1);
   out.time = in.time;
-  out.batch_stride = or_if_zero(in.batch_stride, in.time * out.stride);
+  out.batch_stride = or_if_zero(in.batch_stride, logitless::detail::saturated_product(in.time, out.stride));
   return out;
 }
 
 Logits logits_of(const logitless_logits* given) {
   const logitless_logits in = read(&there(given, "logits"), "logits");
-  Logits out(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab);
-  out.row_stride = or_if_zero(in.row_stride, in.vocab);
-  out.batch_stride = or_if_zero(in.batch_stride, in.time * out.row_stride);
-  return out;
+  return Logits(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab, step_of(in.batch_stride),
+                step_of(in.row_stride));
 }
 
 void check_of_logits_alone(const logitless_gradients& in) {
@@ -123,17 +120,14 @@ void check_of_logits_alone(const logitless_gradients& in) {
 
 LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) {
   if (!in.d_logits) return {};
-  LogitsGradient out(in.d_logits, dtype_of(in.d_logits_dtype, "gradients.d_logits_dtype"), logits.batch, logits.time,
-                     logits.vocab);
-  out.row_stride = or_if_zero(in.d_logits_row_stride, logits.vocab);
-  out.batch_stride = or_if_zero(in.d_logits_batch_stride, logits.time * out.row_stride);
-  return out;
+  return LogitsGradient(in.d_logits, dtype_of(in.d_logits_dtype, "gradients.d_logits_dtype"), logits.batch, logits.time,
+                        logits.vocab, step_of(in.d_logits_batch_stride), step_of(in.d_logits_row_stride));
 }
 
 int64_t CallTensors::sequences() const {
   if (logits_) return logits_->batch;
   if (!hidden_.offsets.empty()) return static_cast<int64_t>(hidden_.offsets.size()) - 1;
-  return hidden_.sequences * (hidden_.has_second() ? 2 : 1);
+  return logitless::detail::saturated_product(hidden_.sequences, hidden_.has_second() ? 2 : 1);
 }
 
 CallTensors::CallTensors(const logitless_source* given, const logitless_gradients* wanted) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -27,10 +28,14 @@ Enum enumerator(int32_t value, const char* name) {
 }
 
 DType dtype_of(int32_t dtype, const char* name);
-/// Returns [data, data + size); throws InvalidInput where it is said to have entries, and is NULL.
+/// Returns [data, data + size); throws InvalidInput where it is said to have entries, and is NULL, where it
+/// does not stand where its elements may, and for more entries than any list of a call has.
 template <class T>
 std::span<const T> span_of(const T* data, size_t size, const char* name) {
   if (!data && size > 0) core::fail(name, " is NULL, but is said to have ", size, " entries");
+  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  if (size > kMost) core::fail(name, " is said to have ", size, " entries, which is above ", kMost);
+  check_place(data, name);
   return {data, data ? size : 0};
 }
 

@@ -2,6 +2,7 @@
 // This turns exceptions into a status and a text of the calling thread.
 #pragma once
 
+#include <cstdint>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -13,7 +14,7 @@
 
 namespace logitless::c_api {
 
-/// A callback of the caller's has asked for the end of the call.
+/// A callback of the caller's has ended the call.
 class CallbackFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -43,11 +44,43 @@ logitless_status guarded(const Body& body) noexcept {
   }
 }
 
+/// Throws InvalidInput where no T can stand at `pointer`.
+template <class T>
+void check_place(T* pointer, const char* name) {
+  const void* at = pointer;
+  if (reinterpret_cast<uintptr_t>(at) % alignof(T) != 0) core::fail(name, " = ", at, " is not aligned");
+}
+
 /// Returns what `pointer` points to; throws InvalidInput where that is nothing.
 template <class T>
 T& there(T* pointer, const char* name) {
   if (!pointer) core::fail(name, " is NULL");
+  check_place(pointer, name);
   return *pointer;
+}
+
+/// Calls a function of the caller's, which returns 0 where it has done its work. What it returns else, or
+/// throws, where it is written in C++, ends the call.
+template <class Function>
+void call_back(const char* name, const Function& function) {
+  const auto thrown = [name](const char* text) { throw CallbackFailed(std::string(name) + " threw: " + text); };
+  int result = 0;
+  try {
+    result = function();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const RankError&) {
+    throw;
+  } catch (const std::exception& error) {
+    thrown(error.what());
+  } catch (const std::string& text) {
+    thrown(text.c_str());
+  } catch (const char* text) {
+    thrown(text ? text : "a null pointer");
+  } catch (...) {
+    thrown("an exception without a text");
+  }
+  if (result != 0) throw CallbackFailed(std::string(name) + " returned " + std::to_string(result));
 }
 
 }  // namespace logitless::c_api

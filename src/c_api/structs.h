@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "c_api/members.h"
+#include "c_api/status.h"
 #include "core/checks.h"
 #include "logitless/c_api.h"
 
@@ -30,9 +34,11 @@ void init(T* out, size_t size) {
   out->struct_size = size;
 }
 
-/// Throws InvalidInput where the caller's structure has no size, or one that is unknown here.
+/// Throws InvalidInput where the caller's structure does not stand where one may, or has no size that it had
+/// in some header that is known here.
 template <class T>
 void check_size(const T& in, const char* name) {
+  check_place(&in, name);
   if (in.struct_size < sizeof in.struct_size) {
     core::fail(name, ".struct_size = ", in.struct_size, ": LOGITLESS_INIT sets it, and the defaults");
   }
@@ -40,6 +46,22 @@ void check_size(const T& in, const char* name) {
     core::fail(name, ".struct_size = ", in.struct_size, ", but this library knows ", sizeof in,
                " bytes of it: the program was compiled with a newer header");
   }
+  if (!is_size_of<T>(in.struct_size)) {
+    core::fail(name, ".struct_size = ", in.struct_size, " ends within a member: LOGITLESS_INIT sets it");
+  }
+}
+
+/// Throws InvalidInput where an array or a structure that a member points to stands where none may.
+template <class T>
+void check_pointers(T& in, const char* name) {
+  visit_members(in, [&]<class Type>(const char* member, Type& pointer) {
+    using Pointee = std::remove_cv_t<std::remove_pointer_t<Type>>;
+    if constexpr (std::is_pointer_v<Type> && (std::is_arithmetic_v<Pointee> || is_listed<Pointee>)) {
+      const void* at = pointer;
+      if (reinterpret_cast<uintptr_t>(at) % alignof(Pointee) == 0) return;
+      core::fail(name, ".", member, " = ", at, " is not aligned");
+    }
+  });
 }
 
 /// Returns what the caller set, and the defaults of what a caller with an older header does not know. NULL
@@ -50,6 +72,7 @@ T read(const T* in, const char* name) {
   if (!in) return out;
   check_size(*in, name);
   std::memcpy(static_cast<void*>(&out), in, in->struct_size);
+  check_pointers(out, name);
   return out;
 }
 

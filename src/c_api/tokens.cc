@@ -25,14 +25,16 @@ logitless_token_loss defaults() {
 
 namespace {
 
-// Returns the columns of `in`, of in.tokens entries each; NULL is an empty one.
+// Returns the columns of `in`, which have the call's `tokens` entries each; NULL is an empty one.
 template <class Columns, class CColumns>
-Columns columns_of(const CColumns* given, const char* name) {
+Columns columns_of(const CColumns* given, int64_t tokens, const char* name) {
   const CColumns in = read(&there(given, name), name);
-  if (in.tokens < 0) core::fail(name, ".tokens = ", in.tokens, " is negative");
+  check_entries((std::string(name) + ".tokens").c_str(), in.tokens, tokens);
   Columns out;
-  const auto copy_column = [&](const Field&, auto& to, const auto* from) {
-    if (from) to.assign(from, from + in.tokens);
+  const auto copy_column = [&](const Field& field, auto& to, const auto* from) {
+    if (!from) return;
+    const auto entries = span_of(from, static_cast<size_t>(tokens), field.name);
+    to.assign(entries.begin(), entries.end());
   };
   visit_fields(FieldsOf<Columns>(), copy_column, out, in);
   return out;
@@ -91,8 +93,7 @@ class CallbackLoss final : public TokenLoss {
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
     const auto read_stats = lent<logitless_token_stats>(stats);
     auto written = lent<logitless_token_grads>(grads);
-    const int result = in_.evaluate(in_.user, rows.data(), rows.size(), &read_stats, &written);
-    if (result != 0) throw CallbackFailed("loss.evaluate returned " + std::to_string(result));
+    call_back("loss.evaluate", [&] { return in_.evaluate(in_.user, rows.data(), rows.size(), &read_stats, &written); });
   }
 
  private:
@@ -136,10 +137,11 @@ logitless_status logitless_backpropagate_token_grads(
     const Context& ran_in = context_of(context);
     check_plan(plan);
     Plan ran;
-    CallTensors(source, gradients).with([&](const auto& outputs, const auto&... from) {
+    const CallTensors call(source, gradients);
+    call.with([&](const auto& outputs, const auto&... from) {
       backpropagate_token_grads(ran_in, from..., targets_of(targets, "targets"), token_options_of(options),
-                                request_of(request), columns_of<TokenStats>(stats, "stats"),
-                                columns_of<TokenGrads>(grads, "grads"), outputs, &ran);
+                                request_of(request), columns_of<TokenStats>(stats, call.tokens(), "stats"),
+                                columns_of<TokenGrads>(grads, call.tokens(), "grads"), outputs, &ran);
     });
     write_plan(ran, plan);
   });
@@ -203,8 +205,9 @@ logitless_status logitless_entropy_from_logits(const logitless_context* context,
     const Logits logits = logits_of(given);
     const logitless_gradients gradients = read(wanted, "gradients");
     check_of_logits_alone(gradients);
-    const std::span<const double> from_above(upstream,
-                                             upstream ? static_cast<size_t>(std::max<int64_t>(logits.tokens(), 0)) : 0);
+    const int64_t tokens = upstream ? std::max<int64_t>(logits.tokens(), 0) : 0;
+    const std::span<const double> from_above = span_of(upstream, static_cast<size_t>(tokens), "upstream");
+    check_place(entropy, "entropy");
     copy(entropy_from_logits(ran_in, logits, token_options_of(options), from_above, d_logits_of(gradients, logits)),
          entropy);
   });

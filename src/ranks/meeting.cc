@@ -17,6 +17,8 @@ namespace {
 // A rank says what it does next and with how many bytes, before every exchange.
 enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
 constexpr size_t kWords = 2;
+// What ranks say of themselves before an exchange is 1 MiB then, and the messages of a failure 16 MiB.
+constexpr int kMostRanks = 1 << 16;
 // A message that is longer is cut.
 constexpr size_t kMessageBytes = 256;
 
@@ -43,6 +45,7 @@ void exchange_messages(Communicator& communicator, std::string_view mine, Scratc
 void fail_to(Communicator* communicator, std::string_view message) noexcept {
   if (!communicator) return;
   try {
+    if (communicator->size() < 1 || communicator->size() > kMostRanks) return;  // There was no call to meet in.
     const std::array<int64_t, kWords> mine = {kFailed, 0};
     Scratch all(kMessageBytes * static_cast<size_t>(communicator->size()));
     communicator->all_gather(mine.data(), all.data(), sizeof mine);
@@ -70,6 +73,7 @@ Group::Group(std::string_view name, Communicator* communicator, Group* before)
   size_ = communicator->size();
   rank_ = communicator->rank();
   if (size_ < 1) core::fail("ranks.", name, ": size() = ", size_, " must be positive");
+  if (size_ > kMostRanks) core::fail("ranks.", name, ": size() = ", size_, " is above ", kMostRanks);
   if (rank_ < 0 || rank_ >= size_) core::fail("ranks.", name, ": rank() = ", rank_, " is outside [0, ", size_, ")");
   words_.resize(kWords * static_cast<size_t>(size_));
 }

@@ -1,0 +1,350 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "hostile_world.h"
+
+namespace logitless::testing {
+namespace {
+
+// One rank hears itself, as often as its communicator says there are ranks. What is handed on as `user` may be
+// spoilt.
+const World* current = nullptr;
+int copy_to_all(int32_t ranks, const void* mine, void* all, size_t bytes) {
+  for (int32_t r = 0; r < ranks; ++r)
+    std::memcpy(static_cast<char*>(all) + static_cast<size_t>(r) * bytes, mine, bytes);
+  return 0;
+}
+int among_vocab(void*, const void* mine, void* all, size_t bytes) {
+  return copy_to_all(current->vocab_ranks.size, mine, all, bytes);
+}
+int among_data(void*, const void* mine, void* all, size_t bytes) {
+  return copy_to_all(current->data_ranks.size, mine, all, bytes);
+}
+
+int evaluate(void*, const int64_t* rows, size_t count, const logitless_token_stats* stats,
+             logitless_token_grads* grads) {
+  for (size_t i = 0; i < count; ++i) grads->logp[rows[i]] = 0.5 * stats->logp[rows[i]];
+  return 0;
+}
+
+logitless_status make_context(World& w) { return logitless_context_create(w.given.context_options, w.given.made); }
+
+// Makes a context of spoilt options, and a call in it.
+logitless_status call_in_context(World& w) {
+  current = &w;
+  const logitless_status status = make_context(w);
+  if (status != LOGITLESS_OK || !w.given.made) return status;
+  return logitless_cross_entropy(w.made, w.given.source, w.given.targets, w.given.cross_entropy, w.given.gradients,
+                                 w.given.cross_entropy_result, w.given.plan);
+}
+
+bool has_logits(Form form) { return form == Form::kLogits; }
+bool has_hidden(Form form) { return form != Form::kLogits; }
+
+}  // namespace
+
+World::World(Form form, const logitless_context* context) {
+  visit_structures([](const char*, auto& structure) { std::memset(&structure, 0, sizeof structure); });
+  std::memset(static_cast<void*>(&written), 0x5c, sizeof written);
+  set_inputs(form);
+  set_outputs(form);
+  set_losses();
+  given = {context,
+           &source,
+           &targets,
+           &gradients,
+           &token,
+           &request,
+           &stats,
+           &grads,
+           &token_loss,
+           &logits,
+           &cross_entropy,
+           &policy_batch,
+           &policy,
+           &reference,
+           &preference,
+           &kto_batch,
+           &kto,
+           &context_options,
+           &cross_entropy_result,
+           &policy_result,
+           &preference_result,
+           &kto_result,
+           &plan,
+           nullptr,
+           &left,
+           &made,
+           upstream.data,
+           written.entropy_of_logits};
+}
+
+void World::set_inputs(Form form) {
+  LOGITLESS_INIT(hidden_states, &hidden);
+  LOGITLESS_INIT(lm_head, &head);
+  LOGITLESS_INIT(logits, &logits);
+  LOGITLESS_INIT(source, &source);
+  LOGITLESS_INIT(targets, &targets);
+  LOGITLESS_INIT(token_options, &token);
+  LOGITLESS_INIT(stats_request, &request);
+  for (int64_t i = 0; i < kRoom; ++i) {
+    hidden_data.data[i] = 0.125f * static_cast<float>(i % 7);
+    weight_data.data[i] = 0.25f * static_cast<float>(i % 5) - 0.5f;
+    logits_data.data[i] = 0.5f * static_cast<float>(i % 3);
+    per_token.data[i] = per_sequence.data[i] = -1.5f;
+    groups.data[i] = i / kTime;
+  }
+  const auto tokens_of = [](int64_t batch, float* data) {
+    return logitless_const_matrix{data, LOGITLESS_FLOAT32, batch * kTime, kHidden, kHidden};
+  };
+  hidden.states = tokens_of(kBatch, hidden_data.data);
+  hidden.sequences = kBatch;
+  if (form == Form::kStrided) hidden.batch_stride = (kTime + 1) * kHidden;
+  if (form == Form::kTwoMatrices) {
+    hidden.states = tokens_of(1, hidden_data.data);
+    hidden.second = tokens_of(1, second_data.data);
+    hidden.sequences = 1;
+    for (int64_t s = 0; s <= kBatch; ++s) offsets.data[s] = s * kTime;
+    hidden.offsets = offsets.data;
+    hidden.offset_count = kBatch + 1;
+  }
+  head.weight = {weight_data.data, LOGITLESS_FLOAT32, kVocab, kHidden, kHidden};
+  head.bias = {bias_data.data, LOGITLESS_FLOAT32, kVocab};
+  head.softcap = 30;
+  logits.data = logits_data.data;
+  logits.batch = kBatch, logits.time = kTime, logits.vocab = kVocab;
+  logits.batch_stride = kTime * kVocab, logits.row_stride = kVocab;
+  if (form == Form::kLogits) {
+    source.logits = &logits;
+  } else {
+    source.hidden = &hidden;
+    source.head = &head;
+  }
+  targets.data64 = ids.data;
+  targets.size = kTokens, targets.time = kTime, targets.stride = 1, targets.batch_stride = kTime;
+  token.temperatures = temperatures.data;
+  token.temperature_count = kTokens;
+  request.entropy = request.cross = request.argmax = request.rank = 1;
+  request.cross_weights = class_weights.data;
+  request.cross_weight_count = kVocab;
+  LOGITLESS_INIT(communicator, &vocab_ranks);
+  LOGITLESS_INIT(communicator, &data_ranks);
+  for (logitless_communicator* ranks : {&vocab_ranks, &data_ranks}) {
+    ranks->size = 1;
+    ranks->all_gather = ranks->all_to_all = ranks == &vocab_ranks ? among_vocab : among_data;
+  }
+  LOGITLESS_INIT(context_options, &context_options);
+  context_options.threads = 1;
+  context_options.data_ranks = &data_ranks;
+  context_options.sum_d_weight = form != Form::kLogits;
+  if (form != Form::kLogits) {
+    slices.data[0] = 2, slices.data[1] = 3;
+    context_options.vocab_ranks = &vocab_ranks;
+    context_options.slices = slices.data;
+    context_options.slice_count = 2;
+  }
+}
+
+void World::set_outputs(Form form) {
+  LOGITLESS_INIT(gradients, &gradients);
+  const auto matrix = [](float* data, int64_t rows) {
+    return logitless_matrix{data, LOGITLESS_FLOAT32, rows, kHidden, kHidden};
+  };
+  if (form == Form::kLogits) {
+    gradients.d_logits = written.d_logits + 64;
+    gradients.d_logits_batch_stride = kTime * kVocab;
+    gradients.d_logits_row_stride = kVocab;
+  } else {
+    const bool two = form == Form::kTwoMatrices;
+    gradients.d_hidden = matrix(written.d_hidden + 64, two ? kTime : kTokens);
+    if (two) gradients.d_hidden_second = matrix(written.d_hidden_second + 64, kTime);
+    if (form == Form::kStrided) gradients.d_hidden_batch_stride = (kTime + 1) * kHidden;
+    gradients.d_weight = matrix(written.d_weight + 64, kVocab);
+    gradients.d_bias = {written.d_bias + 64, LOGITLESS_FLOAT32, kVocab};
+  }
+  LOGITLESS_INIT(token_stats, &stats);
+  LOGITLESS_INIT(token_grads, &grads);
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(cross_entropy_result, &cross_entropy_result);
+  LOGITLESS_INIT(policy_result, &policy_result);
+  LOGITLESS_INIT(preference_result, &preference_result);
+  LOGITLESS_INIT(kto_result, &kto_result);
+  stats.tokens = grads.tokens = kTokens;
+  double(*column)[kRoom] = written.columns;
+  for (double** array :
+       {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum,
+        &cross_entropy_result.per_token_loss, &cross_entropy_result.per_token_logps, &policy_result.per_token_loss,
+        &policy_result.per_token_logps, &preference_result.sequence_logps, &preference_result.per_token_logps,
+        &kto_result.sequence_losses, &kto_result.sequence_logps, &kto_result.per_token_logps}) {
+    *array = *column++;
+  }
+  for (auto& values : written.columns) std::fill(values, values + kRoom, -1.0);
+  std::fill(written.argmax, written.argmax + kRoom, 1);
+  std::fill(written.rank, written.rank + kRoom, 1);
+  stats.argmax = written.argmax, stats.rank = written.rank;
+  grads.logp = columns[0].data, grads.lse = columns[1].data;
+  grads.entropy = columns[2].data, grads.cross = columns[3].data;
+  cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens = kto_result.tokens = kTokens;
+  preference_result.sequences = kto_result.sequences = kBatch;
+}
+
+void World::set_losses() {
+  LOGITLESS_INIT(token_loss, &token_loss);
+  token_loss.needs = &request;
+  token_loss.groups = groups.data;
+  token_loss.group_count = kTokens;
+  token_loss.evaluate = evaluate;
+  LOGITLESS_INIT(cross_entropy_options, &cross_entropy);
+  cross_entropy.token = &token;
+  cross_entropy.label_smoothing = 0.125;
+  cross_entropy.class_weights = class_weights.data;
+  cross_entropy.class_weight_count = kVocab;
+  cross_entropy.normaliser = 3;
+  cross_entropy.want_accuracy = cross_entropy.want_entropy = 1;
+  const auto vector = [](float* data, int64_t size) { return logitless_const_vector{data, LOGITLESS_FLOAT32, size}; };
+  LOGITLESS_INIT(policy_batch, &policy_batch);
+  policy_batch.chosen_ids = &targets;
+  policy_batch.advantages = vector(per_sequence.data, kBatch);
+  policy_batch.old_logps = policy_batch.ref_logps = policy_batch.sampling_logps = vector(per_token.data, kTokens);
+  policy_batch.mask = mask.data;
+  policy_batch.mask_count = kTokens;
+  LOGITLESS_INIT(policy_options, &policy);
+  policy.token = &token;
+  policy.beta = 0.25;
+  policy.epsilon_low = policy.epsilon_high = 0.25;
+  policy.delta = 4;
+  policy.off_policy_mask_threshold = 8;
+  policy.sampler_correction = LOGITLESS_TOKEN_TRUNCATE;
+  policy.sampler_clip_min = 0.5;
+  LOGITLESS_INIT(reference, &reference);
+  reference.logps = vector(per_token.data, kTokens);
+  LOGITLESS_INIT(preference_options, &preference);
+  std::fill(losses.before, losses.behind + 4 * kRoom, LOGITLESS_SIGMOID);
+  preference.losses = losses.data;
+  preference.loss_weights = loss_weights.data;
+  preference.loss_count = preference.loss_weight_count = 2;
+  preference.nll_weight = 0.5;
+  preference.token = &token;
+  LOGITLESS_INIT(kto_batch, &kto_batch);
+  kto_batch.targets = &targets;
+  kto_batch.labels = labels.data;
+  kto_batch.label_count = kBatch;
+  kto_batch.reference = &reference;
+  kto_batch.kl_logps = kto_batch.kl_ref_logps = vector(per_sequence.data, kBatch);
+  LOGITLESS_INIT(kto_options, &kto);
+  kto.token = &token;
+}
+
+#define G w.given
+#define COMMON G.context, G.source
+const Function kFunctions[22] = {
+    {"context_create", make_context},
+    {"context", call_in_context, [](Form form) { return form != Form::kTwoMatrices; }},
+    {"compute_token_stats",
+     [](World& w) { return logitless_compute_token_stats(COMMON, G.targets, G.token, G.request, G.stats, G.plan); }},
+    {"backpropagate_token_grads",
+     [](World& w) {
+       return logitless_backpropagate_token_grads(COMMON, G.targets, G.token, G.request, G.stats, G.grads, G.gradients,
+                                                  G.plan);
+     }},
+    {"run_token_loss",
+     [](World& w) {
+       return logitless_run_token_loss(COMMON, G.targets, G.token, G.token_loss, G.gradients, G.stats, G.plan);
+     }},
+    {"plan_token_stats",
+     [](World& w) { return logitless_plan_token_stats(COMMON, G.targets, G.token, G.request, G.plan); }},
+    {"plan_token_loss",
+     [](World& w) { return logitless_plan_token_loss(COMMON, G.targets, G.token, G.token_loss, G.gradients, G.plan); }},
+    {"entropy_from_logits",
+     [](World& w) {
+       return logitless_entropy_from_logits(G.context, G.logits, G.token, G.upstream, G.gradients, G.entropy);
+     },
+     has_logits},
+    {"environment_create",
+     [](World& w) {
+       logitless_environment* environment = nullptr;
+       const logitless_status status = logitless_environment_create(G.context, &environment);
+       logitless_environment_free(environment);
+       return status;
+     },
+     has_hidden},
+    {"cross_entropy",
+     [](World& w) {
+       return logitless_cross_entropy(COMMON, G.targets, G.cross_entropy, G.gradients, G.cross_entropy_result, G.plan);
+     }},
+    {"cross_entropy_forward",
+     [](World& w) {
+       return logitless_cross_entropy_forward(COMMON, G.targets, G.cross_entropy, G.cross_entropy_result, G.plan,
+                                              G.left);
+     }},
+    {"plan_cross_entropy",
+     [](World& w) { return logitless_plan_cross_entropy(COMMON, G.targets, G.cross_entropy, G.gradients, G.plan); }},
+    {"policy_loss",
+     [](World& w) {
+       return logitless_policy_loss(COMMON, G.policy_batch, G.policy, G.gradients, G.policy_result, G.plan);
+     }},
+    {"policy_loss_forward",
+     [](World& w) {
+       return logitless_policy_loss_forward(COMMON, G.policy_batch, G.policy, G.policy_result, G.plan, G.left);
+     }},
+    {"plan_policy_loss",
+     [](World& w) { return logitless_plan_policy_loss(COMMON, G.policy_batch, G.policy, G.gradients, G.plan); }},
+    {"preference_loss",
+     [](World& w) {
+       return logitless_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.preference_result,
+                                        G.plan);
+     }},
+    {"preference_loss_forward",
+     [](World& w) {
+       return logitless_preference_loss_forward(COMMON, G.targets, G.reference, G.preference, G.preference_result,
+                                                G.plan, G.left);
+     }},
+    {"plan_preference_loss",
+     [](World& w) {
+       return logitless_plan_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.plan);
+     }},
+    {"kto_loss",
+     [](World& w) { return logitless_kto_loss(COMMON, G.kto_batch, G.kto, G.gradients, G.kto_result, G.plan); }},
+    {"kto_loss_forward",
+     [](World& w) { return logitless_kto_loss_forward(COMMON, G.kto_batch, G.kto, G.kto_result, G.plan, G.left); }},
+    {"plan_kto_loss",
+     [](World& w) { return logitless_plan_kto_loss(COMMON, G.kto_batch, G.kto, G.gradients, G.plan); }},
+    {"reference by a model",
+     [](World& w) {
+       w.reference.logps = {};
+       w.reference.hidden = &w.hidden;
+       w.reference.head = &w.head;
+       return logitless_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.preference_result,
+                                        G.plan);
+     },
+     has_hidden},
+};
+
+const Backward kBackward[4] = {
+    {{"cross_entropy_backward",
+      [](World& w) {
+        return logitless_cross_entropy_backward(COMMON, G.targets, G.cross_entropy, G.forward, G.upstream,
+                                                w.upstream_count, G.gradients, G.plan);
+      }},
+     kFunctions[10].call},
+    {{"policy_loss_backward",
+      [](World& w) {
+        return logitless_policy_loss_backward(COMMON, G.policy_batch, G.policy, G.forward, w.upstream_value,
+                                              G.gradients, G.plan);
+      }},
+     kFunctions[13].call},
+    {{"preference_loss_backward",
+      [](World& w) {
+        return logitless_preference_loss_backward(COMMON, G.targets, G.reference, G.preference, G.forward,
+                                                  w.upstream_value, G.gradients, G.plan);
+      }},
+     kFunctions[16].call},
+    {{"kto_loss_backward",
+      [](World& w) {
+        return logitless_kto_loss_backward(COMMON, G.kto_batch, G.kto, G.forward, w.upstream_value, G.gradients,
+                                           G.plan);
+      }},
+     kFunctions[19].call},
+};
+#undef G
+#undef COMMON
+
+}  // namespace logitless::testing
