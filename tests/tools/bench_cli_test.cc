@@ -63,9 +63,7 @@ TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
   EXPECT_EQ(point["at"], json::object());
   EXPECT_EQ(point["task"], "cross_entropy");
   EXPECT_EQ(point["level"], "fused");
-  const double flops_rate = point["gemm_rate_flops"], bytes_rate = point["read_rate_bytes"];
-  EXPECT_GT(flops_rate, 0);
-  EXPECT_GT(bytes_rate, 0);
+  EXPECT_GT(point["gemm_rate_flops"].get<double>(), 0);
   EXPECT_EQ(names_of(point), Values({"dense", "auto", "one_pass", "two_pass", "forward"}));
   const Values plans = {"dense", "one_pass", "one_pass", "two_pass", "forward_only"};
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -93,20 +91,6 @@ TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
   EXPECT_NEAR(products(1) / products(0), 1, 1e-9);
   EXPECT_NEAR(products(3) / products(2), 4.0 / 3, 1e-9);
   EXPECT_NEAR(products(4) / products(2), 1.0 / 3, 1e-9);
-  // What is predicted beside the products are bytes: one pass keeps its logits and moves them four times, two
-  // pass does not; both move head and d_weight alike.
-  const auto bytes = [&](size_t i) {
-    const json& c = point["contenders"][i];
-    return (c["predicted_s"].get<double>() - products(i)) * bytes_rate;
-  };
-  const json& shape = point["shape"];
-  const double logits = shape["tokens"].get<double>() * shape["vocab"].get<double>();
-  const double head = 4 * shape["hidden"].get<double>() * shape["vocab"].get<double>();
-  const double states = 4 * shape["hidden"].get<double>() * shape["tokens"].get<double>();
-  EXPECT_NEAR(bytes(3), 4 * head + 4 * states, 1e-6 * head);
-  EXPECT_NEAR(bytes(2) - bytes(3), 16 * logits, 1e-6 * head);
-  EXPECT_NEAR(bytes(0) - bytes(3), 28 * logits, 1e-6 * head);
-  EXPECT_NEAR(bytes(4), head + states, 1e-6 * head);
 }
 
 TEST_F(BenchTest, EveryTaskRuns) {
@@ -135,7 +119,6 @@ TEST_F(BenchTest, LogitsAreMeasuredApartAndInPlace) {
     for (const json& c : point["contenders"]) {
       EXPECT_EQ(c["status"], "ok");
       EXPECT_FALSE(c.contains("gemm_efficiency"));
-      EXPECT_FALSE(c.contains("predicted_s"));
       // In place the first turn replaces the logits: without a copy the second one would start from its
       // gradient.
       EXPECT_NEAR(c["loss"].get<double>(), point["contenders"][0]["loss"].get<double>(), 1e-6);

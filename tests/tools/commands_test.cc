@@ -1,16 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Parts of commands that no output shows by itself: the inputs that a config draws, and what a process that
-// measures may answer.
+// Parts of commands that no output shows by itself: the inputs that a config draws, and what becomes of a
+// process that measures.
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stdexcept>
 
 #include "cli/common/inputs.h"
-#include "cli/measure/turns.h"
+#include "cli/measure/process.h"
+#include "io/error.h"
 
 namespace logitless::cli {
 namespace {
@@ -87,15 +89,30 @@ TEST(SeededInputs, TemperaturesFillTheirRange) {
   EXPECT_FALSE(draw({"temperature=0.5"}).job.has(TensorId::kTemperatures));
 }
 
-// The process that this one starts says so: see main().
-TEST(Protocol, AFailureWithoutWordsIsAFailure) {
-  alarm(60);  // ends what would go on for ever
-  const Json answer = measure_turns({.settings = {}, .contenders = {{.name = "auto"}}}, [](const auto&, double) {});
-  EXPECT_EQ(answer["contenders"], (Json::array({failed_contender("auto", "failed without a message")})));
-  EXPECT_THROW(
-      measure_turns({.settings = {}, .contenders = {{.name = "auto"}}, .compare = true}, [](const auto&, double) {}),
-      ChildFailure);
-  alarm(0);
+TEST(RunApart, AFailureWithoutWordsIsAFailure) {
+  const Outcome outcome =
+      run_apart([](const OnTurn&) -> Json { throw std::runtime_error(""); }, [](const auto&, double) {});
+  EXPECT_EQ(outcome.result, "");
+  EXPECT_EQ(outcome.why, "failed without a message");
+  EXPECT_FALSE(outcome.died || outcome.bad_input);
+}
+
+TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
+  const auto nobody = [](const auto&, double) {};
+  const Outcome killed = run_apart(
+      [](const OnTurn& on_turn) -> Json {
+        on_turn("dense", "dense, turn 1 of 2", 0);
+        raise(SIGKILL);
+        return {};
+      },
+      nobody);
+  EXPECT_TRUE(killed.died);
+  EXPECT_EQ(killed.contender, "dense");
+  EXPECT_TRUE(killed.why.starts_with("was killed by signal 9")) << killed.why;
+  const Outcome refused = run_apart([](const OnTurn&) -> Json { throw io::Error("no such file"); }, nobody);
+  EXPECT_TRUE(refused.bad_input && !refused.died);
+  EXPECT_EQ(refused.why, "no such file");
+  EXPECT_EQ(run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, nobody).result, "{\"a\":1}");
 }
 
 TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
@@ -107,15 +124,3 @@ TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
 
 }  // namespace
 }  // namespace logitless::cli
-
-int main(int argc, char** argv) {
-  using namespace logitless::cli;
-  if (argc == 5 && argv[1] == std::string(kTurnsCommand)) {
-    const ChildEnds ends{std::stoi(argv[2]), std::stoi(argv[3]), std::stoi(argv[4])};
-    begin_child(ends);
-    send_answer(ends, "{\"message\": \"\", \"bad_input\": false}\n");
-    return 0;
-  }
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

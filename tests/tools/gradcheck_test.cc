@@ -61,8 +61,7 @@ const std::set<std::string> kLogps = {"logp_max_abs"};
 const std::set<std::string> kPerToken = {"per_token_loss_max_abs", "per_token_loss_rel_l2"};
 const std::set<std::string> kParameters = {"d_hidden_max_abs", "d_hidden_rel_l2", "d_weight_max_abs",
                                            "d_weight_rel_l2"};
-const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2",
-                                               "dlogits_rounded_max_abs", "dlogits_rounded_max_rel"};
+const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2"};
 
 std::set<std::string> operator+(std::set<std::string> a, const std::set<std::string>& b) {
   a.insert(b.begin(), b.end());
@@ -189,31 +188,6 @@ TEST_F(GradcheckTest, TheTableHasALineAMetricAndAGate) {
   EXPECT_EQ(gradcheck({kLogits}, {}, {"--quiet"}).out, "");
 }
 
-TEST_F(GradcheckTest, MetricsAreALineEach) {
-  ASSERT_EQ(gradcheck({kTiny, kLogits}, {}, {"--quiet", "--metrics", path("run.jsonl")}).exit_code(), 0);
-  std::istringstream lines(read("run.jsonl"));
-  std::set<std::string> names[2];
-  for (std::string line; std::getline(lines, line);) {
-    const json one = json::parse(line);
-    EXPECT_EQ(keys(one), (std::set<std::string>{"step", "name", "value"}));
-    EXPECT_TRUE(one["value"].is_number());
-    ASSERT_TRUE(one["step"] == 1 || one["step"] == 2);
-    EXPECT_TRUE(names[one["step"].get<int>() - 1].insert(one["name"]).second) << line;
-    if (one["name"] == "gate/loss_atol") {
-      EXPECT_EQ(one["value"], 1);
-    }
-  }
-  EXPECT_TRUE(names[0].contains("d_weight_rel_l2") && names[0].contains("gate/d_weight_rel_l2"));
-  EXPECT_TRUE(names[1].contains("dlogits_max_rel") && names[1].contains("gate/dlogits_max_rel"));
-}
-
-TEST_F(GradcheckTest, StandardOutputIsTheMetricsAlone) {
-  std::istringstream lines(gradcheck({kTiny}, {}, {"--metrics", "-"}).out);
-  int count = 0;
-  for (std::string line; std::getline(lines, line); ++count) EXPECT_TRUE(json::accept(line)) << line;
-  EXPECT_GT(count, 0);
-}
-
 TEST_F(GradcheckTest, TwoRunsFindTheSameNumbers) {
   const Words configs = {kTiny, config_named("tiny-dpo"), kLogits, kGrpoLogits};
   const auto numbers = [&] {
@@ -273,19 +247,16 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
       {"task: cross_entropy\nlevel: logits\nseq_len: 3\n", "model.vocab_size is not given"}};
   for (const auto& [text, message] : files) {
     const std::string config = write("bad.yaml", text);
-    const Finished result = gradcheck({config}, {}, {"--json", path("none.json"), "--metrics", path("none.jsonl")});
+    const Finished result = gradcheck({config}, {}, {"--json", path("none.json")});
     EXPECT_EQ(result.exit_code(), 2) << message;
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     EXPECT_TRUE(has(result.err, message));
   }
   // In the last line the good config does not run: a mistake in any config shows at once.
-  const Words lines[] = {{"gradcheck", path("no-such.yaml")},
-                         {"gradcheck", kTiny, "--json", folder_.string()},
-                         {"gradcheck", kTiny, "--metrics", path("no/folder")},
-                         {"gradcheck", kTiny, "--set", "sed=1"},
-                         {"gradcheck", kTiny, "--set", "gradients.d_bias=true"},
-                         {"gradcheck", "--hidden", "a"},
-                         {"gradcheck", kTiny, path("no-such.yaml"), "--json", path("none.json")}};
+  const Words lines[] = {
+      {"gradcheck", path("no-such.yaml")},    {"gradcheck", kTiny, "--json", folder_.string()},
+      {"gradcheck", kTiny, "--set", "sed=1"}, {"gradcheck", kTiny, "--set", "gradients.d_bias=true"},
+      {"gradcheck", "--hidden", "a"},         {"gradcheck", kTiny, path("no-such.yaml"), "--json", path("none.json")}};
   for (const Words& line : lines) {
     const Finished result = run(line);
     EXPECT_EQ(result.exit_code(), 2) << line.back();

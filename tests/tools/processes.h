@@ -49,19 +49,18 @@ inline bool has_ended(pid_t child) {
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
 }
 
-// Whether it runs one of the commands that nobody types, such as run-turns. The leak sanitizer has a child as
-// well, which must not be killed.
-inline bool runs_hidden_command(pid_t process) {
-  std::ostringstream words;
-  words << std::ifstream("/proc/" + std::to_string(process) + "/cmdline").rdbuf();
-  return words.str().find(std::string("\0run-", 5)) != std::string::npos;
+// Whether it measures for its parent. The leak sanitizer has a child as well, which must not be killed.
+inline bool takes_turns(pid_t process) {
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/comm"), name);
+  return name == "logitless-turns";
 }
 
 // The first child that `command` starts for its work; 0 when it ends without one.
 inline pid_t wait_for_child(pid_t command) {
   while (!has_ended(command)) {
     for (const pid_t child : children_of(command)) {
-      if (runs_hidden_command(child)) return child;
+      if (takes_turns(child)) return child;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

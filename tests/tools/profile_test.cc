@@ -256,7 +256,7 @@ TEST_F(ProfileFileTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("profiles: []\nprofiles: []\n"), "p.yaml:2: profiles stands here a second time");
   EXPECT_EQ(error("[1]: 2\n"), "p.yaml:1: a key must be a plain word");
   EXPECT_EQ(error("profiles: []\n---\nprofiles: []\n"), "p.yaml:2: holds 2 YAML documents, not one");
-  EXPECT_EQ(error("profiles: &a\n  - *a\n"), "p.yaml:2: holds an alias inside of what it stands for");
+  EXPECT_EQ(error("profiles: &a\n  - *a\n"), "p.yaml:2: holds an alias of a list or a map: write it out");
   EXPECT_EQ(error(","), "p.yaml:1: is not YAML: no value can begin here");
   EXPECT_EQ(error("profiles:\n  - machine: {cpu: \"a: \xff\"}\n"),
             "p.yaml:2: profiles.machine.cpu must be a text in UTF-8, not the text \"a: \xff\"");

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cli/common/command_line.h"
-#include "cli/measure/turns.h"
+#include "cli/measure/process.h"
 #include "io/error.h"
 #include "logitless/blas.h"
 #include "logitless/error.h"
@@ -30,9 +30,6 @@ int run(int argc, char** argv) {
   add_report(line);
   add_tune(line);
   add_info(line, blas);
-  line.add_hidden(kTurnsCommand, 3, [](const std::vector<int>& numbers) {
-    return run_turns({numbers[0], numbers[1], numbers[2]});
-  });
   return line.run(argc, argv, kBadInput);
 }
 

@@ -71,7 +71,7 @@ struct TemperatureConfig {
   bool per_token() const { return low != high; }
 };
 
-/// Token options (temperature, ignore_index ...) are those of Config; TaskCall (cli/task_call.h) joins them.
+/// Token options (temperature, ignore_index ...) are those of Config; TaskRun (cli/task_call.h) joins them.
 struct PolicyConfig {
   PolicyOptions options;
   bool advantage_per_token = false;   ///< of the seeded batch; else one a sequence

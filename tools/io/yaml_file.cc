@@ -3,10 +3,8 @@
 
 #include <yaml-cpp/eventhandler.h>
 
-#include <algorithm>
-#include <map>
+#include <set>
 #include <sstream>
-#include <vector>
 
 #include "io/error.h"
 #include "io/files.h"
@@ -25,75 +23,49 @@ class Measurer : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     start = mark;
-    open_.clear();
-    anchors_.clear();
+    levels_ = values_ = 0;
+    collections_.clear();
   }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, {}); }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string&) override {
-    add(mark, anchor, {});
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { count(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t, const std::string&) override {
+    count(mark);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    const auto target = anchors_.find(anchor);
-    if (target == anchors_.end()) throw YamlProblem(mark, "holds an alias inside of what it stands for");
-    add(mark, YAML::NullAnchor, target->second);
+    if (collections_.contains(anchor)) throw YamlProblem(mark, "holds an alias of a list or a map: write it out");
+    count(mark);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    begin(mark, anchor);
+    open(mark, anchor);
   }
-  void OnSequenceEnd() override { end(); }
+  void OnSequenceEnd() override { --levels_; }
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    begin(mark, anchor);
+    open(mark, anchor);
   }
-  void OnMapEnd() override { end(); }
+  void OnMapEnd() override { --levels_; }
 
  private:
-  struct Extent {
-    size_t levels = 1;
-    size_t values = 1;
-  };
-  struct Open {
-    YAML::Mark mark;
-    YAML::anchor_t anchor;
-    Extent extent;
-  };
-
-  void begin(const YAML::Mark& mark, YAML::anchor_t anchor) {
-    open_.push_back({mark, anchor, {}});
-    if (open_.size() > kMostLevels) reject_levels(mark);
-  }
-  void end() {
-    const Open ended = open_.back();
-    open_.pop_back();
-    add(ended.mark, ended.anchor, ended.extent);
-  }
-  // Adds a value that is complete to the one around it.
-  void add(const YAML::Mark& mark, YAML::anchor_t anchor, const Extent& extent) {
-    if (anchor != YAML::NullAnchor) anchors_[anchor] = extent;
-    if (open_.size() + extent.levels > kMostLevels) reject_levels(mark);
-    if (open_.empty()) return;
-    Extent& around = open_.back().extent;
-    around.levels = std::max(around.levels, extent.levels + 1);
-    around.values += extent.values;
-    if (around.values > kMostValues) {
-      throw YamlProblem(mark, "holds more than " + std::to_string(kMostValues) + " values, aliases written out");
-    }
-  }
-  [[noreturn]] static void reject_levels(const YAML::Mark& mark) {
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) collections_.insert(anchor);
+    if (++levels_ <= kMostLevels) return;
     throw YamlProblem(mark, "is nested deeper than " + std::to_string(kMostLevels) + " levels");
   }
+  void count(const YAML::Mark& mark) {
+    if (++values_ <= kMostValues) return;
+    throw YamlProblem(mark, "holds more than " + std::to_string(kMostValues) + " values");
+  }
 
-  std::vector<Open> open_;
-  std::map<YAML::anchor_t, Extent> anchors_;
+  size_t levels_ = 0, values_ = 0;
+  std::set<YAML::anchor_t> collections_;  // that have an anchor
 };
 
 // Passes a text that yaml-cpp can build and any code can walk: one document at most, nested at most 64 levels
-// deep, of at most 100,000 values, aliases counted as what they stand for, and none inside of what it stands
-// for. Throws YamlProblem, or what yaml-cpp throws of a text that is not YAML. It is needed because
-// YAML::LoadAll() never ends on text such as ",", and because values that aliases multiply fill all memory
-// once they are printed or copied.
+// deep, of at most 100,000 values, and without aliases of what has values inside,
+// which could multiply them. Throws YamlProblem, or what
+// yaml-cpp throws of a text that is not YAML. It is needed because YAML::LoadAll() never ends on text such as
+// ",".
 void check_yaml(const std::string& text) {
   std::istringstream in(text);
   YAML::Parser parser(in);

@@ -40,20 +40,13 @@ void Deviation::add(const StoredMatrix& want, const StoredMatrix& stored, int64_
       const double difference = std::abs(got - wanted);
       row.max_abs_ = sticky_max(row.max_abs_, difference);
       if (!(size < smallest) || std::isnan(difference)) row.max_rel_ = sticky_max(row.max_rel_, difference / size);
-      const double rounded = want.dtype == stored.dtype ? wanted : round_to(wanted, stored.dtype),
-                   places = std::abs(got - rounded);
-      row.rounded_max_abs_ = sticky_max(row.rounded_max_abs_, places);
-      if (!(std::abs(rounded) < smallest) || std::isnan(places)) {
-        row.rounded_max_rel_ = sticky_max(row.rounded_max_rel_, places / std::abs(rounded));
-      }
       row.largest_ = sticky_max(row.largest_, size);
       row.difference_squares_ += difference * difference;
       row.squares_ += size * size;
     }
   }
   for (const Deviation& row : rows) {
-    for (double Deviation::*most : {&Deviation::max_abs_, &Deviation::max_rel_, &Deviation::rounded_max_abs_,
-                                    &Deviation::rounded_max_rel_, &Deviation::largest_}) {
+    for (double Deviation::*most : {&Deviation::max_abs_, &Deviation::max_rel_, &Deviation::largest_}) {
       this->*most = sticky_max(this->*most, row.*most);
     }
     difference_squares_ += row.difference_squares_;

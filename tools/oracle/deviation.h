@@ -34,17 +34,12 @@ class Deviation {
   /// stored type: below it the type itself loses digits.
   double max_rel() const { return max_rel_; }
   double rel_l2() const;  ///< ‖stored - want‖ / ‖want‖; 0 where both norms are 0, infinite where only ‖want‖ is
-  /// max |stored - rounded|, where `rounded` is `want` in the stored type: 0, or one place where `want` lies
-  /// next to the middle of two of its numbers. What two kernels that both store that type differ by.
-  double rounded_max_abs() const { return rounded_max_abs_; }
-  double rounded_max_rel() const { return rounded_max_rel_; }  ///< the same by |rounded|, as max_rel()
-  double largest() const { return largest_; }                  ///< max |want|
-  double norm() const { return std::sqrt(squares_); }          ///< ‖want‖
-  int64_t count() const { return count_; }                     ///< elements
+  double largest() const { return largest_; }          ///< max |want|
+  double norm() const { return std::sqrt(squares_); }  ///< ‖want‖
+  int64_t count() const { return count_; }             ///< elements
 
  private:
-  double max_abs_ = 0, max_rel_ = 0, rounded_max_abs_ = 0, rounded_max_rel_ = 0, largest_ = 0, difference_squares_ = 0,
-         squares_ = 0;
+  double max_abs_ = 0, max_rel_ = 0, largest_ = 0, difference_squares_ = 0, squares_ = 0;
   int64_t count_ = 0;
 };
 

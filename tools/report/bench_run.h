@@ -25,7 +25,6 @@ struct Measurement {
   double median_s = 0;
   double spread_s = 0;  ///< half the distance between the quartiles
   std::optional<double> gemm_efficiency;
-  std::optional<double> predicted_s;
   int64_t extra_peak_bytes = 0;
   int64_t extra_peak_spread_bytes = 0;  ///< as spread_s
   int64_t workspace_bytes = 0;
@@ -48,7 +47,6 @@ struct Point {
   std::string level;
   Shape shape;
   std::optional<double> gemm_rate_flops;
-  std::optional<double> read_rate_bytes;
   std::vector<Measurement> measurements;
 
   /// Null where the contender did not take part.

@@ -137,7 +137,6 @@ Measurement read_measurement(const Fields& fields) {
   measurement.median_s = fields.size("median_s");
   measurement.spread_s = fields.size("spread_s", 0);
   if (fields.has("gemm_efficiency")) measurement.gemm_efficiency = fields.size("gemm_efficiency");
-  if (fields.has("predicted_s")) measurement.predicted_s = fields.size("predicted_s");
   measurement.extra_peak_bytes = fields.bytes("extra_peak_bytes");
   if (fields.has("extra_peak_spread_bytes")) {
     measurement.extra_peak_spread_bytes = fields.bytes("extra_peak_spread_bytes");
@@ -175,7 +174,6 @@ Point read_point(const Fields& fields, const BenchRun& run) {
   point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
                  shape.text("layout")};
   if (fields.has("gemm_rate_flops")) point.gemm_rate_flops = fields.size("gemm_rate_flops");
-  if (fields.has("read_rate_bytes")) point.read_rate_bytes = fields.size("read_rate_bytes");
   for (const Fields& contender : fields.objects("contenders")) {
     Measurement measurement = read_measurement(contender);
     if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");

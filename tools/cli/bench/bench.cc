@@ -116,7 +116,6 @@ class Bench {
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
-    if (point.read_rate_bytes) text += format(", head read at %.1f GB/s", *point.read_rate_bytes / 1e9);
     text += "\n";
     if (!planned.profile.empty()) text.append(planned.profile).append("\n");
     print(text + measurements_text("", point.measurements, point.find_ok(report::kDense), true));

@@ -135,14 +135,6 @@ Command CommandLine::new_command(const char* name, const char* help, const char*
   return Command(*command);
 }
 
-void CommandLine::add_hidden(const char* name, int count, std::function<int(const std::vector<int>&)> run) {
-  CLI::App* command = app_->add_subcommand(name);
-  command->group("");
-  const auto numbers = std::make_shared<std::vector<int>>();
-  command->add_option("numbers", *numbers)->required()->expected(count);
-  command->callback([=, this] { action_ = [=] { return run(*numbers); }; });
-}
-
 int CommandLine::run(int argc, char** argv, int bad_input) {
   refuse_empty_names(*app_);
   try {

@@ -91,8 +91,6 @@ class CommandLine {
     Command command = new_command(name, help, footer, [=] { return run(*options); });
     add_flags(command, *options);
   }
-  /// A command that nobody types: this executable starts it for itself with so many whole numbers.
-  void add_hidden(const char* name, int count, std::function<int(const std::vector<int>&)> run);
   /// Parses and runs what was asked for. Returns the exit status; `bad_input` is that of a mistake, which has
   /// been told.
   int run(int argc, char** argv, int bad_input);

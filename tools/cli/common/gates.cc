@@ -75,12 +75,18 @@ Json gates_json(std::span<const io::Gate> gates) {
   return json;
 }
 
-std::string gates_text(const std::string& what, std::span<const io::Gate> gates) {
+std::string gates_text(const std::string& what, const Json& gates) {
   std::string text = format("%-18s %14s %14s\n", what.c_str(), "value", "tolerance");
-  for (const io::Gate& gate : gates) {
-    text +=
-        format("%-18s %14.3e %14.3e   %s\n", gate.name.c_str(), gate.value, gate.limit, gate.pass ? "pass" : "FAIL");
+  for (const Json& gate : gates) {
+    text += format("%-18s %14.3e %14.3e   %s\n", gate["name"].get<std::string>().c_str(), number_of(gate["value"]),
+                   number_of(gate["limit"]), gate["pass"] ? "pass" : "FAIL");
   }
+  return text;
+}
+
+std::string not_applied_text(const Json& names, const std::string& why) {
+  std::string text;
+  for (const std::string name : names) text += format("%-18s %14s %14s   %s\n", name.c_str(), "-", "-", why.c_str());
   return text;
 }
 

@@ -28,7 +28,9 @@ std::vector<std::string> gates_not_applied(const io::Config& config, std::span<c
 
 /// [{name, value, limit, pass}, ...]
 Json gates_json(std::span<const io::Gate> gates);
-/// A heading, `what`, and a line for each.
-std::string gates_text(const std::string& what, std::span<const io::Gate> gates);
+/// A heading, `what`, and a line for each of gates_json().
+std::string gates_text(const std::string& what, const Json& gates);
+/// A line for each name of gates_not_applied().
+std::string not_applied_text(const Json& names, const std::string& why);
 
 }  // namespace logitless::cli

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -109,20 +108,6 @@ void write_output(const std::string& option, const std::string& path, const std:
   }
 }
 
-MetricsFile::MetricsFile(const std::string& path) : path_(path), out_(path == "-" ? std::cout : file_) {
-  if (path != "-") file_.open(path, std::ios::trunc);
-  check();
-}
-
-void MetricsFile::write(int64_t step, const std::string& name, double value) {
-  out_ << line_of({{"step", step}, {"name", name}, {"value", value}}) + "\n" << std::flush;
-  check();
-}
-
-void MetricsFile::check() const {
-  if (!out_) throw io::Error("--metrics " + path_ + ": cannot be written: " + std::strerror(errno));
-}
-
 std::string TextTable::text() const {
   std::vector<size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
@@ -190,7 +175,7 @@ std::string measurements_text(const std::string& title, std::span<const report::
   std::vector<std::string> head = {
       title, "time", "spread", "/ " + (reference ? reference->contender : "dense"), "extra peak", "workspace", "plan"};
   if (all) head.insert(head.begin() + 3, "first");
-  if (all) head.insert(head.begin() + 5, {"/ GEMM rate", "/ predicted"});
+  if (all) head.insert(head.begin() + 5, "/ GEMM rate");
   TextTable table(head);
   for (const report::Measurement& m : measurements) {
     if (!m.ok()) {
@@ -205,10 +190,7 @@ std::string measurements_text(const std::string& title, std::span<const report::
                                     human_bytes(m.workspace_bytes),
                                     m.plan};
     if (all) row.insert(row.begin() + 3, human_seconds(m.first_s));
-    if (all) {
-      row.insert(row.begin() + 5, {m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-",
-                                   m.predicted_s ? report::time_ratio(m.median_s / *m.predicted_s) : "-"});
-    }
+    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-");
     table.add(row);
   }
   return table.text();
@@ -223,11 +205,16 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
+std::string shape_text(const std::string& what, const std::string& model, const Json& shape) {
+  const bool of_logits = shape["hidden"] == 0;
+  std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
+  if (!of_logits) text += ", hidden " + shape["hidden"].dump();
+  text += ", vocab " + shape["vocab"].dump() + ", " + shape["dtype"].get<std::string>();
+  return of_logits ? text : text + ", " + shape["layout"].get<std::string>();
+}
+
 std::string shape_text(const std::string& what, const std::string& model, const Job& job) {
-  return what + (model.empty() ? "" : ", " + model) +
-         format(": %lld tokens, hidden %lld, vocab %lld, %s, %s", static_cast<long long>(job.tokens),
-                static_cast<long long>(job.hidden_size), static_cast<long long>(job.vocab_size), name_of(job.dtype),
-                name_of(job.layout));
+  return shape_text(what, model, shape_json(job));
 }
 
 Json shape_json(const Job& job) {
@@ -254,6 +241,13 @@ Json environment_json(const Environment& environment) {
   visit_fields(
       FieldsOf<Environment>(), [&](const Field& field, const auto& value) { json[field.name] = value; }, environment);
   return json;
+}
+Environment environment_of(const Json& json) {
+  Environment environment;
+  visit_fields(
+      FieldsOf<Environment>(), [&](const Field& field, auto& value) { json.at(field.name).get_to(value); },
+      environment);
+  return environment;
 }
 
 }  // namespace cli

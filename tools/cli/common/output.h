@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -50,24 +49,6 @@ void print(const std::string& text);
 /// Writes `text` to `path` ("-": standard output). Throws io::Error where that fails; the file is as it was
 /// then.
 void write_output(const std::string& option, const std::string& path, const std::string& text);
-
-/// Figures for experiment trackers, one JSON object a line: {"step":3,"name":"dense.median_s","value":0.25}.
-/// Each line is flushed whole, so that a tracker can follow a run.
-class MetricsFile {
- public:
-  /// What stood in the file is gone; "-": standard output. Throws io::Error where it cannot be written.
-  explicit MetricsFile(const std::string& path);
-
-  /// A value that is not finite becomes null. Throws io::Error.
-  void write(int64_t step, const std::string& name, double value);
-
- private:
-  void check() const;
-
-  std::string path_;
-  std::ofstream file_;
-  std::ostream& out_;
-};
 
 /// Columns as wide as their cells. The first and the last one begin at the left, the others end at the right.
 /// A row with fewer cells than the head has runs on past its last column.
@@ -125,16 +106,19 @@ __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ..
 using report::human_bytes;
 using report::joined;
 
-/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"
-std::string shape_text(const std::string& what, const std::string& model, const Job& job);
-/// The same as an object.
+/// {tokens, hidden, vocab, dtype, layout}
 Json shape_json(const Job& job);
+/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"; logits have no hidden size
+/// and no layout.
+std::string shape_text(const std::string& what, const std::string& model, const Json& shape);
+std::string shape_text(const std::string& what, const std::string& model, const Job& job);
 
 /// "AMD EPYC, 2 threads, AVX3_DL, openblas Zen"
 std::string machine_text(const Environment& environment);
 /// A line for each warning.
 std::string warnings_text(const Environment& environment);
-/// Every field of Environment under its own name.
+/// Every field of Environment under its own name, and back.
 Json environment_json(const Environment& environment);
+Environment environment_of(const Json& json);
 
 }  // namespace logitless::cli

@@ -1,17 +1,15 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare`: dense and fused take turns on the same input. Under mpirun it is one process and ranks
-// (over_ranks.cc).
-#include <algorithm>
+// `logitless compare`: two contenders on the same input, and what they say.
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/common/gates.h"
 #include "cli/common/task_call.h"
-#include "cli/compare/agreement.h"
-#include "cli/compare/compare.h"
-#include "cli/measure/turns.h"
-#include "logitless/context.h"
-#include "report/bench_run.h"
+#include "cli/compare/comparison.h"
+#include "cli/measure/one_call.h"
+#include "report/units.h"
 
 namespace logitless::cli {
 namespace {
@@ -20,7 +18,7 @@ constexpr const char* kCompareHelp =
     "Runs the dense and the fused path on one input and compares loss, gradients, time and memory";
 
 constexpr const char* kCompareFooter =
-    R"(Exit status: 0 the two agree, 1 they lie apart beyond the tolerances (a NaN does too), 2 a bad option, config or
+    R"(Exit status: 0 the two agree, 1 they differ by more than the tolerances (a NaN does too), 2 a bad option, config or
 input, 3 a path ran out of memory or died. `man logitless-compare` says what is compared.
 
 Examples:
@@ -28,133 +26,131 @@ Examples:
   logitless compare --hidden states.safetensors --lm-head head.safetensors --targets states.safetensors
   mpirun -n 4 logitless compare configs/tiny.yaml --set parallel.vocab=2 --set parallel.data=2)";
 
-// What one contender did, over all its runs.
-struct ContenderReport : report::Measurement {
-  explicit ContenderReport(const Json& answer)
-      : Measurement(report::measurement_of(answer, "the answer")), details(answer) {}
+std::string threads_text(const Json& threads) { return threads.dump() + (threads == 1 ? " thread" : " threads"); }
 
-  double metric(const char* name) const { return number_of(details["metrics"].value(name, Json())); }
-  std::string text(const char* key) const { return details[key]; }
-  double number(const char* key) const { return number_of(details[key]); }
-
-  Json details;  // the whole answer
-};
-
-struct ComparisonReport {
-  io::Config config;
-  Job job;  // shape and types
-  bool has_bias = false;
-  Environment environment;
-  ContenderReport dense;
-  ContenderReport fused;
-  Agreement agreement = {};
-};
-
-double peak_ratio(const ComparisonReport& report) {
-  return ratio(static_cast<double>(report.dense.extra_peak_bytes), static_cast<double>(report.fused.extra_peak_bytes));
+// A line for each rank.
+std::string ranks_text(const Json& each) {
+  using report::human_seconds;
+  TextTable table({"rank", "vocab", "tokens", "tensors", "extra peak", "time", "forward alone", "vocab exchanges",
+                   "sent", "data exchanges", "sent"});
+  for (const Json& rank : each) {
+    const Json &vocab = rank["vocab_exchanges"], &data = rank["data_exchanges"];
+    table.add({rank["rank"].dump(), rank["vocab"].dump(), rank["tokens"].dump(), human_bytes(rank["tensor_bytes"]),
+               human_bytes(rank["extra_peak_bytes"]), human_seconds(rank["time_s"]),
+               human_seconds(rank["forward_alone_s"]), human_seconds(vocab["time_s"]), human_bytes(vocab["bytes_sent"]),
+               human_seconds(data["time_s"]), human_bytes(data["bytes_sent"])});
+  }
+  return table.text() + "exchanges: their time, waiting included, and the bytes sent to other ranks\n\n";
 }
 
-std::string header_of(const ComparisonReport& report) {
-  std::string text = shape_text(name_of(report.config.task), report.config.model.name, report.job) + ", gradients in " +
-                     name_of(report.job.gradient_dtype) + "\n" + machine_text(report.environment);
-  const size_t runs = report.dense.details["times_s"].size();
+std::string header_of(const Json& report, const std::string& model) {
+  const Environment environment = environment_of(report["environment"]);
+  std::string text = shape_text(report["task"], model, report["shape"]) + ", gradients in " +
+                     report["details"]["gradient_dtype"].get<std::string>() + "\n" + machine_text(environment);
+  const size_t runs = report["details"].contains("fused_times_s") ? report["details"]["fused_times_s"].size()
+                                                                  : report["details"]["ranks_times_s"].size();
   if (runs > 1) text += format(", medians of %zu runs each", runs);
-  return text + "\n" + warnings_text(report.environment);
-}
-
-Json json_of(const ComparisonReport& report) {
-  const ContenderReport &dense = report.dense, &fused = report.fused;
-  Json details = {{"gradient_dtype", name_of(report.job.gradient_dtype)},
-                  {"dense_plan", dense.details["plan_text"]},
-                  {"fused_plan", fused.details["plan_text"]},
-                  {"extra_peak_method", fused.details["peak_method"]}};
-  for (const std::string key : {"metrics", "times_s", "extra_peaks_bytes"}) {
-    details["dense_" + key] = dense.details[key];
-    details["fused_" + key] = fused.details[key];
+  if (report.contains("parallel")) {
+    text += format("\n%zu ranks, %s each: parallel.vocab = %d, parallel.data = %d", report["ranks"]["each"].size(),
+                   threads_text(report["ranks"]["threads"]).c_str(), report["parallel"]["vocab"].get<int>(),
+                   report["parallel"]["data"].get<int>());
   }
-  return {{"task", name_of(report.config.task)},
-          {"shape", shape_json(report.job)},
-          {"dense", {{"time_s", dense.median_s}, {"extra_peak_bytes", dense.extra_peak_bytes}, {"loss", dense.loss}}},
-          {"fused",
-           {{"time_s", fused.median_s},
-            {"extra_peak_bytes", fused.extra_peak_bytes},
-            {"workspace_bytes", fused.workspace_bytes},
-            {"loss", fused.loss},
-            {"plan", fused.plan}}},
-          {"diff", difference_json(report.agreement, report.has_bias)},
-          {"ratio", {{"time", ratio(dense.median_s, fused.median_s)}, {"extra_peak", peak_ratio(report)}}},
-          {"gates", gates_json(report.agreement.gates)},
-          {"gates_not_applied", gates_not_applied(report.config, report.agreement.gates)},
-          {"pass", report.agreement.holds()},
-          {"details", details},
-          {"environment", environment_json(report.environment)}};
+  return text + "\n" + warnings_text(environment) + "\n";
 }
 
-std::string table_of(const ComparisonReport& report) {
-  std::string text = header_of(report);
+// The report for people.
+std::string text_of(const Json& report, const std::string& model) {
+  const bool over_ranks = report.contains("parallel");
+  const std::string first = over_ranks ? "one_process" : "dense", second = over_ranks ? "ranks" : "fused";
+  const std::string shown = over_ranks ? "one process" : "dense";
+  const Json& details = report["details"];
   TextTable contenders({"", "loss", "time", "extra peak", "workspace", "plan"});
-  for (const ContenderReport* each : {&report.dense, &report.fused}) {
-    contenders.add({each->contender, format("%.9g", each->loss), report::human_seconds(each->median_s),
-                    human_bytes(each->extra_peak_bytes), human_bytes(each->workspace_bytes), each->text("plan_text")});
+  for (const std::string& name : {first, second}) {
+    const Json& each = report[name];
+    contenders.add({name == first ? shown
+                    : over_ranks  ? "ranks, at most"
+                                  : second,
+                    format("%.9g", number_of(each["loss"])), report::human_seconds(each["time_s"]),
+                    human_bytes(each["extra_peak_bytes"]), human_bytes(each["workspace_bytes"]),
+                    details[name + "_plan"]});
   }
-  text += "\n" + contenders.text();
-  if (report.fused.details.contains("extra_peak_method"))
-    text += "extra peak: " + report.fused.text("peak_method") + "\n";
+  std::string text = header_of(report, model) + contenders.text();
+  if (details["extra_peak_method"] != describe(PeakMethod::kReset))
+    text += "extra peak: " + details["extra_peak_method"].get<std::string>() + "\n";
   text += "\n";
-  for (const auto& [name, value] : report.dense.details["metrics"].items()) {
-    if (value.is_null()) continue;
-    text += format("%-18s dense %.9g, fused %.9g\n", name.c_str(), number_of(value), report.fused.metric(name.c_str()));
+  if (over_ranks) text += ranks_text(report["ranks"]["each"]);
+  for (const auto& [name, value] : details[first + "_metrics"].items()) {
+    if (std::isnan(number_of(value))) continue;
+    text += format("%-18s %s %.9g, %s %.9g\n", name.c_str(), shown.c_str(), number_of(value), second.c_str(),
+                   number_of(details[second + "_metrics"][name]));
   }
-  text += "\n";
-  text += agreement_text(report.config, report.agreement);
-  text += format("\ndense / fused: time %.3f, extra peak memory %.1f\n",
-                 ratio(report.dense.median_s, report.fused.median_s), peak_ratio(report));
-  return text + (report.agreement.holds() ? "dense and fused agree\n" : "dense and fused DISAGREE\n");
+  text += "\n" + gates_text("difference", report["gates"]);
+  for (const char* key : {"d_hidden_max_abs", "losses_max_abs"}) {
+    const Json value = report["diff"].value(key, Json());
+    if (!value.is_null()) text += format("%-18s %14.3e\n", key, number_of(value));
+  }
+  text += not_applied_text(report["gates_not_applied"],
+                           "not compared here: it belongs to gradcheck or to an output not asked for");
+  const std::string threads = over_ranks ? ", " + threads_text(report[first]["threads"]) : "";
+  text += format("\n%s%s / %s: time %.3f, extra peak memory %.1f\n", shown.c_str(), threads.c_str(), second.c_str(),
+                 number_of(report["ratio"]["time"]), number_of(report["ratio"]["extra_peak"]));
+  return text + shown + " and " + second + (report["pass"] ? " agree\n" : " DISAGREE\n");
 }
 
-// Returns the exit status: 0 agreement, 1 not. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// Returns the exit status: 0 agreement, 1 not.
+int tell(const CompareOptions& options, const io::Config& config, const Json& answer, Progress& progress) {
+  const Json& report = answer["report"];
+  progress.note(answer["note"]);
+  progress.erase();
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(report));
+  if (!options.quiet && options.json_path != "-") print(text_of(report, config.model.name));
+  return report["pass"] ? 0 : 1;
+}
+
+void check_outputs_of(const CompareOptions& options) {
+  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
+                     input_files(options.tensors, Profile(options.profile_path), {options.config.path().value_or("")}));
+}
+
+// On one of the ranks that mpirun has started; rank 0 tells.
+int run_on_rank(const CompareOptions& options, const io::Config& config) try {
+  const std::unique_ptr<RankGrid> grid = begin_ranks(config.parallel);
+  grid->together([&] {
+    if (grid->is_root()) check_outputs_of(options);
+  });
+  Progress progress(grid->is_root() && !options.quiet);
+  const Json answer = compare_contenders(
+      options, config, *grid, [&](const std::string&, const std::string& step, double) { progress.phase(step); });
+  int status = 0;
+  grid->together([&] {
+    if (grid->is_root()) status = tell(options, config, answer, progress);
+  });
+  return status;
+} catch (const RankEnds&) {
+  return 0;
+}
+
+// Returns the exit status. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_compare(const CompareOptions& options) {
   const io::Config config = options.config.load_with_ranks();
   if (config.level == io::Level::kLogits) {
     throw io::Error(config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
-  if (config.parallel.ranks() > 1) return compare_over_ranks(options, config);
-  const Profile profile(options.profile_path);
-  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
-                     input_files(options.tensors, profile, {options.config.path().value_or("")}));
-  const Environment environment = describe_environment(Context(context_options_of(config)));
-
+  if (config.parallel.ranks() > 1) return run_on_rank(options, config);
+  check_outputs_of(options);
+  const Context context(context_options_of(config));  // throws now what it would throw in the child
   Progress progress(!options.quiet);
-  // Fused goes first: where the system permits no reset of the peak, only one that is above all earlier ones
-  // is exact.
-  const Json answer = measure_turns({.settings = config.settings,
-                                     .contenders = {{.name = "fused"}, {.name = "dense", .dense = true}},
-                                     .warmup = 0,
-                                     .iters = options.repeat,
-                                     .gemm_rate = false,
-                                     .compare = true,
-                                     .places = config.places,
-                                     .tensors = options.tensors,
-                                     .profile_path = options.profile_path,
-                                     .output_path = options.output_path},
-                                    [&](const std::string& step, double) { progress.phase(step); });
-  progress.note(answer["note"]);
-  ComparisonReport report{.config = config,
-                          .job = job_of(answer["job"]),
-                          .has_bias = answer["has_bias"],
-                          .environment = environment,
-                          .dense = ContenderReport(answer["contenders"][1]),
-                          .fused = ContenderReport(answer["contenders"][0])};
-  const ContenderReport &dense = report.dense, &fused = report.fused;
-  report.agreement = make_agreement(config, report.job, dense.metric("tokens"),
-                                    std::max(dense.number("gradient_spacing"), fused.number("gradient_spacing")),
-                                    std::abs(dense.loss - fused.loss), differences_of(answer["differences"]));
-  progress.erase();
-
-  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json_of(report)));
-  if (!options.quiet && options.json_path != "-") print(table_of(report));
-  return report.agreement.holds() ? 0 : 1;
+  RankGrid one_process;
+  const Outcome outcome =
+      run_apart([&](const OnTurn& on_turn) { return compare_contenders(options, config, one_process, on_turn); },
+                [&](const std::string& step, double) { progress.phase(step); });
+  if (outcome.bad_input) throw io::Error(outcome.why);
+  if (outcome.result.empty()) {
+    const std::string who = outcome.contender.empty() ? "the" : "the " + outcome.contender;
+    throw ChildFailure(who + " process " + (outcome.died ? "" : "failed: ") + outcome.why);
+  }
+  return tell(options, config, Json::parse(outcome.result), progress);
 }
 
 void add_flags(Command& compare, CompareOptions& options) {

@@ -4,31 +4,27 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <initializer_list>
-#include <ios>
-#include <sstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
-#include <vector>
 
-extern char** environ;
+#include "cli/measure/one_call.h"
+#include "io/error.h"
+#include "logitless/error.h"
 
 namespace logitless::cli {
 namespace {
 
 constexpr int kWakeMilliseconds = 100;  // A signal between two looks at its note waits no longer than this.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kBadInput = 2;
 
 volatile sig_atomic_t caught_signal = 0;
 
@@ -46,22 +42,16 @@ class SignalNote {
       if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
     }
   }
-  ~SignalNote() {
-    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
-  }
+  ~SignalNote() { end(); }
   SignalNote(const SignalNote&) = delete;
   SignalNote& operator=(const SignalNote&) = delete;
 
+  void end() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+
  private:
   struct sigaction before_[std::size(kSignals)] = {};
-};
-
-struct Descriptor {
-  int value = -1;
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (value >= 0) close(std::exchange(value, -1));
-  }
 };
 
 // A process that is not left behind, whatever is thrown.
@@ -88,31 +78,68 @@ class Child {
   pid_t process_;
 };
 
-// `descriptors` keep their numbers: a dup2 onto itself clears close-on-exec (POSIX.1-2024, and glibc since
-// 2.29).
-pid_t spawn(std::vector<std::string> arguments, std::initializer_list<int> descriptors) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (const int descriptor : descriptors) posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor);
-  // Standard output belongs to the report alone.
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_t child = -1;
-  const int status = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (status != 0 && access("/proc/self/exe", X_OK) != 0) {
-    throw ChildFailure(
-        "no process can be started: /proc is not mounted, and this command needs it to start itself "
-        "again and to measure memory");
+// Of this process, where it is a child: where its answer goes. A signal's handler needs to know.
+int answer_end = -1;
+
+void send(const Json& line) {
+  const std::string text = line_of(line) + "\n";
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = write(answer_end, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) _exit(1);  // Nobody reads it.
+    rest.remove_prefix(static_cast<size_t>(written));
   }
-  if (status != 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(status));
-  return child;
+}
+void send_message(const std::string& message, bool bad_input) {
+  send({{"message", message}, {"bad_input", bad_input}});
+}
+
+// All that the child does.
+void do_work(const std::function<Json(const OnTurn&)>& work) try {
+  const auto on_turn = [](const std::string& contender, const std::string& step, double share) {
+    send({{"contender", contender}, {"step", step}, {"share", share}});
+  };
+  send({{"result", work(on_turn)}});
+} catch (const std::bad_alloc&) {
+  send_message(kOutOfMemory, false);
+} catch (const io::Error& e) {
+  send_message(e.what(), true);
+} catch (const InvalidInput& e) {
+  send_message(e.what(), true);
+} catch (const std::exception& e) {
+  send_message(e.what(), false);
+}
+
+[[noreturn]] void live_as_child(pid_t parent, SignalNote& note, const std::function<Json(const OnTurn&)>& work) {
+  // The parent may be killed without a chance to stop this process.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  prctl(PR_SET_NAME, "logitless-turns");
+  note.end();
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // Standard output belongs to the report alone.
+  // The command has to live to tell that memory ran out.
+  volunteer_when_memory_runs_out();
+  explain_bus_errors([](const std::string& line) { send_message(line, true); });
+  do_work(work);
+  _exit(0);
+}
+
+void take_line(const Json& line, Outcome& outcome, const OnStep& on_step) {
+  if (line.contains("step")) {
+    outcome.contender = line["contender"];
+    on_step(line["step"], line["share"]);
+  } else if (line.contains("result")) {
+    outcome.result = line_of(line["result"]);
+  } else {
+    outcome.why = line["message"];
+    if (outcome.why.empty()) outcome.why = "failed without a message";
+    outcome.bad_input = line["bad_input"];
+  }
 }
 
 // Until the child closes its end.
-void receive_all(int descriptor, const std::function<void(std::string_view)>& receive) {
+void receive_all(int descriptor, Outcome& outcome, const OnStep& on_step) {
+  std::string text;
   char bytes[4096];
   while (true) {
     if (caught_signal != 0) throw Interrupted{caught_signal};
@@ -121,29 +148,41 @@ void receive_all(int descriptor, const std::function<void(std::string_view)>& re
     const ssize_t count = read(descriptor, bytes, sizeof(bytes));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
-    receive({bytes, static_cast<size_t>(count)});
+    text.append(bytes, static_cast<size_t>(count));
+    for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+      take_line(Json::parse(text.substr(0, end)), outcome, on_step);
+      text.erase(0, end + 1);
+    }
   }
 }
 
-constexpr int kBadInput = 2;
+std::string how_it_died(int status) {
+  if (!WIFSIGNALED(status)) return "ended early with exit status " + std::to_string(WEXITSTATUS(status));
+  const int signal = WTERMSIG(status);
+  std::string text = "was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+  if (signal == SIGKILL) text += "; most often that is the system, out of memory: choose a smaller seq_len";
+  return text;
+}
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    close(read_end);
+    close_write_end();
+  }
+  void close_write_end() {
+    if (write_end >= 0) close(std::exchange(write_end, -1));
+  }
+};
 
 void (*tell_line)(const std::string&) = nullptr;
-
-// The file whose mapping holds the address, as the system names it; empty where /proc does not tell.
-std::string file_mapped_at(uintptr_t address) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream fields(line);
-    uintptr_t begin = 0, end = 0;
-    char dash = 0;
-    std::string permissions, offset, device, inode, path;
-    fields >> std::hex >> begin >> dash >> end >> permissions >> offset >> device >> inode;
-    if (address < begin || address >= end) continue;
-    std::getline(fields >> std::ws, path);
-    return path;
-  }
-  return "";
-}
 
 // The access that failed is a plain read of a tensor's bytes. This thread holds no lock then, neither the
 // allocator's nor a stream's, so the handler may use both.
@@ -156,66 +195,35 @@ void explain(int signal, siginfo_t* info, void*) {
   // Threads that read the same file fail together: one tells, and ends them all.
   static std::atomic_flag told;
   while (told.test_and_set()) pause();
-  const std::string file = file_mapped_at(reinterpret_cast<uintptr_t>(info->si_addr));
-  tell_line(file.empty() ? "an input file was cut short while it was read"
-                         : file + ": was cut short while it was read");
+  tell_line("an input file was cut short while it was read");
   _exit(kBadInput);
 }
 
 }  // namespace
 
-int run_child(const std::string& command, const std::string& request,
-              const std::function<void(std::string_view)>& receive) {
-  // Through a file without a name: a pipe would hold a long one back until the child reads it.
-  const Descriptor file{memfd_create("logitless-request", MFD_CLOEXEC)};
-  if (write(file.value, request.data(), request.size()) != static_cast<ssize_t>(request.size())) {
-    throw ChildFailure(std::string("no process can be started: ") + std::strerror(errno));
+Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& on_step) {
+  if (access("/proc/self/status", R_OK) != 0) {
+    throw ChildFailure("/proc is not mounted, and this command needs it to measure memory");
   }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
-  Descriptor from_child{ends[0]}, to_parent{ends[1]};
-  const SignalNote note;
-  Child child(spawn(
-      {"logitless", command, std::to_string(getpid()), std::to_string(file.value), std::to_string(to_parent.value)},
-      {file.value, to_parent.value}));
-  to_parent.reset();
-  receive_all(from_child.value, receive);
+  Pipe pipe;
+  SignalNote note;
+  const pid_t parent = getpid(), process = fork();
+  if (process < 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(errno));
+  if (process == 0) {
+    answer_end = pipe.write_end;
+    live_as_child(parent, note, work);
+  }
+  Child child(process);
+  pipe.close_write_end();
+  Outcome outcome;
+  receive_all(pipe.read_end, outcome, on_step);
   const int status = child.wait();
   if (caught_signal != 0) throw Interrupted{caught_signal};
   // Ctrl-C reaches the child too, and it may have died before this process has seen the signal.
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) throw Interrupted{SIGINT};
-  return status;
-}
-
-std::string how_it_died(int status) {
-  if (!WIFSIGNALED(status)) return "ended early with exit status " + std::to_string(WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
-  std::string text = "was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
-  if (signal == SIGKILL) text += "; most often that is the system, out of memory: choose a smaller seq_len";
-  return text;
-}
-
-std::string begin_child(const ChildEnds& ends) {
-  // The parent may be killed without a chance to stop this process.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != ends.parent) throw ChildFailure("this command is started by others");
-  struct stat file {};
-  std::string request;
-  if (fstat(ends.request, &file) == 0) request.resize(static_cast<size_t>(file.st_size));
-  if (pread(ends.request, request.data(), request.size(), 0) != static_cast<ssize_t>(request.size()) ||
-      request.empty()) {
-    throw ChildFailure("the request cannot be read");
-  }
-  return request;
-}
-
-void send_answer(const ChildEnds& ends, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(ends.answer, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw ChildFailure("the answer cannot be written");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
+  outcome.died = outcome.result.empty() && outcome.why.empty();
+  if (outcome.died) outcome.why = how_it_died(status);
+  return outcome;
 }
 
 void explain_bus_errors(void (*tell)(const std::string& line)) {

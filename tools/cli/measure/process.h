@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Child processes: this executable with a hidden command, which gets a request and writes an answer, both
-// plain bytes.
+// Work in a child process: what it takes of memory is its own, and the command outlives it.
 #pragma once
 
 #include <functional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+
+#include "cli/common/output.h"
 
 namespace logitless::cli {
 
@@ -21,31 +21,28 @@ struct Interrupted {
   int signal;
 };
 
-/// What the command line of a hidden command holds.
-struct ChildEnds {
-  int parent = 0;    ///< process id
-  int request = -1;  ///< descriptor of a file
-  int answer = -1;   ///< descriptor of a pipe
+/// What the child does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is over.
+using OnStep = std::function<void(const std::string& what, double share)>;
+/// The same in the child, with whose turn it is (empty: nobody's).
+using OnTurn = std::function<void(const std::string& contender, const std::string& step, double share)>;
+
+/// What came of a child: a result, or why there is none.
+struct Outcome {
+  std::string result;     ///< as a line of JSON; empty where it failed
+  std::string contender;  ///< whose turn it was then
+  std::string why;
+  bool died = false;       ///< else it has told what was wrong itself
+  bool bad_input = false;  ///< the input is to blame
 };
 
-/// Runs the hidden `command` in a new process and hands each piece of its answer to `receive` until it ends.
-/// Returns what waitpid() says. Throws Interrupted, or ChildFailure where it cannot be started.
-int run_child(const std::string& command, const std::string& request,
-              const std::function<void(std::string_view)>& receive);
+/// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here:
+/// its threads would be missing there. Throws Interrupted, or ChildFailure where no process can be started.
+Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& on_step);
 
-/// "was killed by signal 9 (Killed); ..."
-std::string how_it_died(int status);
-
-/// In a child, first of all: from here on it ends with its parent. Returns the request. Throws ChildFailure
-/// where the parent is gone already.
-std::string begin_child(const ChildEnds& ends);
-
-/// In a child: sends a part of the answer. Throws ChildFailure where nobody reads it.
-void send_answer(const ChildEnds& ends, std::string_view bytes);
-
-/// From here on a read beyond the end of a mapped file calls `tell` with a line that names the file, and ends
-/// this process with status 2, where the system would kill it without a word: somebody has cut the file short
-/// meanwhile.
+/// From here on a read beyond the end of a mapped file calls `tell` with a line, and ends this process with
+/// status 2, where the system would kill it without a word: somebody has cut the file short meanwhile.
 void explain_bus_errors(void (*tell)(const std::string& line));
+
+inline constexpr const char* kOutOfMemory = "out of memory (an allocation failed)";
 
 }  // namespace logitless::cli

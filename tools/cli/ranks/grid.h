@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The processes that mpirun has started, as a grid: parallel.vocab ranks with the same tokens, parallel.data
-// of these groups. grid.cc is the one place of the command that knows MPI.
+// The processes that compute one call together, as a grid: parallel.vocab ranks with the same tokens,
+// parallel.data of these groups. mpi_grid.cc is the one place of the command that knows MPI.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,11 @@ struct Traffic {
   double seconds = 0;
 };
 
+/// By the groups that share the vocabulary, and the batch.
+struct Exchanges {
+  Traffic vocab, data;
+};
+
 /// Where a rank stands.
 struct GridPlace {
   int vocab = 0;
@@ -31,42 +36,40 @@ struct GridPlace {
 /// for mpirun kills the others as soon as one has another.
 struct RankEnds {};
 
+/// A grid of one process; mpirun's is a class of its own.
 class RankGrid {
  public:
-  /// Begins MPI. Throws io::Error where this command was built without it.
-  explicit RankGrid(const io::ParallelConfig& parallel);
-  /// Ends MPI.
-  ~RankGrid();
+  using Bytes = std::vector<std::byte>;
+
+  RankGrid() = default;
+  virtual ~RankGrid() = default;
   RankGrid(const RankGrid&) = delete;
   RankGrid& operator=(const RankGrid&) = delete;
 
-  int rank() const;
-  int size() const;
+  virtual int rank() const { return 0; }
+  virtual int size() const { return 1; }
+  bool is_root() const { return rank() == 0; }
   /// The ranks that share this machine's memory.
-  int ranks_on_this_machine() const;
-  GridPlace place_of(int rank) const { return {rank % parallel_.vocab, rank / parallel_.vocab}; }
+  virtual int ranks_on_this_machine() const { return 1; }
+  virtual GridPlace place_of(int) const { return {}; }
   GridPlace place() const { return place_of(rank()); }
 
   /// For a Context: the groups of this rank, null where they would be this rank alone.
-  Ranks ranks() const;
+  virtual Ranks ranks() const { return {}; }
   /// Since the last call.
-  Traffic take_vocab_traffic();
-  Traffic take_data_traffic();
+  virtual Exchanges take_exchanges() { return {}; }
 
   /// Lets all ranks do `step`, and ends all where one of them throws: rank 0 throws the first failure, which
   /// names its rank, as io::Error where the input is to blame and else as ChildFailure; the others throw
-  /// RankEnds. Ranks that are through wait for the others without keeping a core busy.
-  void together(const std::function<void()>& step);
+  /// RankEnds. Ranks that are through wait for the others without keeping a core busy. One process just does
+  /// it.
+  virtual void together(const std::function<void()>& step) { step(); }
   /// On rank 0 what each rank gives, which may be of any size; elsewhere nothing. Fails as together() does.
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine);
-
- private:
-  struct Mpi;
-
-  void wait();
-
-  const io::ParallelConfig parallel_;
-  std::unique_ptr<Mpi> mpi_;
+  virtual std::vector<Bytes> gather(std::span<const std::byte> mine) { return {{mine.begin(), mine.end()}}; }
 };
+
+/// Begins MPI, and ends it with the grid. Throws io::Error where this command was built without MPI, and on
+/// rank 0 where mpirun has not started as many ranks as the config splits its call over.
+std::unique_ptr<RankGrid> begin_ranks(const io::ParallelConfig& parallel);
 
 }  // namespace logitless::cli

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace logitless::cli {
 namespace {
+
+constexpr const char* kWhat = "a rank's inputs";  // in messages
 
 struct Range {
   int64_t begin, end;
@@ -14,53 +17,77 @@ struct Range {
 
 Range share_of(int64_t all, int rank, int ranks) { return {all * rank / ranks, all * (rank + 1) / ranks}; }
 
-const char* name_of(TensorId id) {
-  switch (id) {
-    case TensorId::kHidden:
-      return "hidden";
-    case TensorId::kWeight:
-      return "lm_head";
-    default:
-      return "a rank's inputs";
-  }
-}
-
-// Copies rows of equal size.
-void copy_rows(const TensorBytes& from, int64_t rows, const std::vector<int64_t>& which, std::byte* to) {
-  if (which.empty()) return;
-  const size_t bytes = from.bytes / static_cast<size_t>(rows);
-  for (const int64_t row : which) {
-    std::memcpy(to, from.data + static_cast<size_t>(row) * bytes, bytes);
-    to += bytes;
-  }
-}
-
-// Words stand side by side in each of the head's rows, or one after the other.
-struct EntryLayout {
-  size_t rows, row_bytes, first, bytes;
-
-  EntryLayout(const Job& job, const RankPart& part, size_t element, bool of_matrix) {
-    const auto entries = [&](int64_t count, size_t each) { return static_cast<size_t>(count) * each; };
-    const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
-    const size_t each = of_matrix && !side_by_side ? entries(job.hidden_size, element) : element;
-    rows = side_by_side ? static_cast<size_t>(job.hidden_size) : 1;
-    row_bytes = entries(job.vocab_size, each);
-    first = entries(part.first_entry, each);
-    bytes = entries(part.entries, each);
-  }
-
-  void take(const std::byte* from, std::byte* to) const {
-    for (size_t r = 0; r < rows; ++r) std::memcpy(to + r * bytes, from + r * row_bytes + first, bytes);
-  }
-  void put(const std::byte* from, std::byte* to) const {
-    for (size_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes + first, from + r * bytes, bytes);
-  }
-};
-
 std::vector<int64_t> all_of(const Range& range) {
   std::vector<int64_t> list(static_cast<size_t>(range.end - range.begin));
   std::iota(list.begin(), list.end(), range.begin);
   return list;
+}
+
+// Some of the entries of a tensor [outer, all, entry], side by side.
+class Cut {
+ public:
+  Cut(size_t outer, int64_t all, size_t entry_bytes, std::vector<int64_t> which)
+      : outer_(outer), row_(static_cast<size_t>(all) * entry_bytes), entry_(entry_bytes), which_(std::move(which)) {}
+
+  size_t bytes() const { return outer_ * which_.size() * entry_; }
+  void take(const std::byte* whole, std::byte* part) const {
+    for_each_run(
+        [&](size_t in_whole, size_t in_part, size_t bytes) { std::memcpy(part + in_part, whole + in_whole, bytes); });
+  }
+  void put(const std::byte* part, std::byte* whole) const {
+    for_each_run(
+        [&](size_t in_whole, size_t in_part, size_t bytes) { std::memcpy(whole + in_whole, part + in_part, bytes); });
+  }
+
+ private:
+  template <class Copy>
+  void for_each_run(const Copy& copy) const {
+    for (size_t o = 0; o < outer_; ++o) {
+      for (size_t i = 0, end = 0; i < which_.size(); i = end) {
+        for (end = i + 1; end < which_.size() && which_[end] == which_[end - 1] + 1;) ++end;
+        copy(o * row_ + static_cast<size_t>(which_[i]) * entry_, (o * which_.size() + i) * entry_, (end - i) * entry_);
+      }
+    }
+  }
+
+  size_t outer_, row_, entry_;
+  std::vector<int64_t> which_;
+};
+
+// Of the head, its bias or their gradients.
+Cut cut_of_words(const Job& job, const RankPart& part, size_t element, bool of_matrix) {
+  const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
+  const size_t hidden = static_cast<size_t>(job.hidden_size);
+  return {side_by_side ? hidden : 1, job.vocab_size, of_matrix && !side_by_side ? hidden * element : element,
+          all_of({part.first_entry, part.first_entry + part.entries})};
+}
+
+// Of what has an entry a token, a sequence or anything else.
+Cut cut_of_rows(const TensorBytes& whole, int64_t all, const std::vector<int64_t>& which) {
+  return {1, all, all > 0 ? whole.bytes / static_cast<size_t>(all) : 0, which};
+}
+
+Cut cut_of(const Job& whole, TensorId id, const RankPart& part) {
+  const TensorBytes& tensor = whole[id];
+  switch (id) {
+    case TensorId::kWeight:
+    case TensorId::kBias:
+      return cut_of_words(whole, part, size_of(whole.dtype), id == TensorId::kWeight);
+    case TensorId::kClassWeights:  // of all vocabulary entries, on every rank
+      return cut_of_rows(tensor, whole.vocab_size, all_of({0, whole.vocab_size}));
+    case TensorId::kKlLogps:
+    case TensorId::kKlRefLogps:
+      return cut_of_rows(tensor, tensor.count(sizeof(double)), part.kl);
+    case TensorId::kLabels:
+      return cut_of_rows(tensor, whole.sequences, part.sequences);
+    case TensorId::kAdvantages:
+    case TensorId::kRefLogps:  // one a token or one a sequence
+      if (tensor.count(sizeof(double)) != whole.tokens) return cut_of_rows(tensor, whole.sequences, part.sequences);
+      break;
+    default:
+      break;
+  }
+  return cut_of_rows(tensor, whole.tokens, part.tokens);
 }
 
 void add_sequence(const Job& whole, int64_t sequence, RankPart& part) {
@@ -103,9 +130,7 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
   if (packed) part.offsets.push_back(0);
   for (int64_t s = own.begin; s < own.end; ++s) add_sequence(whole, s, part);
   for (int64_t s = own.begin; pairs && s < own.end; ++s) add_sequence(whole, units + s, part);
-  const Range kl = share_of(whole[TensorId::kKlLogps].count(sizeof(double)), place.data, ranks);
-  part.first_kl = kl.begin;
-  part.kl = kl.end - kl.begin;
+  part.kl = all_of(share_of(whole[TensorId::kKlLogps].count(sizeof(double)), place.data, ranks));
   return part;
 }
 
@@ -116,62 +141,24 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
   own.job.tokens = static_cast<int64_t>(part.tokens.size());
   own.job.sequences = static_cast<int64_t>(part.sequences.size());
   own.job.vocab_size = part.entries;
-  const size_t element = size_of(whole.dtype);
   for (size_t i = 0; i < kTensorCount; ++i) {
     const auto id = static_cast<TensorId>(i);
-    const TensorBytes& from = whole[id];
-    if (!from || is_output(id)) continue;
-    const auto rows = [&](int64_t count, const std::vector<int64_t>& which) {
-      copy_rows(from, count, which,
-                own.add(id, name_of(id), count > 0 ? from.bytes / static_cast<size_t>(count) * which.size() : 0));
-    };
-    switch (id) {
-      case TensorId::kWeight:
-      case TensorId::kBias: {
-        const EntryLayout entries(whole, part, element, id == TensorId::kWeight);
-        entries.take(from.data, own.add(id, name_of(id), entries.rows * entries.bytes));
-        break;
-      }
-      case TensorId::kClassWeights:
-        std::memcpy(own.add(id, name_of(id), from.bytes), from.data, from.bytes);
-        break;
-      case TensorId::kOffsets:
-        own.add_values(id, name_of(id), part.offsets);
-        break;
-      case TensorId::kKlLogps:
-      case TensorId::kKlRefLogps:
-        std::memcpy(own.add(id, name_of(id), static_cast<size_t>(part.kl) * sizeof(double)),
-                    from.data + static_cast<size_t>(part.first_kl) * sizeof(double),
-                    static_cast<size_t>(part.kl) * sizeof(double));
-        break;
-      case TensorId::kLabels:
-        rows(whole.sequences, part.sequences);
-        break;
-      case TensorId::kAdvantages:
-      case TensorId::kRefLogps:  // one a token or one a sequence
-        if (from.count(sizeof(double)) == whole.tokens) {
-          rows(whole.tokens, part.tokens);
-        } else {
-          rows(whole.sequences, part.sequences);
-        }
-        break;
-      default:
-        rows(whole.tokens, part.tokens);
+    if (!whole.has(id) || is_output(id)) continue;
+    if (id == TensorId::kOffsets) {
+      own.add_values(id, kWhat, part.offsets);
+      continue;
     }
+    const Cut cut = cut_of(whole, id, part);
+    cut.take(whole[id].data, own.add(id, kWhat, cut.bytes()));
   }
   return own;
 }
 
 void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
-  std::byte* to = whole[id].writable();
-  if (id != TensorId::kDHidden) {
-    EntryLayout(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight).put(from.data(), to);
-    return;
-  }
-  const size_t bytes = static_cast<size_t>(whole.hidden_size) * size_of(whole.gradient_dtype);
-  for (size_t i = 0; i < part.tokens.size(); ++i) {
-    std::memcpy(to + static_cast<size_t>(part.tokens[i]) * bytes, from.data() + i * bytes, bytes);
-  }
+  const Cut cut = id == TensorId::kDHidden
+                      ? cut_of_rows(whole[id], whole.tokens, part.tokens)
+                      : cut_of_words(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight);
+  cut.put(from.data(), whole[id].writable());
 }
 
 }  // namespace logitless::cli

@@ -15,7 +15,7 @@ struct RankPart {
   std::vector<int64_t> tokens;     ///< rows of the whole job, in their order here
   std::vector<int64_t> sequences;  ///< the same of sequences
   std::vector<int64_t> offsets;    ///< of packed sequences, else empty
-  int64_t first_kl = 0, kl = 0;    ///< of KTO's mismatched completions
+  std::vector<int64_t> kl;         ///< of KTO's mismatched completions
 };
 
 /// Words are cut into parts of nearly equal size. Tokens are where nothing couples them, and stand in one

@@ -1,0 +1,28 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Two contenders take turns on one input: dense and fused, or one process and the ranks of a grid.
+#pragma once
+
+#include <string>
+
+#include "cli/common/command_line.h"
+#include "cli/measure/process.h"
+#include "cli/ranks/grid.h"
+
+namespace logitless::cli {
+
+struct CompareOptions {
+  ConfigFlags config;
+  TensorPaths tensors;
+  std::string json_path;    ///< empty: none; "-": standard output
+  std::string output_path;  ///< empty: none
+  int repeat = 1;
+  std::string profile_path;  ///< of --profile
+  bool quiet = false;
+};
+
+/// Measures and compares, on every rank of the grid; where it has more than one, they compute one contender
+/// together and rank 0 the other alone. Returns the report of --json with a "note" beside it on rank 0, null
+/// on the others. Throws what either contender throws.
+Json compare_contenders(const CompareOptions& options, const io::Config& config, RankGrid& grid, const OnTurn& on_turn);
+
+}  // namespace logitless::cli

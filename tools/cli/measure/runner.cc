@@ -1,0 +1,101 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/measure/runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "timing/statistics.h"
+
+namespace logitless::cli {
+namespace {
+
+ContextOptions options_of(const io::Config& config, const Contender& contender, RankGrid* grid) {
+  ContextOptions options = context_options_of(config);
+  if (contender.dense) options.plan = PlanKind::kDense;
+  if (grid) options.ranks = grid->ranks();
+  return options;
+}
+
+// Of the products that a call at level fused makes: the logits, again in two pass, and a product for each
+// gradient. Dense computes every row, the other plans those that take part.
+double flops_of(const Plan& plan, const Job& job, bool forward_only) {
+  const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
+  const int products = 1 + (plan.kind == PlanKind::kTwoPass) + plan.gradient_terms * gradients;
+  const int64_t rows = plan.kind == PlanKind::kDense ? job.tokens : plan.active_rows;
+  return 2.0 * products * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
+         static_cast<double>(job.hidden_size);
+}
+
+}  // namespace
+
+io::Config contender_config(std::vector<std::string> settings, const Contender& contender) {
+  settings.insert(settings.end(), contender.assignments.begin(), contender.assignments.end());
+  return io::load_config(std::nullopt, settings);
+}
+
+Json failed_contender(const std::string& name, const std::string& message) {
+  return {{"name", name}, {"status", "error"}, {"message", message}};
+}
+
+Runner::Runner(const std::vector<std::string>& settings, const Contender& contender, const Job& job, RankGrid* grid)
+    : contender_(contender),
+      job_(job),
+      config_(contender_config(settings, contender)),
+      grid_(grid),
+      context_(options_of(config_, contender, grid)),
+      call_(config_, job_) {}
+
+void Runner::warm_up() const { cli::warm_up(context_, job_.dtype); }
+
+void Runner::run(bool timed) {
+  call_.reset();
+  if (grid_) grid_->take_exchanges();
+  const Measured measured = measure([&] { result_ = call_.run(context_, contender_.forward_only); });
+  if (!first_s_) first_s_ = measured.time_s;
+  if (!timed) return;
+  times_s_.push_back(measured.time_s);
+  extra_peaks_.push_back(static_cast<double>(measured.extra_peak_bytes));
+  peak_method_ = std::max(peak_method_, measured.peak_method);
+  if (grid_) exchanges_.push_back(grid_->take_exchanges());
+}
+
+double Runner::median_s() const { return timing::median(times_s_); }
+int64_t Runner::extra_peak_bytes() const { return std::llround(timing::median(extra_peaks_)); }
+
+Json Runner::json(const std::optional<double>& gemm_rate) const {
+  if (failed()) return failed_contender(name(), contender_.error);
+  Json json = {{"name", name()},       {"status", "ok"},         {"loss", result_.loss},
+               {"first_s", *first_s_}, {"median_s", median_s()}, {"spread_s", timing::spread(times_s_)},
+               {"times_s", times_s_}};
+  const double flops = gemm_rate ? flops_of(result_.plan, job_, contender_.forward_only) : 0;
+  if (flops > 0) json["gemm_efficiency"] = flops / median_s() / *gemm_rate;
+  json["extra_peak_bytes"] = extra_peak_bytes();
+  json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
+  if (peak_method_ != PeakMethod::kReset) json["extra_peak_method"] = describe(peak_method_);
+  json["workspace_bytes"] = result_.plan.workspace_bytes;
+  json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
+  return json;
+}
+
+void warm_up(const Context& context, DType dtype) {
+  constexpr int64_t kTokens = 64, kHidden = 64, kVocab = 512;
+  ContextOptions options = context.options();
+  const ContextOptions defaults;
+  options.workspace_bytes = defaults.workspace_bytes;  // The limits are for another shape.
+  if (options.plan != PlanKind::kDense) options.plan = defaults.plan;
+  options.row_tile = options.vocab_tile = 0;
+  options.ranks = {};
+  const size_t element = size_of(dtype);
+  const std::vector<std::byte> hidden(kTokens * kHidden * element), weight(kHidden * kVocab * element);
+  std::vector<std::byte> d_hidden(hidden.size()), d_weight(weight.size());
+  const std::vector<int64_t> targets(kTokens);
+  Gradients gradients;
+  gradients.d_hidden = Matrix(d_hidden.data(), dtype, kTokens, kHidden);
+  gradients.d_weight = Matrix(d_weight.data(), dtype, kHidden, kVocab);
+  cross_entropy(Context(options), ConstMatrix(hidden.data(), dtype, kTokens, kHidden),
+                LmHead(ConstMatrix(weight.data(), dtype, kHidden, kVocab), HeadLayout::kHiddenVocab), Targets(targets),
+                {}, gradients);
+}
+
+}  // namespace logitless::cli
