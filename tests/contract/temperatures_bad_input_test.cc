@@ -32,7 +32,7 @@ std::vector<BadTemperatures> bad_temperatures() {
            {kNaN, "nan"}, {kInfinity, "inf"}, {-kInfinity, "-inf"}, {0.0, "0"}, {-0.5, "-0.5"}}) {
     std::vector<double> values(kTokens, 1.0);
     values[kPart] = value;
-    all.push_back({values, {"temperatures[7] = " + shown, "positive"}});
+    all.push_back({values, {"temperatures[7] = " + shown, "above 0"}});
   }
   return all;
 }
