@@ -259,8 +259,8 @@ enum class WriteMode {
   /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
   /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
   /// 2^-24 or 2^-53. d_hidden has a part for each tile of the vocabulary, and one more for every 64 of its
-  /// entries. d_weight and d_bias have a part for each tile of rows, and one more for every 64 rows; there are
-  /// at most 2 N / row_tile + 1 tiles, so that a small ContextOptions::row_tile makes many (N at 1).
+  /// entries. d_weight and d_bias have a part for each tile of rows, and one more for every 64 rows; there
+  /// are at most 2 N / row_tile + 1 tiles, so that a small ContextOptions::row_tile makes many (N at 1).
   /// Gradients of two terms (Plan::gradient_terms) have twice as many parts.
   kAccumulate,
 };

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // All members of every structure of c_api.h that says how large it is: those of fields.h, and here what C has
-// beside them. Where a structure of an older header ended is read off this list, and tests hold the list to the
-// structures and walk it.
+// beside them. Where a structure of an older header ended is read off this list, and tests hold the list to
+// the structures and walk it.
 #pragma once
 
 #include <cstddef>

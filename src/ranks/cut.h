@@ -25,7 +25,7 @@ struct Cut {
   core::Array<int64_t> entries;  // of each slice, in the order of the vocabulary
   core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
   bool own_d_hidden = false;     // not summed over all ranks
-  HeadTypes types;  // of the first rank that has entries; a rank without any plans as it does
+  HeadTypes types;               // of the first rank that has entries; a rank without any plans as it does
   bool wants_gradients = false;  // on some rank
 
   int64_t most_entries() const { return *std::max_element(entries.begin(), entries.end()); }

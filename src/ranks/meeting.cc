@@ -45,7 +45,8 @@ void exchange_messages(Communicator& communicator, std::string_view mine, Scratc
 void fail_to(Communicator* communicator, std::string_view message) noexcept {
   if (!communicator) return;
   try {
-    if (communicator->size() < 1 || communicator->size() > kMostRanks) return;  // There was no call to meet in.
+    // With a size that is none, there was no call to meet in.
+    if (communicator->size() < 1 || communicator->size() > kMostRanks) return;
     const std::array<int64_t, kWords> mine = {kFailed, 0};
     Scratch all(kMessageBytes * static_cast<size_t>(communicator->size()));
     communicator->all_gather(mine.data(), all.data(), sizeof mine);

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Every function of the C API with each member of each structure at values that nobody means. A call may
-// accept or refuse them; it never crashes, it is never a defect of the library, and a call that is refused has
-// written nothing. Under the address and undefined-behaviour sanitizers nothing outside of the world is
+// accept or refuse them; it never crashes, it is never a defect of the library, and a call that is refused
+// has written nothing. Under the address and undefined-behaviour sanitizers nothing outside of the world is
 // touched either: .ci/run hostile.
 #include <gtest/gtest.h>
 

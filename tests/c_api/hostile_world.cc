@@ -4,8 +4,8 @@
 namespace logitless::testing {
 namespace {
 
-// One rank hears itself, as often as its communicator says there are ranks. What is handed on as `user` may be
-// spoilt.
+// One rank hears itself, as often as its communicator says there are ranks. What is handed on as `user` may
+// be spoilt.
 const World* current = nullptr;
 int copy_to_all(int32_t ranks, const void* mine, void* all, size_t bytes) {
   for (int32_t r = 0; r < ranks; ++r)

@@ -73,12 +73,12 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
 }
 
 TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
-  const Config c = set({"model.softcap=30", "model.bias=true", "reduction=sum", "label_smoothing=0.1", "z_loss=1e-4",
-                        "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
-                        "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}",
-                        "class_weights=true", "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}",
-                        "temperature=[0.5, 2]", "kernel.plan=dense", "kernel.simd_target=plain",
-                        "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
+  const Config c =
+      set({"model.softcap=30", "model.bias=true", "reduction=sum", "label_smoothing=0.1", "z_loss=1e-4",
+           "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
+           "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}", "class_weights=true",
+           "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}", "temperature=[0.5, 2]", "kernel.plan=dense",
+           "kernel.simd_target=plain", "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
   EXPECT_EQ(c.model.softcap, 30);
   EXPECT_TRUE(c.model.bias);
   EXPECT_EQ(c.cross_entropy.reduction, Reduction::kSum);
@@ -119,7 +119,8 @@ TEST_F(ConfigTest, OlderNamesMeanWhatTheyMeant) {
   EXPECT_EQ(error("kernel: {bwd_impl: dense, plan: two_pass}"),
             "c.yaml:1: kernel.bwd_impl dense means kernel.plan dense, but kernel.plan is two_pass");
   EXPECT_EQ(error("kernel: {bwd_impl: both}"), "c.yaml:1: kernel.bwd_impl must be fused or dense, not both");
-  EXPECT_EQ(error("kernel:\n  row_tile: 1\n  time_block: 2\n"), "c.yaml:3: kernel.time_block stands here a second time");
+  EXPECT_EQ(error("kernel:\n  row_tile: 1\n  time_block: 2\n"),
+            "c.yaml:3: kernel.time_block stands here a second time");
 }
 
 TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
@@ -132,8 +133,7 @@ TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
   EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
-  const Config autos =
-      set({"kernel={vocab_tile: auto, row_tile: auto, plan: auto, workspace: auto}", "threads=auto"});
+  const Config autos = set({"kernel={vocab_tile: auto, row_tile: auto, plan: auto, workspace: auto}", "threads=auto"});
   EXPECT_EQ(autos.kernel.vocab_tile, 0);
   EXPECT_EQ(autos.threads, 0);
 }
@@ -183,7 +183,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
   EXPECT_EQ(error("task: ppo"), "c.yaml:1: task must be cross_entropy, grpo, dpo or kto, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
-  EXPECT_EQ(error("kernel:\n  plan: forward_only\n"), "c.yaml:2: kernel.plan must be auto, one_pass, two_pass or dense, not forward_only");
+  EXPECT_EQ(error("kernel:\n  plan: forward_only\n"),
+            "c.yaml:2: kernel.plan must be auto, one_pass, two_pass or dense, not forward_only");
 }
 
 TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {

@@ -74,9 +74,9 @@ struct BenchRun {
   int64_t iters = 0;
   int64_t warmup = 0;
   std::string inputs;
-  std::vector<std::string> contenders;  ///< the header's, then those that only a point names
+  std::vector<std::string> contenders;                           ///< the header's, then those that only a point names
   std::vector<std::pair<std::string, std::string>> environment;  ///< but for its warnings
-  std::vector<Point> points;       ///< at least one
+  std::vector<Point> points;                                     ///< at least one
   std::vector<std::string> lines;  ///< the header's and the points', as they stand in the file
   std::vector<std::string> notes;  ///< what the reader left out
 };

@@ -108,8 +108,8 @@ using report::joined;
 
 /// {tokens, hidden, vocab, dtype, layout}
 Json shape_json(const Job& job);
-/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"; logits have no hidden size
-/// and no layout.
+/// "cross_entropy, tiny: 134 tokens, hidden 96, vocab 2049, float32, hidden_vocab"; logits have no hidden
+/// size and no layout.
 std::string shape_text(const std::string& what, const std::string& model, const Json& shape);
 std::string shape_text(const std::string& what, const std::string& model, const Job& job);
 

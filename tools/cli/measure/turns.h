@@ -22,9 +22,9 @@ struct TurnsRequest {
 };
 
 /// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a
-/// benchmark's file holds them; each call's memory is counted above what was resident before it. A contender that
-/// fails, or that its process dies of, has the status "error", and the others are then measured without it. Throws
-/// Interrupted.
+/// benchmark's file holds them; each call's memory is counted above what was resident before it. A contender
+/// that fails, or that its process dies of, has the status "error", and the others are then measured without
+/// it. Throws Interrupted.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 
 /// "dense, turn 2 of 6"
