@@ -42,6 +42,7 @@ bool has_hidden(Form form) { return form != Form::kLogits; }
 }  // namespace
 
 World::World(Form form, const logitless_context* context) {
+  current = this;
   visit_structures([](const char*, auto& structure) { std::memset(&structure, 0, sizeof structure); });
   std::memset(static_cast<void*>(&written), 0x5c, sizeof written);
   set_inputs(form);
