@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -59,13 +59,12 @@ def name_of(value: Any) -> Any:
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 
-def refuse(function: str, names: Any) -> None:
-    """Raises a TypeError for the first of the names, which are no arguments of the function."""
-    for name in names:
-        reason = NOT_TAKEN.get(function, {}).get(name)
-        if reason is not None:
-            raise TypeError(f"{function}() does not take {name}: {reason}")
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+def refuse(function: str, name: str) -> NoReturn:
+    """Raises the TypeError of a name that is no argument of the function."""
+    reason = NOT_TAKEN.get(function, {}).get(name)
+    if reason is not None:
+        raise TypeError(f"{function}() does not take {name}: {reason}")
+    raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +75,13 @@ class Options:
 
     @staticmethod
     def of(function: str, fields: dict[str, Field], options: dict[str, Any]) -> Options:
-        refuse(function, [name for name in options if name not in fields])
-        values = {name: name_of(value) for name, value in options.items()}
-        return Options(tuple((name, value) for name, value in values.items() if value != fields[name].default))
+        given = []
+        for name, value in options.items():
+            field = fields.get(name) or refuse(function, name)
+            value = name_of(value)
+            if value != field.default:
+                given.append((name, value))
+        return Options(tuple(given))
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of an operator or of a call of _core."""

@@ -84,9 +84,12 @@ class _PerToken(torch.autograd.Function):
 
 def _is_traced(*tensors: Tensor | None) -> bool:
     """Tells whether somebody watches or stands in for the operators that run: then the call is one of them."""
-    return torch._C._len_torch_dispatch_stack() > 0 or any(
-        t is not None and type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__ for t in tensors
-    )
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    for t in tensors:
+        if t is not None and type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+            return True
+    return False
 
 
 def linear_cross_entropy(
