@@ -18,6 +18,7 @@
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "logitless/ranks.h"
+#include "logitless/slices.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "logitless/version.h"

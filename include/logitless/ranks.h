@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -41,6 +43,18 @@ class LOGITLESS_API RankError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A slice of a vocabulary whose other slices are out of a call's reach, as inside a compiled graph: its caller
+/// carries what a call says to the others. cross_entropy_slice() or token_stats_slice() make the bytes of each
+/// slice; a call that has those of all slices returns the results of the whole vocabulary, with the gradients
+/// of its own slice, and d_hidden summed over it. Statistics have the same bits as where one process has all
+/// slices. The target's rank is not among them.
+struct VocabSlice {
+  int64_t first = 0;       ///< entries of the vocabulary that stand before those of the LmHead
+  int64_t vocab_size = 0;  ///< entries of the whole vocabulary
+  /// The bytes of all slices, one after the other in the order of the vocabulary; empty where they are made.
+  std::span<const std::byte> gathered = {};
+};
+
 /// Which part of a call a rank has (ContextOptions::ranks). Communicators must outlive the
 /// calls. Every function that takes a Context of ranks, those that plan included, is called by all ranks,
 /// one call at a time.
@@ -63,6 +77,10 @@ struct Ranks {
   /// later; else it is the sum over all of them.
   bool own_d_hidden = false;
 
+  /// This rank has a slice of a vocabulary, and meets nobody: set it without the others. Plans are made for
+  /// the slice, so all should have one size.
+  std::optional<VocabSlice> slice = {};
+
   /// These ranks have parts of the batch: other tokens, as many as each likes, and the same head. Means are
   /// over the tokens, sequences or pairs of all of them; loss and metrics are those of the whole batch,
   /// values with an entry a token or a sequence are the rank's own, and so are its gradients, unless they
@@ -76,9 +94,9 @@ struct Ranks {
   bool sum_d_weight = false;
 
   /// Tells whether there is anything to split or to cut.
-  bool any() const { return vocab || data || !slices.empty(); }
+  bool any() const { return vocab || data || !slices.empty() || slice; }
   /// Tells whether the vocabulary is shared or cut.
-  bool cuts_vocab() const { return vocab || !slices.empty(); }
+  bool cuts_vocab() const { return vocab || !slices.empty() || slice; }
 };
 
 }  // namespace logitless

@@ -7,6 +7,7 @@
 #include "core/check_fields.h"
 #include "logitless/workspace.h"
 #include "stats/columns.h"
+#include "stats/row_stats_wire.h"
 
 namespace logitless::api {
 namespace {
@@ -22,11 +23,24 @@ std::shared_ptr<Call::Shared> Call::share(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;
   try {
-    return core::make_shared<Shared>(Shared{core::make_shared<ranks::Meeting>(ranks), {}});
+    auto shared = core::make_shared<Shared>(core::make_shared<ranks::Meeting>(ranks));
+    shared->meeting->state([&](ranks::Statement& statement) {
+      statement.say("gradient_precision", context.options().gradient_precision);
+    });
+    if (ranks.vocab) shared->meeting->vocab.statement().say("own_d_hidden", ranks.own_d_hidden);
+    if (ranks.data) shared->meeting->data.statement().say("sum_d_weight", ranks.sum_d_weight);
+    return shared;
   } catch (...) {
     ranks::leave(ranks, std::current_exception());
     throw;
   }
+}
+
+std::shared_ptr<Call::Shared> Call::share(const Call& whole) {
+  if (!whole.shared_) return nullptr;
+  auto shared = core::make_shared<Shared>(whole.shared_->meeting);
+  shared->of_part.emplace(*shared->meeting);
+  return shared;
 }
 
 Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -37,8 +51,18 @@ Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& h
   problem.totals = ranks::Totals(&shared->meeting->data);
   if (ranks.data && ranks.sum_d_weight) problem.weight_ranks = &shared->meeting->data;
   if (!ranks.cuts_vocab()) return {std::move(problem), outputs};
-  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, problem::head_types(problem, outputs));
+  const ranks::HeadTypes types = problem::head_types(problem, outputs);
   problem.cut = &shared->cut;
+  if (ranks.slice) {
+    if (ranks.vocab || ranks.data || !ranks.slices.empty()) {
+      core::fail("ranks.slice is set beside other ranks or slices: it meets nobody");
+    }
+    shared->cut = ranks::cut_of_slice(shared->meeting->vocab, *ranks.slice, types);
+    problem.vocab_size = ranks.slice->vocab_size;
+    problem.first_entry = ranks.slice->first;
+    return {std::move(problem), outputs};
+  }
+  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, types);
   problem.vocab_size = shared->cut.vocab_size();
   problem.first_entry = shared->cut.first_entry();
   return {std::move(problem), outputs};
@@ -51,10 +75,11 @@ Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& hea
       source_(ranks::together(meeting(), [&] { return from_hidden(context, hidden, head, outputs, shared_.get()); })) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
-Call::Call(const Call& whole, const HiddenStates& hidden, const LmHead& head)
+Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
     : scope_(store_of(whole.context_)),
       context_(whole.context_),
-      shared_(whole.shared_ ? core::make_shared<Shared>(Shared{whole.shared_->meeting, {}}) : nullptr),
+      part_(name),
+      shared_(share(whole)),
       source_(from_hidden(whole.context_, hidden, head, kNoGradients, shared_.get())) {}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
     : scope_(store_of(context)), context_(context), shared_(share(context)), source_(ranks::together(meeting(), [&] {
@@ -95,20 +120,78 @@ void Call::set_task(Task task) {
         problem::check_tokens(problem);
         problem::check_outputs(source.problem, source.outputs);
         core::Array<core::ByteRange> reads = std::move(task.reads);
+        if (const auto& slice = context_.options().ranks.slice) {
+          reads.push_back(core::range_of("ranks.slice.gathered", slice->gathered.data(), slice->gathered.size()));
+        }
         const core::Array<core::ByteRange> tensors = reads_of(source.problem, source.outputs);
         reads.insert(reads.end(), tensors.begin(), tensors.end());
         core::check_overlaps(writes_of(source.problem, source.outputs), reads);
       },
       source_);
+  check_slice();
+  state_problem();
+}
+
+void Call::check_slice() const {
+  const auto& slice = context_.options().ranks.slice;
+  if (!slice) return;
+  const problem::TokenProblem& problem = this->problem();
+  if (problem.request.rank) core::fail("rank is wanted: it takes a second walk, and ranks.slice meets the others once");
+  const size_t bytes = slice_bytes(), given = slice->gathered.size();
+  if (given > 0 && (bytes == 0 || given % bytes != 0)) {
+    core::fail("ranks.slice.gathered has ", given, " bytes, which is no multiple of the ", bytes, " of a slice");
+  }
+}
+
+size_t Call::slice_bytes() const {
+  return static_cast<size_t>(problem().tokens) * stats::RowStatsWire(problem()).bytes();
+}
+
+std::vector<std::byte> Call::fold_slice() const {
+  const Ranks& ranks = context_.options().ranks;
+  if (!ranks.slice) core::fail("ranks.slice is not set");
+  if (!ranks.slice->gathered.empty()) core::fail("ranks.slice.gathered is given: a slice has nothing left to say");
+  std::vector<std::byte> out(slice_bytes());
+  shared_->cut.left = out.data();
+  run(nullptr);
+  return out;
+}
+
+void Call::state_problem() const {
+  if (!shared_) return;
+  ranks::Meeting& meeting = *shared_->meeting;
+  meeting.state([&](ranks::Statement& statement) {
+    const StatsRequest& request = problem().request;
+    statement.say("the call's statistics", std::string(request.entropy ? "entropy " : "") +
+                                               (request.cross ? "cross " : "") + (request.argmax ? "argmax " : "") +
+                                               (request.rank ? "rank " : "") + "lse");
+  });
+  if (const auto* from = std::get_if<FromHidden>(&source_)) {
+    if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), from->problem, part_);
+    if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), from->problem, part_);
+  } else if (meeting.data.is_shared()) {
+    api::state_logits(meeting.data.statement(), std::get<FromLogits>(source_).problem);
+  }
+}
+
+// Those of the vocabulary meet when they plan, those of a batch may have nothing to say to each other before
+// the call ends.
+void Call::meet_data() const {
+  if (shared_) shared_->meeting->data.agree();
 }
 
 stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
+  meet_data();
+  if (context_.options().ranks.slice && !shared_->cut.left && shared_->cut.gathered.empty() && problem().tokens > 0) {
+    core::fail("ranks.slice.gathered is empty: a call needs the statistics of all slices");
+  }
   return std::visit(
       [&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss, returned); },
       source_);
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {
+  meet_data();
   return std::visit(
       [&](const auto& source) { return stream::run_gradients(context_, source.problem, source.outputs, stats, grads); },
       source_);
@@ -127,6 +210,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
 }
 
 Plan Call::plan(const TokenLoss* loss) const {
+  meet_data();
   return std::visit(
       [&](const auto& source) { return stream::plan_run(context_, source.problem, source.outputs, loss); }, source_);
 }

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
 
+#include "api/stated.h"
 #include "core/checks.h"
 #include "core/store.h"
 #include "logitless/context.h"
@@ -46,8 +48,8 @@ class Call {
   /// Takes logits that are products.
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
-  /// Is a part of `whole`: what it throws ends that one.
-  Call(const Call& whole, const HiddenStates& hidden, const LmHead& head);
+  /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
+  Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head);
   /// Takes logits that the caller holds.
   Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
   Call(const Context& context, const Logits& logits);
@@ -73,6 +75,22 @@ class Call {
     });
   }
 
+  /// States the task and its options to the ranks that share the call, if there are any. It is called before
+  /// the options are checked: a rank that refuses its own throws by itself.
+  template <class... Options>
+  void state(const char* task, const Options&... options) const {
+    if (!shared_) return;
+    shared_->meeting->state([&](ranks::Statement& statement) {
+      statement.say("call", std::string(task), " is ");
+      (state_options(statement, options), ...);
+    });
+  }
+  /// States what ranks with the same tokens were given of them besides. `visit` gets a Statement.
+  template <class Visit>
+  void state_tokens(const Visit& visit) const {
+    if (shared_ && shared_->meeting->vocab.is_shared()) visit(shared_->meeting->vocab.statement());
+  }
+
   void set_task(Task task);
 
   /// Computes the statistics, the loss (null: none) and the gradients that are wanted. `returned` says which
@@ -82,14 +100,20 @@ class Call {
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
   /// Does the same for a loss whose gradient is multiplied with `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
+  /// Returns the statistics of this slice, as ranks send them: of each row so many bytes. Those of rows that
+  /// take no part are zeros.
+  std::vector<std::byte> fold_slice() const;
   /// Returns the plan of run().
   Plan plan(const TokenLoss* loss) const;
 
  private:
   /// What calls of the ranks share; there is none where the context has no ranks.
   struct Shared {
+    explicit Shared(std::shared_ptr<ranks::Meeting> of) : meeting(std::move(of)) {}
+
     std::shared_ptr<ranks::Meeting> meeting;  // of the whole call and its parts
     ranks::Cut cut;
+    std::optional<ranks::Meeting::Scope> of_part;  // what a part has stated
   };
   struct FromHidden {
     problem::HiddenProblem problem;
@@ -102,11 +126,17 @@ class Call {
 
   ranks::Meeting* meeting() const { return shared_ ? shared_->meeting.get() : nullptr; }
   static std::shared_ptr<Shared> share(const Context& context);
+  static std::shared_ptr<Shared> share(const Call& whole);
+  void state_problem() const;
+  void check_slice() const;
+  size_t slice_bytes() const;
+  void meet_data() const;
   static FromHidden from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                 const Gradients& outputs, Shared* shared);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;
+  const char* part_ = "";  // what messages put before the names of a part
   std::shared_ptr<Shared> shared_;
   std::variant<FromHidden, FromLogits> source_;
 };

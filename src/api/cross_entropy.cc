@@ -4,6 +4,7 @@
 #include "api/loss_call.h"
 #include "logitless/dense.h"
 #include "logitless/logits.h"
+#include "logitless/slices.h"
 #include "loss/cross_entropy.h"
 #include "stats/statistics.h"
 
@@ -13,6 +14,7 @@ namespace {
 using api::Call;
 
 struct Labels {
+  static constexpr const char* kName = "cross_entropy";
   using Loss = loss::CrossEntropyLoss;
   using Forward = CrossEntropyForward;
   static constexpr stats::Returned kKept = {.stats = true};
@@ -33,14 +35,27 @@ struct Labels {
   void prepare(const Call&, Loss&) const {}
 };
 
+void state_upstream(ranks::Statement& statement, const problem::TokenProblem&, double upstream) {
+  statement.say("upstream", upstream);
+}
+void state_upstream(ranks::Statement& statement, const problem::TokenProblem& problem,
+                    std::span<const double> upstream) {
+  if (upstream.size() == 1) return state_upstream(statement, problem, upstream[0]);
+  statement.say("upstream", api::entries_of_tokens("upstream gradient", problem, [upstream](int64_t row) {
+                  return upstream[static_cast<size_t>(row)];
+                }));
+}
+
 // The token gradients depend on `upstream`, one value or many, in more than a factor; so the loss, which is
 // cheap, is evaluated again.
 template <class Upstream>
 Plan run_backward(Call whole, const Labels& labels, const TokenStats& stats, const Upstream& upstream) {
   return whole.complete([&](Call& call) {
+    call.state(Labels::kName, labels.options);
     loss::CrossEntropyLoss loss = labels.make_loss(call);
     const problem::TokenProblem& problem = call.problem();
     loss.set_upstream(upstream);
+    call.state_tokens([&](ranks::Statement& statement) { state_upstream(statement, problem, upstream); });
     problem::check_entries("forward.stats.logp", stats.logp.size(), problem);
     if (labels.options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
     if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.cross", stats.cross.size(), problem);
@@ -102,6 +117,19 @@ Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, cons
 Plan plan_cross_entropy(const Context& context, const Logits& logits, const Targets& targets,
                         const CrossEntropyOptions& options, const LogitsGradient& dlogits) {
   return api::plan(Call(context, logits, dlogits), Labels{targets, options});
+}
+
+size_t slice_bytes_per_token(DType hidden, const CrossEntropyOptions& options) {
+  return slice_bytes_per_token(hidden, loss::stats_request(options));
+}
+
+std::vector<std::byte> cross_entropy_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                           const Targets& targets, const CrossEntropyOptions& options) {
+  Call whole(context, hidden, head);
+  return whole.complete([&](Call& call) {
+    Labels{targets, options}.make_loss(call);
+    return call.fold_slice();
+  });
 }
 
 CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,

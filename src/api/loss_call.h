@@ -3,6 +3,7 @@
 //
 // A batch holds what a caller gives a loss beside the tensors. Its class has
 //
+//     kName, options        of the loss
 //     Loss, Forward         the TokenLoss, and what the forward half returns
 //     kKept                 which columns the forward half leaves for the backward half
 //     make_loss(call)       checks the batch and gives the call its task
@@ -20,6 +21,7 @@ namespace logitless::api {
 template <class Batch>
 auto run(Call whole, const Batch& batch) {
   return whole.complete([&](Call& call) {
+    call.state(Batch::kName, batch.options);
     typename Batch::Loss loss = batch.make_loss(call);
     batch.prepare(call, loss);
     const stream::Ran ran = call.run(&loss);
@@ -30,6 +32,7 @@ auto run(Call whole, const Batch& batch) {
 template <class Batch>
 typename Batch::Forward run_forward(Call whole, const Batch& batch) {
   return whole.complete([&](Call& call) {
+    call.state(Batch::kName, batch.options);
     typename Batch::Loss loss = batch.make_loss(call);
     batch.prepare(call, loss);
     stream::Ran ran = call.run(&loss, Batch::kKept);
@@ -45,6 +48,8 @@ typename Batch::Forward run_forward(Call whole, const Batch& batch) {
 template <class Batch>
 Plan run_backward(Call whole, const Batch& batch, const typename Batch::Forward& forward, double upstream) {
   return whole.complete([&](Call& call) {
+    call.state(Batch::kName, batch.options);
+    call.state_tokens([&](ranks::Statement& statement) { statement.say("upstream", upstream); });
     batch.make_loss(call);
     return call.run_gradients(forward.stats, forward.grads, upstream);
   });
@@ -53,6 +58,7 @@ Plan run_backward(Call whole, const Batch& batch, const typename Batch::Forward&
 template <class Batch>
 Plan plan(Call whole, const Batch& batch) {
   return whole.complete([&](Call& call) {
+    call.state(Batch::kName, batch.options);
     const typename Batch::Loss loss = batch.make_loss(call);
     return call.plan(&loss);
   });

@@ -10,6 +10,7 @@ namespace {
 using api::Call;
 
 struct Completions {
+  static constexpr const char* kName = "policy_loss";
   using Loss = loss::PolicyLoss;
   using Forward = PolicyForward;
   static constexpr stats::Returned kKept = {.stats = true, .grads = true};
@@ -24,6 +25,15 @@ struct Completions {
                    .request = loss.needs(),
                    .targets = problem::row_targets(loss.targets()),
                    .reads = loss::batch_ranges(batch)});
+    call.state_tokens([&](ranks::Statement& statement) {
+      statement.say("advantages",
+                    api::entries_of_tokens("advantage", problem, [values = loss.advantages()](int64_t row) {
+                      return values[static_cast<size_t>(row)];
+                    }));
+      api::state_vector(statement, "old_logps", problem, batch.old_logps);
+      api::state_vector(statement, "ref_logps", problem, batch.ref_logps);
+      api::state_vector(statement, "sampling_logps", problem, batch.sampling_logps);
+    });
     return loss;
   }
   void prepare(const Call&, Loss&) const {}

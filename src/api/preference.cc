@@ -2,10 +2,12 @@
 #include "loss/preference.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "api/loss_call.h"
 #include "api/reference.h"
+#include "core/views.h"
 #include "logitless/logits.h"
 #include "loss/kto.h"
 
@@ -36,6 +38,7 @@ void set_reference(const Call& call, const Reference& reference, const TokenOpti
 }
 
 struct Pairs {
+  static constexpr const char* kName = "preference_loss";
   using Loss = loss::PairLoss;
   using Forward = PreferenceForward;
   static constexpr stats::Returned kKept = {.stats = true, .grads = true};
@@ -70,6 +73,7 @@ struct Pairs {
 };
 
 struct Singles {
+  static constexpr const char* kName = "kto_loss";
   using Loss = loss::KtoLoss;
   using Forward = KtoForward;
   static constexpr stats::Returned kKept = {.stats = true, .grads = true};
@@ -89,9 +93,19 @@ struct Singles {
              {core::range_of("targets", batch.targets),
               core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
               core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps)});
+    call.state_tokens([&](ranks::Statement& statement) { state_batch(statement); });
     return loss;
   }
   void prepare(const Call& call, Loss& loss) const { set_reference(call, batch.reference, options.token, loss); }
+  void state_batch(ranks::Statement& statement) const {
+    const auto say = [&](const char* name, int64_t size, std::function<double(int64_t)> value) {
+      statement.say(name, api::entries_of(name, size, std::move(value)));
+    };
+    say("labels", static_cast<int64_t>(batch.labels.size()),
+        [labels = batch.labels](int64_t s) { return labels[static_cast<size_t>(s)] != 0 ? 1.0 : 0.0; });
+    say("kl_logps", batch.kl_logps.size, [v = batch.kl_logps](int64_t j) { return core::read(v, j); });
+    say("kl_ref_logps", batch.kl_ref_logps.size, [v = batch.kl_ref_logps](int64_t j) { return core::read(v, j); });
+  }
 };
 
 }  // namespace

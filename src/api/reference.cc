@@ -8,6 +8,7 @@
 
 #include "api/call.h"
 #include "core/store.h"
+#include "core/views.h"
 #include "loss/batch.h"
 
 namespace logitless::api {
@@ -23,11 +24,22 @@ std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Ref
            {"reference.head.bias", reference.head.bias.data}}};
 }
 
+// States the logps of tokens, or of sequences, that take part.
+void state_logps(ranks::Statement& statement, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
+                 const ConstVector& logps) {
+  if (logps.size == 0 || logps.size == problem.tokens) {
+    return state_vector(statement, "reference.logps", problem, logps);
+  }
+  statement.say("reference.logps", entries_of("reference.logps", logps.size, [&tokens, logps](int64_t s) {
+                  return tokens.count(s) > 0 ? core::read(logps, s) : 0;
+                }));
+}
+
 // Computes the statistics of the tokens under the reference's model.
 stream::Ran run_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                       const TokenOptions& token) {
   try {
-    Call call(whole, reference.hidden, reference.head);
+    Call call(whole, "reference.", reference.hidden, reference.head);
     call.set_task({.options = token, .request = {}, .targets = problem::row_targets(tokens.targets)});
     return call.run(nullptr);
   } catch (const InvalidInput& error) {
@@ -68,6 +80,7 @@ core::Array<double> reference_sums(const Call& whole, const Reference& reference
   core::Array<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;
+  whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
   if (logps.size != 0 &&
       !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences())) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {

@@ -5,6 +5,9 @@
 
 #include "api/call.h"
 #include "logitless/logits.h"
+#include "logitless/slices.h"
+#include "stats/columns.h"
+#include "stats/row_stats_wire.h"
 
 namespace logitless {
 namespace {
@@ -25,9 +28,20 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
   set_task(call, targets, options, request);
 }
 
+// States the caller's gradients, of which those of the wrong size are refused later.
+void state_grads(ranks::Statement& statement, const problem::TokenProblem& problem, const TokenGrads& grads) {
+  for (const auto& [name, column] : stats::kGradColumns) {
+    const std::vector<double>& values = grads.*column;
+    if (static_cast<int64_t>(values.size()) != problem.tokens) continue;
+    statement.say(name, api::entries_of_tokens(name, problem,
+                                               [&values](int64_t row) { return values[static_cast<size_t>(row)]; }));
+  }
+}
+
 TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
                       Plan* plan) {
   return whole.complete([&](Call& call) {
+    call.state("token_stats", options, request);
     set_task(call, targets, options, request);
     stream::Ran ran = call.run(nullptr, {.stats = true});
     if (plan) *plan = ran.plan;
@@ -38,7 +52,9 @@ TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& op
 void backpropagate(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
                    const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
   const Plan ran = whole.complete([&](Call& call) {
+    call.state("backpropagate_token_grads", options, request);
     set_task(call, targets, options, request);
+    call.state_tokens([&](ranks::Statement& statement) { state_grads(statement, call.problem(), grads); });
     return call.run_gradients(stats, grads);
   });
   if (plan) *plan = ran;
@@ -46,6 +62,7 @@ void backpropagate(Call whole, const Targets& targets, const TokenOptions& optio
 
 TokenStats run_loss(Call whole, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
   return whole.complete([&](Call& call) {
+    call.state("run_token_loss", options);
     set_task(call, targets, options, loss);
     stream::Ran ran = call.run(&loss, {.stats = true});
     if (plan) *plan = ran.plan;
@@ -55,6 +72,7 @@ TokenStats run_loss(Call whole, const Targets& targets, const TokenOptions& opti
 
 Plan plan_statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
   return whole.complete([&](Call& call) {
+    call.state("plan_token_stats", options, request);
     set_task(call, targets, options, request);
     return call.plan(nullptr);
   });
@@ -62,6 +80,7 @@ Plan plan_statistics(Call whole, const Targets& targets, const TokenOptions& opt
 
 Plan plan_loss(Call whole, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
   return whole.complete([&](Call& call) {
+    call.state("plan_token_loss", options);
     set_task(call, targets, options, loss);
     return call.plan(&loss);
   });
@@ -140,10 +159,28 @@ Plan plan_token_loss(const Context& context, const Logits& logits, const Targets
   return plan_loss(Call(context, logits, dlogits), targets, options, loss);
 }
 
+size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
+  problem::TokenProblem problem;
+  problem.dtype = hidden;
+  problem.request = request;
+  return stats::RowStatsWire(problem).bytes();
+}
+
+std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
+                                         const Targets& targets, const TokenOptions& options,
+                                         const StatsRequest& request) {
+  Call whole(context, hidden, head);
+  return whole.complete([&](Call& call) {
+    set_task(call, targets, options, request);
+    return call.fold_slice();
+  });
+}
+
 std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const TokenOptions& options,
                                         std::span<const double> upstream, const LogitsGradient& dlogits) {
   Call whole(context, logits, dlogits);
   return whole.complete([&](Call& call) {
+    call.state("entropy_from_logits", options);
     check_entropy_options(options);
     call.set_task({.options = options,
                    .request = {.entropy = true},

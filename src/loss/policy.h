@@ -33,6 +33,8 @@ class PolicyLoss final : public TokenLoss {
 
   /// Returns the chosen token id of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
+  /// Returns the advantage of each row, [N], or 0 where it takes no part.
+  std::span<const double> advantages() const { return advantage_; }
 
   StatsRequest needs() const override;
   GradsFilled gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }

@@ -5,6 +5,22 @@
 
 namespace logitless::ranks {
 
+Cut cut_of_slice(Group& group, const VocabSlice& slice, const HeadTypes& types) {
+  if (types.entries == 0) core::fail("lm_head has no vocabulary entries");
+  if (slice.first < 0 || slice.vocab_size < types.entries || slice.first > slice.vocab_size - types.entries) {
+    core::fail("ranks.slice begins at ", slice.first, " and lm_head has ", types.entries,
+               " vocabulary entries: this is no part of a vocabulary of ", slice.vocab_size);
+  }
+  Cut cut;
+  cut.group = &group;
+  cut.entries = {types.entries};
+  cut.slices = {1};
+  cut.types = types;
+  cut.wants_gradients = types.wants_gradients != 0;
+  cut.gathered = slice.gathered;
+  return cut;
+}
+
 Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
   core::Array<int64_t> mine(ranks.slices.begin(), ranks.slices.end());
   if (mine.empty()) mine = {types.entries};
@@ -31,6 +47,11 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
     cut.entries.insert(cut.entries.end(), from, from + static_cast<ptrdiff_t>(cut.slices[r]));
   }
   if (cut.most_entries() == 0) core::fail("lm_head has no vocabulary entries on any rank");
+  int64_t whole = 0;
+  for (const int64_t entries : cut.entries) {
+    if (__builtin_add_overflow(whole, entries, &whole))
+      core::fail("the vocabulary entries of all ranks do not fit 64 bits");
+  }
   for (const HeadTypes& rank : group.all_gather(types)) {
     if (cut.types.entries == 0) cut.types = rank;
     cut.wants_gradients |= rank.wants_gradients != 0;

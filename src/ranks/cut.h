@@ -27,6 +27,9 @@ struct Cut {
   bool own_d_hidden = false;     // not summed over all ranks
   HeadTypes types;               // of the first rank that has entries; a rank without any plans as it does
   bool wants_gradients = false;  // on some rank
+  // A slice that meets nobody leaves its statistics here, or is given those of all: rows of each slice.
+  std::byte* left = nullptr;
+  std::span<const std::byte> gathered = {};
 
   int64_t most_entries() const { return *std::max_element(entries.begin(), entries.end()); }
   int64_t most_slices() const { return *std::max_element(slices.begin(), slices.end()); }
@@ -52,6 +55,9 @@ struct Cut {
     return total;
   }
 };
+
+/// Returns the cut of a slice that meets nobody. Throws InvalidInput where it is no part of its vocabulary.
+Cut cut_of_slice(Group& group, const VocabSlice& slice, const HeadTypes& types);
 
 /// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into
 /// `slices`, or into one where there are none. Throws InvalidInput where slices are negative or do not fill

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks meet here: every exchange begins with a word of each rank that says whether it goes on, so that a
-// rank that fails ends the call on all of them.
+// Ranks meet here: before every exchange each rank says whether it goes on, and with a digest what it was
+// given, so that a rank that fails, or that makes another call, ends the call on all of them.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 
 #include "core/store.h"
 #include "logitless/ranks.h"
+#include "ranks/statement.h"
 
 namespace logitless::ranks {
 
@@ -25,6 +26,11 @@ class Group {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Tells whether there are ranks to meet.
+  bool is_shared() const { return communicator_ != nullptr; }
+  /// What this rank states, all others state too: the next exchange throws RankError where they do not, and
+  /// says where they differ.
+  Statement& statement() { return statement_; }
 
   /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of
   /// them has failed, or gives another number of entries.
@@ -58,6 +64,10 @@ class Group {
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Says what this rank does next, hears what the others do, and throws where that is not the same.
   void say(int64_t step, size_t bytes);
+  // Throws what all ranks agree on: where their statements differ.
+  [[noreturn]] void explain();
+  // Finds the first entry of a line that is another one on rank `other` than on rank 0, and tells of it.
+  std::string different_entry(size_t line, std::string_view lines_of_first, int other);
   // Calls a function of the communicator. Whoever throws in it has lost the others.
   template <class Function>
   void carry(const Function& function) {
@@ -71,8 +81,9 @@ class Group {
   Group* before_;
   int rank_ = 0;
   int size_ = 1;
-  bool left_ = false;           // nobody is there to meet
-  core::Array<int64_t> words_;  // of all ranks
+  bool left_ = false;          // nobody is there to meet
+  core::Array<int64_t> said_;  // by all ranks
+  Statement statement_;
 };
 
 /// All that the ranks of one call say to each other.
@@ -83,6 +94,18 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   Group vocab, data;
+
+  /// Calls visit(statement) for each group that has ranks to meet.
+  template <class Visit>
+  void state(const Visit& visit) {
+    if (vocab.is_shared()) visit(vocab.statement());
+    if (data.is_shared()) visit(data.statement());
+  }
+  /// Forgets what is stated while it lives.
+  struct Scope {
+    explicit Scope(Meeting& meeting) : vocab(meeting.vocab.statement()), data(meeting.data.statement()) {}
+    Statement::Scope vocab, data;
+  };
 
   /// Waits until all ranks are here. Throws RankError where one has failed.
   void agree() {

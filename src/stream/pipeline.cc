@@ -164,12 +164,22 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
   return logits_schedule(state, problem, outputs, run);
 }
 
+// Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
+void leave_out_forward(const LogitsProblem&, Work&) {}
+void leave_out_forward(const HiddenProblem& problem, Work& work) {
+  if (!work.backward || !problem.cut || problem.cut->gathered.empty()) return;
+  work.forward = false;
+  work.kept_rows = static_cast<int64_t>(problem.active().size());
+}
+
 template <class Problem, class Outputs>
 Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
             stats::Returned returned) {
   const bool wants_gradients = loss && problem::is_wanted(problem, outputs);
   Ran ran(returned);
-  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, loss, wants_gradients), ran.plan);
+  Work work = work_of(problem, loss, wants_gradients);
+  leave_out_forward(problem, work);
+  const auto schedule = make_schedule(context, problem, outputs, work, ran.plan);
   stats::make_stats(problem, ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, problem, loss, wants_gradients, ran).run();
@@ -214,7 +224,9 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
 
 template <class Problem, class Outputs>
 Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const TokenLoss* loss) {
-  return plan_work(context, problem, outputs, work_of(problem, loss, loss && problem::is_wanted(problem, outputs)));
+  Work work = work_of(problem, loss, loss && problem::is_wanted(problem, outputs));
+  leave_out_forward(problem, work);
+  return plan_work(context, problem, outputs, work);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "stream/sliced_schedule.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -102,65 +100,36 @@ struct Planned {
   }
 };
 
-// Hashes what decides about statistics beside the tensors.
-uint64_t digest_of(const HiddenProblem& problem) {
-  uint64_t digest = 14695981039346656037u;  // FNV-1a
-  const auto add = [&](uint64_t value) { digest = (digest ^ value) * 1099511628211u; };
-  const TokenOptions& options = problem.options;
-  add(static_cast<uint64_t>(options.temperature_meaning));
-  add(options.round_logits_to ? static_cast<uint64_t>(*options.round_logits_to) + 1 : 0);
-  add(std::bit_cast<uint64_t>(problem.head.softcap));
-  for (const int64_t row : problem.active()) {
-    add(static_cast<uint64_t>(row));
-    add(static_cast<uint64_t>(problem.target(row).value_or(-1)));
-    add(std::bit_cast<uint64_t>(problem.temperature(row)));
-  }
-  for (const float weight : problem.cross.weights) add(std::bit_cast<uint32_t>(weight));
-  return digest;
-}
+std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
 
-// Throws RankError where ranks plan different work.
+// States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
+// things.
 void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work, const Gradients& outputs) {
-  const uint64_t digest = digest_of(problem);
+  ranks::Group& group = *problem.cut->group;
+  if (!group.is_shared()) return;
   const ranks::HeadTypes& shared = problem.cut->types;
+  const ranks::HeadTypes types = problem.entries > 0 ? problem::head_types(problem, outputs) : shared;
   const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
   const bool sums = wants_d_hidden && !problem.cut->own_d_hidden;
-  const ranks::HeadTypes types = problem.entries > 0 ? problem::head_types(problem, outputs) : shared;
-  const struct {
-    const char* name;
-    int64_t value;
-  } items[] = {{"tokens", problem.tokens},
-               {"hidden_size", problem.hidden_size},
-               {"type of hidden", static_cast<int64_t>(problem.dtype)},
-               {"rows that take part", static_cast<int64_t>(problem.active().size())},
-               {"a digest of targets, temperatures, softcap and cross", static_cast<int64_t>(digest >> 1)},
-               {"type of lm_head", types.weight},
-               {"layout of lm_head", types.layout},
-               {"type of bias", types.bias},
-               {"type of d_weight", types.d_weight},
-               {"weight_sink", types.weight_sink},
-               {"type of d_bias", types.d_bias},
-               {"statistics", problem.request.entropy + 2 * problem.request.cross + 4 * problem.request.argmax +
-                                  8 * problem.request.rank},
-               {"forward", work.forward},
-               {"gradients", work.backward},
-               {"a wish for d_hidden", wants_d_hidden},
-               {"type of d_hidden", sums ? static_cast<int64_t>(d_hidden_dtype(outputs)) : -1},
-               {"mode of d_hidden", sums ? static_cast<int64_t>(outputs.d_hidden_mode) : -1},
-               {"plan", static_cast<int64_t>(run.plan.kind)},
-               {"chunks", run.chunk_count()},
-               {"row_tile", run.grid.row_tile},
-               {"vocab_tile", run.grid.vocab_tile}};
-  core::Array<int64_t> mine, all(std::size(items) * static_cast<size_t>(problem.cut->group->size()));
-  for (const auto& item : items) mine.push_back(item.value);
-  problem.cut->group->all_gather(std::span<const int64_t>(mine), std::span(all));
-  for (size_t i = 0; i < all.size(); ++i) {
-    const size_t item = i % std::size(items);
-    if (all[i] == all[item]) continue;
-    throw RankError("the ranks of ranks.vocab do not make the same call: rank 0 has " + std::string(items[item].name) +
-                    " = " + std::to_string(all[item]) + " where rank " + std::to_string(i / std::size(items)) +
-                    " has " + std::to_string(all[i]));
-  }
+  ranks::Statement& statement = group.statement();
+  const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value), " is "); };
+  const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
+  is("lm_head", name_of_type(types.weight));
+  is("the layout of lm_head",
+     types.layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
+  is("bias", name_of_type(types.bias));
+  is("d_weight", name_of_type(types.d_weight));
+  is("weight_sink", types.weight_sink < 0 ? "none" : "given");
+  is("d_bias", name_of_type(types.d_bias));
+  is("the forward half", wanted(work.forward));
+  is("a gradient", wanted(work.backward));
+  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
+  is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
+  statement.say("plan", std::string(name_of(run.plan.kind)));
+  statement.say("chunks", run.chunk_count());
+  statement.say("row_tile", run.grid.row_tile);
+  statement.say("vocab_tile", run.grid.vocab_tile);
+  group.agree();
 }
 
 class SlicedSchedule final : public Schedule {
@@ -194,11 +163,13 @@ class SlicedSchedule final : public Schedule {
   void fold(int64_t chunk, const stats::Finisher& finish) override {
     const std::span<const int64_t> rows = this->rows(chunk);
     if (rows.empty()) return;
+    if (!cut_.gathered.empty()) return finish({merge_gathered(rows).data(), 1, rows});
     for (Slice& slice : slices_) {
       if (!slice.schedule) continue;
       slice.partials = slice.schedule->fold_slice(chunk);
       stats::combine(*slice.problem, slice.partials);
     }
+    if (cut_.left) leave(rows);
     core::Array<kernels::RowStats> whole = meet(rows);
     finish({whole.data(), 1, rows});
     if (problem_.request.rank) count_above(chunk, whole, rows, finish.ranks());
@@ -246,6 +217,28 @@ class SlicedSchedule final : public Schedule {
     run.grid.vocab_size = entries;
     run.grid.segments = std::min(run.grid.segments, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
+  }
+
+  // Writes the statistics of a slice that meets nobody, of each row at its place.
+  void leave(std::span<const int64_t> rows) const {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      wire_.put(slices_[0].partials.whole(static_cast<int64_t>(i)),
+                cut_.left + static_cast<size_t>(rows[i]) * wire_.bytes());
+    }
+  }
+
+  // Merges what all slices have left, in their order.
+  core::Array<kernels::RowStats> merge_gathered(std::span<const int64_t> rows) const {
+    const size_t slice_bytes = wire_.bytes() * static_cast<size_t>(problem_.tokens);
+    core::Array<kernels::RowStats> whole(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const double scale = problem_.inverse_temperature(rows[i]);
+      for (size_t begin = 0; begin < cut_.gathered.size(); begin += slice_bytes) {
+        const std::byte* from = cut_.gathered.data() + begin + static_cast<size_t>(rows[i]) * wire_.bytes();
+        whole[i] = begin == 0 ? wire_.get(from) : kernels::merge(whole[i], wire_.get(from), scale);
+      }
+    }
+    return whole;
   }
 
   // Merges the statistics of all slices, in their order.

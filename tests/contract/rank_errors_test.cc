@@ -2,6 +2,7 @@
 // A rank that is wrong, makes another call, or dies: all ranks end, and know why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -22,6 +23,7 @@ struct GivenToRank {
   FromHidden::Outputs outputs;
   Gradients gradients;
   std::vector<float> class_weights;
+  bool in_double = false;
 };
 
 struct Mistake {
@@ -52,7 +54,7 @@ void expect_one_ends_all(const Mistake& mistake, const std::function<void(GivenT
   ThreadGroup group(3);
   const auto errors = run_ranks(3, [&](int rank) {
     const RankOfTask of_rank(world, static_cast<size_t>(rank));
-    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}};
+    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}, false};
     given.context.row_tile = 3;
     given.context.vocab_tile = 16;
     given.context.ranks.vocab = &group.of(rank);
@@ -123,35 +125,167 @@ TEST(RankErrors, EndTogetherWhereOneIsWrong) {
       });
 }
 
-// What each rank may do by itself, but not otherwise than the others.
-TEST(RankErrors, NoticeThatTheyDoNotMakeTheSameCall) {
-  const Mistake differences[] = {
-      {"targets", [](GivenToRank& g) { g.batch.ids[7] = 3; }, "a digest of targets"},
-      {"rows", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "rows that take part = 17 where rank 1 has 16"},
-      {"statistics", [](GivenToRank& g) { g.options.want_entropy = true; }, "statistics = 0 where rank 1 has 1"},
-      {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan = "},
-      {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile = 16 where rank 1 has 32"},
-      {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "a wish for d_hidden = 1 where rank 1 has 0"},
-      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "type of d_weight = 0 where rank 1 has -1"},
+// A difference: what ranks 0 and 2 have, and what rank 1 has, as messages say it.
+struct Difference {
+  const char* what;
+  std::function<void(GivenToRank&)> make;
+  const char* here;
+  const char* there;
+};
+
+// Runs `call` on three ranks, of which rank 1 has the difference: all name it and both values.
+void expect_noticed(
+    const Difference& difference, const std::function<void(GivenToRank&)>& call,
+    const std::function<void(GivenToRank&)>& prepare = [](GivenToRank&) {}) {
+  SCOPED_TRACE(difference.what);
+  ThreadGroup group(3);
+  const auto errors = run_ranks(3, [&](int rank) {
+    const RankOfTask of_rank(kWorlds[2], static_cast<size_t>(rank));
+    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}, false};
+    given.context.vocab_tile = 16;
+    given.context.ranks.vocab = &group.of(rank);
+    given.context.ranks.slices = of_rank.slices;
+    given.gradients = given.outputs.views(of_rank.source.first_entry, of_rank.source.entries);
+    prepare(given);
+    if (rank == 1) difference.make(given);
+    call(given);
+  });
+  const std::string begin = "the ranks of ranks.vocab do not make the same call: ";
+  const std::string here = difference.here, there = difference.there;
+  // "reduction = mean" or "d_hidden is float32": the value stands behind the verb, "row 3 of hidden" has none.
+  const auto value = [](const std::string& text) {
+    const size_t verb = text.find(" = ") != std::string::npos ? text.find(" = ") + 3 : text.find(" is ") + 4;
+    return text.substr(verb);
   };
-  for (const Mistake& difference : differences) {
-    SCOPED_TRACE(difference.what);
-    ThreadGroup group(3);
-    const auto errors = run_ranks(3, [&](int rank) {
-      const RankOfTask of_rank(kWorlds[2], static_cast<size_t>(rank));
-      GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}};
-      given.context.vocab_tile = 16;
-      given.context.ranks = {&group.of(rank), of_rank.slices};
-      given.gradients = given.outputs.views(of_rank.source.first_entry, of_rank.source.entries);
-      if (rank == 1) difference.make(given);
-      cross_entropy(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(),
-                    given.options, given.gradients);
-    });
-    for (const auto& error : errors) {
-      EXPECT_THROW(std::rethrow_exception(error), RankError);
-      EXPECT_NE(message_of(error).find(difference.message), std::string::npos) << message_of(error);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto& error = errors[static_cast<size_t>(rank)];
+    ASSERT_TRUE(error) << rank;
+    EXPECT_THROW(std::rethrow_exception(error), RankError);
+    const std::string other = rank == 1 ? "rank 0" : "rank 1";
+    if (there.empty()) {
+      EXPECT_EQ(message_of(error), begin + here + " here than on " + other);
+    } else {
+      EXPECT_EQ(message_of(error), begin + (rank == 1 ? there + " here, where rank 0 has " + value(here)
+                                                      : here + " here, where rank 1 has " + value(there)));
     }
   }
+}
+
+void run_cross_entropy(GivenToRank& given) {
+  given.options.class_weights = given.class_weights;
+  cross_entropy(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(),
+                given.options, given.gradients);
+}
+
+// What each rank may do by itself, but not otherwise than the others.
+TEST(RankErrors, NameWhatDiffersAndBothValues) {
+  const Difference differences[] = {
+      {"a target", [](GivenToRank& g) { g.batch.ids[7] = 3; }, "the target of token 7 = 57",
+       "the target of token 7 = 3"},
+      {"a token", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "the target of token 7 = 57",
+       "the target of token 7 = none"},
+      {"an option", [](GivenToRank& g) { g.options.reduction = Reduction::kSum; }, "reduction = mean",
+       "reduction = sum"},
+      {"statistics", [](GivenToRank& g) { g.options.want_entropy = true; }, "want_entropy = false",
+       "want_entropy = true"},
+      {"softcap", [](GivenToRank& g) { g.source.softcap = 30; }, "softcap = 0", "softcap = 30"},
+      {"hidden states", [](GivenToRank& g) { g.source.hidden[5] += 1; }, "row 0 of hidden has other values", ""},
+      {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan = one_pass", "plan = two_pass"},
+      {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile = 16", "vocab_tile = 32"},
+      {"precision", [](GivenToRank& g) { g.context.gradient_precision = GradientPrecision::kSplit; },
+       "gradient_precision = native", "gradient_precision = split"},
+      {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "d_hidden is float32", "d_hidden is not wanted"},
+      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "d_weight is float32", "d_weight is none"},
+      {"modes", [](GivenToRank& g) { g.gradients.d_hidden_mode = WriteMode::kAccumulate; },
+       "d_hidden_mode is overwrite", "d_hidden_mode is accumulate"},
+  };
+  for (const Difference& difference : differences) expect_noticed(difference, run_cross_entropy);
+  expect_noticed({"an entry", [](GivenToRank& g) { g.class_weights[70] = 0.5F; }, "class_weights[70] = 1",
+                  "class_weights[70] = 0.5"},
+                 run_cross_entropy, [](GivenToRank& g) { g.class_weights.assign(kVocab, 1.0F); });
+  expect_noticed({"a type",
+                  [](GivenToRank& g) {
+                    g.gradients = {};
+                    g.in_double = true;
+                  },
+                  "hidden is float32", "hidden is float64"},
+                 [](GivenToRank& given) {
+                   if (!given.in_double) return run_cross_entropy(given);
+                   const FromHidden& source = given.source;
+                   const std::vector<double> hidden(source.hidden.begin(), source.hidden.end());
+                   const std::vector<double> weight(source.weight.begin(), source.weight.end());
+                   const LmHead head(ConstMatrix(weight.data(), source.entries, kHidden));
+                   cross_entropy(Context(given.context), HiddenStates(hidden.data(), kBatch, kTime, kHidden), head,
+                                 given.batch.targets(), given.options);
+                 });
+  // A call is named first.
+  expect_noticed({"calls", [](GivenToRank& g) { g.in_double = true; }, "call is cross_entropy", "call is token_stats"},
+                 [](GivenToRank& given) {
+                   if (!given.in_double) return run_cross_entropy(given);
+                   compute_token_stats(Context(given.context), given.source.states(), given.source.head(),
+                                       given.batch.targets());
+                 });
+}
+
+// What a loss is given beside its options.
+TEST(RankErrors, NameTheEntryOfABatchThatDiffers) {
+  const auto policy = [](GivenToRank& given) {
+    PolicyOptions options;
+    options.beta = 0.04;
+    policy_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.policy_with_reference(),
+                options, given.gradients);
+  };
+  expect_noticed({"an advantage", [](GivenToRank& g) { g.batch.advantages[1] = 3; }, "the advantage of token 6 = -0.5",
+                  "the advantage of token 6 = 3"},
+                 policy);
+  expect_noticed({"a log-probability", [](GivenToRank& g) { g.batch.ref_logps[7] = -1; },
+                  "the entry of ref_logps of token 7 = -4.199999809265137", "the entry of ref_logps of token 7 = -1"},
+                 policy);
+  const auto kto = [](GivenToRank& given) {
+    kto_loss(Context(given.context), given.source.states(), given.source.head(),
+             given.batch.kto(given.batch.reference()), {}, given.gradients);
+  };
+  expect_noticed({"a label", [](GivenToRank& g) { g.batch.labels[2] = 1; }, "labels[2] = 0", "labels[2] = 1"}, kto);
+  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "reference.logps[3] = -17",
+                  "reference.logps[3] = -2"},
+                 kto);
+  expect_noticed({"a reference's hidden states", [](GivenToRank& g) { g.batch.model.hidden[2] = 9; },
+                  "row 0 of reference.hidden has other values", ""},
+                 [](GivenToRank& given) {
+                   preference_loss(Context(given.context), given.source.states(), given.source.head(),
+                                   given.batch.targets(), given.batch.reference_model(), {}, given.gradients);
+                 });
+}
+
+// Ranks of a batch have other tokens, and the same head.
+TEST(RankErrors, OfABatchNameWhatDiffers) {
+  const auto differ = [](const std::function<void(FromHidden&, ContextOptions&)>& edit) {
+    ThreadGroup group(2);
+    const auto errors = run_ranks(2, [&](int rank) {
+      FromHidden source;
+      Batch batch(rank == 0);  // other tokens take part
+      for (int64_t& id : batch.ids) id = std::min<int64_t>(id, 89);
+      source.hidden = normal(kTokens * kHidden, static_cast<uint64_t>(rank) + 7);
+      ContextOptions options;
+      options.ranks.data = &group.of(rank);
+      options.ranks.sum_d_weight = true;
+      if (rank == 1) edit(source, options);
+      FromHidden::Outputs outputs;
+      cross_entropy(Context(options), source.states(), source.head(), batch.targets(), {},
+                    outputs.views(0, source.entries));
+    });
+    return message_of(errors[0]);
+  };
+  const std::string begin = "the ranks of ranks.data do not make the same call: ";
+  EXPECT_EQ(differ([](FromHidden&, ContextOptions&) {}), "");
+  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.softcap = 20; }),
+            begin + "softcap = 0 here, where rank 1 has 20");
+  EXPECT_EQ(differ([](FromHidden&, ContextOptions& options) { options.ranks.sum_d_weight = false; }),
+            begin + "sum_d_weight = true here, where rank 1 has false");
+  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.entries = 90; }),
+            begin + "the size of the vocabulary = 101 here, where rank 1 has 90");
+  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.weight[3] = 1; }),
+            begin + "row 0 of lm_head has other values here than on rank 1");
 }
 
 // A rank dies before each of its exchanges: the others end by what their communicator throws.

@@ -73,6 +73,23 @@ void make_a_mistake(int rank) {
   check(message == (rank == 2 ? own : "rank 2 of ranks.vocab: " + own), message);
 }
 
+void give_another_option(int rank) {
+  MpiCommunicator ranks(MPI_COMM_WORLD);
+  RankOfTask given(kWorlds[3], static_cast<size_t>(rank));
+  ContextOptions options;
+  options.ranks.vocab = &ranks;
+  CrossEntropyOptions loss;
+  if (rank == 2) loss.z_loss = 0.3;
+  std::string message;
+  try {
+    cross_entropy(Context(options), given.source.states(), given.source.head(), given.batch.targets(), loss);
+  } catch (const RankError& error) {
+    message = error.what();
+  }
+  const std::string what = rank == 2 ? "0.3 here, where rank 0 has 0" : "0 here, where rank 2 has 0.3";
+  check(message == "the ranks of ranks.vocab do not make the same call: z_loss = " + what, message);
+}
+
 int run() {
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -87,6 +104,7 @@ int run() {
     MPI_Comm_free(&communicator);
   }
   make_a_mistake(rank);
+  give_another_option(rank);
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d failures\n", all);

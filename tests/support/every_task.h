@@ -33,11 +33,13 @@ struct FromHidden {
                      bias = normal(kVocab, 3);
   /// The head that is given has these words.
   int64_t first_entry = 0, entries = kVocab;
+  double softcap = 0;
 
   HiddenStates states() const { return {hidden.data(), kBatch, kTime, kHidden}; }
   LmHead head() const {
     LmHead result(ConstMatrix(weight.data() + first_entry * kHidden, entries, kHidden));
     result.bias = {bias.data() + first_entry, entries};
+    result.softcap = softcap;
     return result;
   }
   template <class Function, class... Arguments>

@@ -1,0 +1,135 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "api/stated.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "core/views.h"
+#include "stream/hidden_blocks.h"
+
+namespace logitless::api {
+namespace {
+
+// So many rows, and so many bytes of each, are read: under 10 microseconds in all.
+constexpr int64_t kSampledRows = 8;
+constexpr size_t kSampledBytes = 4096;
+
+// Returns a sample of `rows` rows of `bytes` bytes: row_of(i) says where row i stands.
+template <class RowOf>
+ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of, std::function<int64_t(int64_t)> id) {
+  const int64_t count = std::min(rows, kSampledRows);
+  // The first, the last, and rows between them.
+  const auto place = [rows, count](int64_t i) { return count < 2 ? 0 : i * (rows - 1) / (count - 1); };
+  ranks::Entries out;
+  out.size = count;
+  out.bits = [=](int64_t i) { return ranks::digest_of(row_of(place(i)), std::min(bytes, kSampledBytes)); };
+  out.name_of = [=, name = std::move(name)](int64_t i) {
+    return "row " + std::to_string(id(place(i))) + " of " + name;
+  };
+  return out;
+}
+
+}  // namespace
+
+ranks::Entries entries_of(std::string name, int64_t size, std::function<double(int64_t)> value) {
+  ranks::Entries out;
+  out.size = size;
+  out.bits = [value](int64_t i) { return std::bit_cast<uint64_t>(value(i)); };
+  out.text = [value](int64_t i) { return text_of(value(i)); };
+  out.name_of = [name = std::move(name)](int64_t i) { return name + "[" + std::to_string(i) + "]"; };
+  return out;
+}
+
+ranks::Entries entries_of(std::string name, std::span<const float> values) {
+  ranks::Entries out;
+  out.size = static_cast<int64_t>(values.size());
+  const auto at = [values](int64_t i) {
+    float value = 0;
+    std::memcpy(&value, reinterpret_cast<const std::byte*>(values.data()) + static_cast<size_t>(i) * sizeof value,
+                sizeof value);
+    return value;
+  };
+  out.bits = [at](int64_t i) { return uint64_t{std::bit_cast<uint32_t>(at(i))}; };
+  out.text = [at](int64_t i) { return text_of(at(i)); };
+  out.name_of = [name = std::move(name)](int64_t i) { return name + "[" + std::to_string(i) + "]"; };
+  return out;
+}
+
+ranks::Entries entries_of_tokens(std::string name, const problem::TokenProblem& problem,
+                                 std::function<double(int64_t)> value) {
+  const std::span<const int64_t> rows = problem.active();
+  ranks::Entries out;
+  out.size = static_cast<int64_t>(rows.size());
+  const auto at = [rows, value = std::move(value)](int64_t i) { return value(rows[static_cast<size_t>(i)]); };
+  out.bits = [at](int64_t i) { return std::bit_cast<uint64_t>(at(i)); };
+  out.text = [at](int64_t i) { return text_of(at(i)); };
+  out.name_of = [rows, name = std::move(name)](int64_t i) {
+    return "the " + name + " of token " + std::to_string(rows[static_cast<size_t>(i)]);
+  };
+  return out;
+}
+
+void state_vector(ranks::Statement& statement, const std::string& name, const problem::TokenProblem& problem,
+                  const ConstVector& values) {
+  if (values.size == 0) return statement.say(name, std::string("none"));
+  statement.say(
+      name, entries_of_tokens("entry of " + name, problem, [values](int64_t row) { return core::read(values, row); }));
+}
+
+void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {
+  statement.say(of + "hidden", std::string(name_of(problem.dtype)), " is ");
+  statement.say(of + "hidden_size", problem.hidden_size);
+  statement.say(of + "tokens", problem.tokens);
+  statement.say(of + "softcap", problem.head.softcap);
+  // The targets of all tokens, so that the first that differs is found even where other tokens take part.
+  const problem::TokenProblem* tokens = &problem;
+  ranks::Entries targets;
+  if (!problem.targets.ids.empty()) targets.size = problem.tokens;
+  targets.bits = [tokens](int64_t row) { return static_cast<uint64_t>(tokens->targets.ids[static_cast<size_t>(row)]); };
+  targets.text = [tokens](int64_t row) {
+    const int64_t entry = tokens->targets.ids[static_cast<size_t>(row)];
+    return entry == problem::kNoTarget ? "none" : std::to_string(entry);
+  };
+  targets.name_of = [](int64_t row) { return "the target of token " + std::to_string(row); };
+  statement.say(of + "targets", std::move(targets));
+  if (!problem.options.temperatures.empty()) {
+    statement.say(of + "temperatures", entries_of_tokens("temperature", problem,
+                                                         [tokens](int64_t row) { return tokens->temperature(row); }));
+  }
+  const std::span<const int64_t> rows = problem.active();
+  statement.say(of + "a sample of hidden", sample(
+                                               of + "hidden", static_cast<int64_t>(rows.size()),
+                                               static_cast<size_t>(problem.hidden_size) * size_of(problem.dtype),
+                                               [&problem, rows](int64_t i) {
+                                                 return stream::hidden_row(problem, rows[static_cast<size_t>(i)]).data;
+                                               },
+                                               [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
+}
+
+void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {
+  const LmHead& head = problem.head;
+  statement.say(of + "hidden", std::string(name_of(problem.dtype)), " is ");
+  statement.say(of + "hidden_size", problem.hidden_size);
+  statement.say(of + "softcap", head.softcap);
+  statement.say(of + "the size of the vocabulary", problem.vocab_size);
+  statement.say(of + "the size of lm_head", problem.entries);
+  statement.say(of + "lm_head", std::string(name_of(head.weight.dtype)), " is ");
+  statement.say(of + "layout", std::string(name_of(head.layout)));
+  statement.say(of + "bias", std::string(head.bias.data ? name_of(head.bias.dtype) : "none"), " is ");
+  const ConstMatrix* weight = &head.weight;
+  const int64_t rows = problem.entries > 0 ? weight->rows : 0;
+  statement.say(of + "a sample of lm_head",
+                sample(
+                    of + "lm_head", rows, static_cast<size_t>(weight->cols) * size_of(weight->dtype),
+                    [weight](int64_t row) { return core::element(weight->data, weight->dtype, row * weight->stride); },
+                    [](int64_t row) { return row; }));
+}
+
+void state_logits(ranks::Statement& statement, const problem::LogitsProblem& problem) {
+  statement.say("logits", std::string(name_of(problem.dtype)), " is ");
+  statement.say("the size of the vocabulary", problem.vocab_size);
+}
+
+}  // namespace logitless::api

@@ -1,0 +1,110 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every option of every loss, alone at another value on one of three ranks: no rank returns a loss, and all of them
+// name the option and both values.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "support/option_cases.h"
+#include "support/rank_of_task.h"
+#include "support/thread_ranks.h"
+
+namespace logitless::testing {
+namespace {
+
+enum class Split { kVocabulary, kBatch };
+
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const CrossEntropyOptions& options,
+         const Gradients& gradients) {
+  cross_entropy(context, source.states(), source.head(), batch.targets(), options, gradients);
+}
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PolicyOptions& options,
+         const Gradients& gradients) {
+  policy_loss(context, source.states(), source.head(), batch.policy_for(options), options, gradients);
+}
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PreferenceOptions& options,
+         const Gradients& gradients) {
+  preference_loss(context, source.states(), source.head(), batch.targets(), batch.reference_for(options), options,
+                  gradients);
+}
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const KtoOptions& options,
+         const Gradients& gradients) {
+  kto_loss(context, source.states(), source.head(), batch.kto_batch(), options, gradients);
+}
+
+// Runs a case on three ranks, of which rank 1 has the changed options, and returns what each has thrown.
+template <class Options>
+std::vector<std::exception_ptr> run_case(const OptionCase<Options>& one, const OptionBatch& batch, Split split) {
+  ThreadGroup group(3);
+  return run_ranks(3, [&](int rank) {
+    const RankOfTask of_rank(kWorlds[2], static_cast<size_t>(rank));
+    const FromHidden source = split == Split::kBatch ? FromHidden() : of_rank.source;
+    ContextOptions options;
+    if (split == Split::kBatch) {
+      options.ranks.data = &group.of(rank);
+    } else {
+      options.ranks.vocab = &group.of(rank);
+      options.ranks.slices = of_rank.slices;
+    }
+    FromHidden::Outputs outputs;
+    run(Context(options), source, batch, rank == 1 ? one.changed : one.base,
+        outputs.views(source.first_entry, source.entries));
+  });
+}
+
+template <class Options>
+void expect_noticed(Split split) {
+  const OptionBatch batch;
+  const std::string group = split == Split::kBatch ? "ranks.data" : "ranks.vocab";
+  int noticed = 0;
+  for (const OptionCase<Options>& one : option_cases<Options>()) {
+    SCOPED_TRACE(one.field + " = " + one.value);
+    const auto errors = run_case(one, batch, split);
+    for (const auto& error : errors) ASSERT_TRUE(error) << "a rank returned";
+    const std::string own = message_of(errors[1]);
+    const bool refused = own.find(" do not make the same call: ") == std::string::npos;
+    // Rank 1 may refuse by itself what it refuses without ranks, or what is of a whole batch.
+    if (split == Split::kVocabulary) {
+      EXPECT_EQ(refused, !batch.outcome(one.changed).refusal.empty()) << own;
+    }
+    // Of an array the number of its entries is said, and not all of them.
+    const bool is_array = one.field == "class_weights" || one.field == "temperatures";
+    const std::string value = is_array ? "" : one.value;
+    const std::string begin = "the ranks of " + group + " do not make the same call: ";
+    if (refused) {
+      EXPECT_THROW(std::rethrow_exception(errors[1]), InvalidInput) << own;
+    } else {
+      ++noticed;
+      EXPECT_EQ(own.find(begin + one.field + " = " + value + (is_array ? "" : " here, where rank 0 has ")), 0U) << own;
+    }
+    for (const size_t other : {size_t{0}, size_t{2}}) {
+      EXPECT_THROW(std::rethrow_exception(errors[other]), RankError);
+      const std::string message = message_of(errors[other]);
+      if (refused) {
+        EXPECT_EQ(message, "rank 1 of " + group + ": " + own);
+      } else {
+        EXPECT_EQ(message.find(begin + one.field + " = "), 0U) << message;
+        EXPECT_NE(message.find(" here, where rank 1 has " + value), std::string::npos) << message;
+      }
+    }
+  }
+  EXPECT_GE(noticed, 10);
+}
+
+TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfAVocabulary) {
+  expect_noticed<CrossEntropyOptions>(Split::kVocabulary);
+  expect_noticed<PolicyOptions>(Split::kVocabulary);
+  expect_noticed<PreferenceOptions>(Split::kVocabulary);
+  expect_noticed<KtoOptions>(Split::kVocabulary);
+}
+
+TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfABatch) {
+  expect_noticed<CrossEntropyOptions>(Split::kBatch);
+  expect_noticed<PolicyOptions>(Split::kBatch);
+  expect_noticed<PreferenceOptions>(Split::kBatch);
+  expect_noticed<KtoOptions>(Split::kBatch);
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,204 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Slices of a vocabulary that meet nobody, and a caller who carries what they say to each other: results have the
+// bits of one process that has all slices.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/every_task.h"
+#include "support/refusal.h"
+
+namespace logitless::testing {
+namespace {
+
+const std::vector<int64_t> kSlices = {34, 40, 27};
+
+FromHidden slice_of(size_t number) {
+  FromHidden source;
+  for (size_t s = 0; s < number; ++s) source.first_entry += kSlices[s];
+  source.entries = kSlices[number];
+  return source;
+}
+
+ContextOptions tiles(PlanKind plan = PlanKind::kAuto) {
+  ContextOptions options;
+  options.plan = plan;
+  options.row_tile = 3;
+  options.vocab_tile = 16;
+  return options;
+}
+
+ContextOptions context_of(const FromHidden& source, std::span<const std::byte> gathered = {}) {
+  ContextOptions options = tiles();
+  options.ranks.slice = VocabSlice{source.first_entry, kVocab, gathered};
+  return options;
+}
+
+// What a task returns, and what it leaves in a slice's bytes.
+using Fold = std::function<std::vector<std::byte>(const Context&, const FromHidden&)>;
+using Run = std::function<std::vector<std::byte>(const Context&, const FromHidden&, const Gradients&)>;
+
+void expect_bits_of_one_process(const char* name, const Fold& fold, const Run& run) {
+  SCOPED_TRACE(name);
+  ContextOptions of_one = tiles(PlanKind::kTwoPass);
+  of_one.ranks.slices = kSlices;
+  FromHidden::Outputs one, all;
+  const FromHidden whole;
+  const std::vector<std::byte> expected = run(Context(of_one), whole, one.views());
+
+  std::vector<std::byte> gathered;
+  for (size_t s = 0; s < kSlices.size(); ++s) {
+    const FromHidden source = slice_of(s);
+    const std::vector<std::byte> mine = fold(Context(context_of(source)), source);
+    ASSERT_FALSE(mine.empty());
+    gathered.insert(gathered.end(), mine.begin(), mine.end());
+  }
+  std::vector<float> d_hidden(static_cast<size_t>(kTokens * kHidden), 0.0F);
+  for (size_t s = 0; s < kSlices.size(); ++s) {
+    const FromHidden source = slice_of(s);
+    FromHidden::Outputs mine;
+    const std::vector<std::byte> returned =
+        run(Context(context_of(source, gathered)), source, mine.views(source.first_entry, source.entries));
+    EXPECT_EQ(returned, expected) << "slice " << s;
+    all.take_entries(mine, source.first_entry, source.entries);
+    for (size_t i = 0; i < d_hidden.size(); ++i) d_hidden[i] += mine.values()[i];
+  }
+  std::vector<float> values = all.values();
+  std::copy(d_hidden.begin(), d_hidden.end(), values.begin());
+  EXPECT_EQ(values, one.values());
+}
+
+using Gather = std::function<std::vector<std::byte>(const std::vector<std::byte>&)>;
+
+// As docs/parallel.md has it.
+double loss_of_slice(int64_t first, int64_t vocab_size, const HiddenStates& hidden, const LmHead& head,
+                     const Targets& targets, const Gradients& gradients, const Gather& gather) {
+  // [slice]
+  ContextOptions options;
+  options.ranks.slice = VocabSlice{.first = first, .vocab_size = vocab_size};
+  const std::vector<std::byte> mine = cross_entropy_slice(Context(options), hidden, head, targets);
+  const std::vector<std::byte> all = gather(mine);  // the caller's own: of all ranks, in the vocabulary's order
+  options.ranks.slice->gathered = all;
+  const double loss = cross_entropy(Context(options), hidden, head, targets, {}, gradients).loss;
+  // [/slice]
+  return loss;
+}
+
+TEST(Slices, AreOneCallWhereThereIsOneOfThem) {
+  const FromHidden source;
+  const Batch batch;
+  FromHidden::Outputs one, outputs;
+  const Context two_pass(tiles(PlanKind::kTwoPass));
+  const double loss = loss_of_slice(0, kVocab, source.states(), source.head(), batch.targets(), outputs.views(),
+                                    [](const std::vector<std::byte>& mine) { return mine; });
+  EXPECT_NEAR(loss, cross_entropy(two_pass, source.states(), source.head(), batch.targets(), {}, one.views()).loss,
+              1e-6);
+  for (size_t i = 0; i < one.values().size(); ++i) EXPECT_NEAR(outputs.values()[i], one.values()[i], 1e-6);
+}
+
+CrossEntropyOptions cross_entropy_options(std::span<const float> weights) {
+  CrossEntropyOptions options;
+  options.token.temperature = 0.7;
+  options.token.shift = true;
+  options.label_smoothing = 0.1;
+  options.z_loss = 0.01;
+  options.class_weights = weights;
+  options.want_accuracy = options.want_entropy = true;
+  return options;
+}
+
+TEST(Slices, HaveTheBitsOfOneProcess) {
+  const Batch batch;
+  std::vector<float> weights(static_cast<size_t>(kVocab));
+  for (size_t v = 0; v < weights.size(); ++v) weights[v] = 0.5F + static_cast<float>(v % 7) / 8;
+  const CrossEntropyOptions options = cross_entropy_options(weights);
+  expect_bits_of_one_process(
+      "cross_entropy",
+      [&](const Context& context, const FromHidden& source) {
+        return cross_entropy_slice(context, source.states(), source.head(), batch.targets(), options);
+      },
+      [&](const Context& context, const FromHidden& source, const Gradients& gradients) {
+        CrossEntropyResult result =
+            cross_entropy(context, source.states(), source.head(), batch.targets(), options, gradients);
+        result.plan = {};
+        return bytes_of(result);
+      });
+  const StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .cross_weights = weights};
+  expect_bits_of_one_process(
+      "token_stats",
+      [&](const Context& context, const FromHidden& source) {
+        return token_stats_slice(context, source.states(), source.head(), batch.targets(), {}, request);
+      },
+      [&](const Context& context, const FromHidden& source, const Gradients& gradients) {
+        const TokenStats stats =
+            compute_token_stats(context, source.states(), source.head(), batch.targets(), {}, request);
+        backpropagate_token_grads(context, source.states(), source.head(), batch.targets(), {}, request, stats,
+                                  batch.grads, gradients);
+        return bytes_of(stats);
+      });
+  // Any other loss whose statistics are those of the request.
+  PolicyOptions policy;
+  policy.beta = 0.04;
+  policy.entropy_bonus = 0.01;
+  expect_bits_of_one_process(
+      "policy_loss",
+      [&](const Context& context, const FromHidden& source) {
+        return token_stats_slice(context, source.states(), source.head(), batch.targets(), {}, {.entropy = true});
+      },
+      [&](const Context& context, const FromHidden& source, const Gradients& gradients) {
+        PolicyResult result =
+            policy_loss(context, source.states(), source.head(), batch.policy_with_reference(), policy, gradients);
+        result.plan = {};
+        return bytes_of(result);
+      });
+}
+
+TEST(Slices, SayWhatEachTokenTakes) {
+  EXPECT_EQ(slice_bytes_per_token(DType::kFloat32), 16U);
+  EXPECT_EQ(slice_bytes_per_token(DType::kBFloat16, StatsRequest{.entropy = true}), 24U);
+  EXPECT_EQ(slice_bytes_per_token(DType::kFloat64), 24U);
+  CrossEntropyOptions options;
+  options.label_smoothing = 0.1;
+  options.want_accuracy = true;
+  EXPECT_EQ(slice_bytes_per_token(DType::kFloat32, options), 40U);
+  const FromHidden source = slice_of(1);
+  const Batch batch;
+  EXPECT_EQ(
+      cross_entropy_slice(Context(context_of(source)), source.states(), source.head(), batch.targets(), options).size(),
+      40U * kTokens);
+}
+
+TEST(Slices, AreRefusedWhereTheyFitNothing) {
+  const Batch batch;
+  const FromHidden source = slice_of(1);
+  const auto refused = [&](const std::function<void(ContextOptions&)>& edit, const StatsRequest& request = {}) {
+    ContextOptions options = context_of(source);
+    edit(options);
+    try {
+      compute_token_stats(Context(options), source.states(), source.head(), batch.targets(), {}, request);
+    } catch (const InvalidInput& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const std::vector<std::byte> odd(17 * kTokens);
+  EXPECT_EQ(refused([](ContextOptions&) {}),
+            "ranks.slice.gathered is empty: a call needs the statistics of all slices");
+  EXPECT_EQ(refused([&](ContextOptions& o) { o.ranks.slice->gathered = odd; }),
+            "ranks.slice.gathered has 340 bytes, which is no multiple of the 320 of a slice");
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = 62; }).find("this is no part of"),
+            std::string::npos);
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = -1; }).find("this is no part of"),
+            std::string::npos);
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->vocab_size = 39; }).find("this is no part of"),
+            std::string::npos);
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slices = {40}; }).find("beside other ranks"), std::string::npos);
+  EXPECT_NE(refused([](ContextOptions&) {}, {.rank = true}).find("rank is wanted"), std::string::npos);
+  EXPECT_THROW(token_stats_slice(Context(), source.states(), source.head(), batch.targets()), InvalidInput);
+}
+
+}  // namespace
+}  // namespace logitless::testing
