@@ -311,6 +311,11 @@ typedef struct logitless_context_options {
   int32_t own_d_hidden;                     /**< not 0: d_hidden is the sum over this rank's own vocabulary entries */
   const logitless_communicator* data_ranks; /**< ranks that have parts of the batch, or NULL */
   int32_t sum_d_weight;                     /**< not 0: d_weight and d_bias are summed over data_ranks */
+  /** A slice of a vocabulary that meets nobody (VocabSlice): where it begins, the size of the whole, which is 0 where
+   * there is no such slice, and the bytes of all slices, or NULL, which must outlive the calls of the context. */
+  int64_t slice_first, slice_vocab_size;
+  const void* gathered;
+  size_t gathered_bytes;
 } logitless_context_options;
 
 LOGITLESS_C_API void logitless_context_options_init(logitless_context_options* options, size_t size);
@@ -445,6 +450,15 @@ LOGITLESS_C_API logitless_status logitless_compute_token_stats(const logitless_c
                                                                const logitless_token_options* options,
                                                                const logitless_stats_request* request,
                                                                logitless_token_stats* stats, logitless_plan* plan);
+/** See slices.h: the bytes that a slice leaves of each token, for hidden states of this type; 0 on an error. */
+LOGITLESS_C_API size_t logitless_token_stats_slice_bytes(int32_t hidden_dtype, const logitless_stats_request* request);
+/** Folds the slice of the context into `slice`, of `slice_bytes` bytes: those of a token, N times. */
+LOGITLESS_C_API logitless_status logitless_token_stats_slice(const logitless_context* context,
+                                                             const logitless_source* source,
+                                                             const logitless_targets* targets,
+                                                             const logitless_token_options* options,
+                                                             const logitless_stats_request* request, void* slice,
+                                                             size_t slice_bytes);
 /** Computes the gradients of any loss of the statistics. */
 LOGITLESS_C_API logitless_status logitless_backpropagate_token_grads(
     const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
@@ -519,6 +533,14 @@ LOGITLESS_C_API logitless_status logitless_cross_entropy_forward(const logitless
                                                                  const logitless_cross_entropy_options* options,
                                                                  logitless_cross_entropy_result* result,
                                                                  logitless_plan* plan, logitless_forward** forward);
+/** As logitless_token_stats_slice_bytes() and logitless_token_stats_slice(), for this loss and its halves. */
+LOGITLESS_C_API size_t logitless_cross_entropy_slice_bytes(int32_t hidden_dtype,
+                                                           const logitless_cross_entropy_options* options);
+LOGITLESS_C_API logitless_status logitless_cross_entropy_slice(const logitless_context* context,
+                                                               const logitless_source* source,
+                                                               const logitless_targets* targets,
+                                                               const logitless_cross_entropy_options* options,
+                                                               void* slice, size_t slice_bytes);
 /** `upstream` has one entry, or N under LOGITLESS_NO_REDUCTION. */
 LOGITLESS_C_API logitless_status logitless_cross_entropy_backward(
     const logitless_context* context, const logitless_source* source, const logitless_targets* targets,

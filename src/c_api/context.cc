@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "c_api/context.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <list>
 #include <memory>
@@ -131,6 +132,10 @@ logitless_status logitless_context_create(const logitless_context_options* optio
     auto data_ranks = communicator_of(in.data_ranks, "data_ranks");
     made.ranks.vocab = vocab_ranks.get();
     made.ranks.data = data_ranks.get();
+    if (in.slice_vocab_size != 0) {
+      made.ranks.slice = VocabSlice{in.slice_first, in.slice_vocab_size,
+                                    span_of(static_cast<const std::byte*>(in.gathered), in.gathered_bytes, "gathered")};
+    }
     there(context, "context") =
         new logitless_context{std::move(vocab_ranks), std::move(data_ranks), Context(std::move(made))};
   });

@@ -122,6 +122,25 @@ logitless_status logitless_cross_entropy(const logitless_context* context, const
   });
 }
 
+size_t logitless_cross_entropy_slice_bytes(int32_t hidden_dtype, const logitless_cross_entropy_options* options) {
+  size_t bytes = 0;
+  guarded([&] { bytes = slice_bytes_per_token(dtype_of(hidden_dtype, "hidden_dtype"), options_of(options)); });
+  return bytes;
+}
+
+logitless_status logitless_cross_entropy_slice(const logitless_context* context, const logitless_source* source,
+                                               const logitless_targets* targets,
+                                               const logitless_cross_entropy_options* options, void* slice,
+                                               size_t slice_bytes) {
+  return guarded([&] {
+    const Context& ran_in = context_of(context);
+    const auto task = options_of(options);
+    fold_slice(CallTensors(source, nullptr), task, slice, slice_bytes, [&](const auto&... from) {
+      return cross_entropy_slice(ran_in, from..., targets_of(targets, "targets"), task);
+    });
+  });
+}
+
 logitless_status logitless_cross_entropy_forward(const logitless_context* context, const logitless_source* source,
                                                  const logitless_targets* targets,
                                                  const logitless_cross_entropy_options* options,

@@ -129,6 +129,24 @@ logitless_status logitless_compute_token_stats(const logitless_context* context,
   });
 }
 
+size_t logitless_token_stats_slice_bytes(int32_t hidden_dtype, const logitless_stats_request* request) {
+  size_t bytes = 0;
+  guarded([&] { bytes = slice_bytes_per_token(dtype_of(hidden_dtype, "hidden_dtype"), request_of(request)); });
+  return bytes;
+}
+
+logitless_status logitless_token_stats_slice(const logitless_context* context, const logitless_source* source,
+                                             const logitless_targets* targets, const logitless_token_options* options,
+                                             const logitless_stats_request* request, void* slice, size_t slice_bytes) {
+  return guarded([&] {
+    const Context& ran_in = context_of(context);
+    const StatsRequest wanted = request_of(request);
+    fold_slice(CallTensors(source, nullptr), wanted, slice, slice_bytes, [&](const auto&... from) {
+      return token_stats_slice(ran_in, from..., targets_of(targets, "targets"), token_options_of(options), wanted);
+    });
+  });
+}
+
 logitless_status logitless_backpropagate_token_grads(
     const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
     const logitless_token_options* options, const logitless_stats_request* request, const logitless_token_stats* stats,

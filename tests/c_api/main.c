@@ -481,6 +481,47 @@ static void ranks(void) {
   logitless_context_free(of_ranks);
 }
 
+/* A slice that meets nobody: it is the whole vocabulary here, and leaves and gets the same bytes. */
+static void slices(void) {
+  unsigned char left[40 * kTokens];
+  logitless_context_options options;
+  logitless_context* of_slice = NULL;
+  logitless_cross_entropy_options loss_options;
+  logitless_cross_entropy_result result, of_one;
+  LOGITLESS_INIT(cross_entropy_options, &loss_options);
+  loss_options.label_smoothing = 0.1;
+  loss_options.want_accuracy = 1;
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  LOGITLESS_INIT(cross_entropy_result, &of_one);
+  CHECK_OK(logitless_cross_entropy(context, &source, &targets, &loss_options, &gradients, &of_one, NULL));
+  CHECK(logitless_cross_entropy_slice_bytes(LOGITLESS_FLOAT32, &loss_options) == 40);
+  CHECK(logitless_token_stats_slice_bytes(LOGITLESS_FLOAT32, NULL) == 16);
+  CHECK(logitless_token_stats_slice_bytes(9, NULL) == 0);
+  LOGITLESS_INIT(context_options, &options);
+  options.slice_vocab_size = kVocab;
+  CHECK_OK(logitless_context_create(&options, &of_slice));
+  CHECK_OK(logitless_cross_entropy_slice(of_slice, &source, &targets, &loss_options, left, sizeof left));
+  CHECK_REFUSED(logitless_cross_entropy_slice(of_slice, &source, &targets, &loss_options, left, 1),
+                LOGITLESS_INVALID_INPUT, "slice_bytes = 1, but the slice leaves");
+  CHECK_REFUSED(logitless_cross_entropy(of_slice, &source, &targets, &loss_options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "ranks.slice.gathered is empty");
+  CHECK_OK(logitless_token_stats_slice(of_slice, &source, &targets, NULL, NULL, left + 24 * kTokens, 16 * kTokens));
+  CHECK_OK(logitless_cross_entropy_slice(of_slice, &source, &targets, &loss_options, left, sizeof left));
+  logitless_context_free(of_slice);
+  options.gathered = left;
+  options.gathered_bytes = sizeof left;
+  CHECK_OK(logitless_context_create(&options, &of_slice));
+  CHECK_OK(logitless_cross_entropy(of_slice, &source, &targets, &loss_options, &gradients, &result, NULL));
+  CHECK_NEAR(result.loss, of_one.loss, 1e-6);
+  CHECK(result.accuracy == of_one.accuracy);
+  logitless_context_free(of_slice);
+  options.slice_first = 1;
+  CHECK_OK(logitless_context_create(&options, &of_slice));
+  CHECK_REFUSED(logitless_cross_entropy(of_slice, &source, &targets, &loss_options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "this is no part of a vocabulary");
+  logitless_context_free(of_slice);
+}
+
 static void refusals(void) {
   logitless_cross_entropy_options options;
   logitless_source both = source;
@@ -534,6 +575,7 @@ int main(void) {
   preferences();
   ktos();
   ranks();
+  slices();
   refusals();
   logitless_context_free(context);
   printf("%d failures\n", failures);
