@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -33,27 +34,42 @@ class GroupCommunicator:
 
 
 _contexts: weakref.WeakKeyDictionary[Any, dict[Any, Context]] = weakref.WeakKeyDictionary()
+_locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
+_lock_of_tables = threading.Lock()
 
 
 def context_of(group: Any) -> Context:
-    """The context in which calls run: that of a process alone where there is no group."""
-    if group is None:
-        return current_context()
-    contexts = _contexts.setdefault(group, {})
+    """The context in which a group's calls run."""
     key = (torch.get_num_threads(), repr(sorted(options().items())))
-    if key not in contexts:
-        communicator = GroupCommunicator(group)
-        contexts[key] = Context(
-            **{"threads": torch.get_num_threads(), **options(), "vocab_ranks": communicator}
-        )
-    return contexts[key]
+    with _lock_of_tables:
+        contexts = _contexts.setdefault(group, {})
+        if key not in contexts:
+            communicator = GroupCommunicator(group)
+            contexts[key] = Context(
+                **{"threads": torch.get_num_threads(), **options(), "vocab_ranks": communicator}
+            )
+        return contexts[key]
+
+
+def lock_of(group: Any) -> threading.Lock:
+    """Held by the one call that a group carries at a time: what two threads say at once ends the process."""
+    with _lock_of_tables:
+        return _locks.setdefault(group, threading.Lock())
+
+
+def run_in(group: Any, function: Any, *arguments: Any) -> Any:
+    """Calls a function of the module in the context of the group, or of a process alone where there is none."""
+    if group is None:
+        return function(current_context(), *arguments)
+    with lock_of(group):
+        return function(context_of(group), *arguments)
 
 
 def in_group(function: Any, group: Any) -> Any:
     """A function of the module, which runs in the context of the group."""
     if group is None:
         return function
-    return lambda _, arguments: function(context_of(group), arguments)
+    return lambda _, arguments: run_in(group, function, arguments)
 
 
 # What is no DTensor.

@@ -20,7 +20,7 @@ from ._torch_call import (
     values_of,
 )
 from ._torch_options import TOKEN, Options, temperatures_of
-from ._torch_ranks import context_of, local_parts
+from ._torch_ranks import local_parts, run_in
 
 
 class _TokenLogps(torch.autograd.Function):
@@ -39,7 +39,7 @@ class _TokenLogps(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         call = HeadTensors(hidden, weight, bias, softcap)
         arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
-        ctx.stats = _core.token_stats(context_of(group), arguments)
+        ctx.stats = run_in(group, _core.token_stats, arguments)
         columns = ctx.stats.columns()
         ctx.save_for_backward(hidden, weight, bias, target)
         ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]), group)
@@ -59,8 +59,9 @@ class _TokenLogps(torch.autograd.Function):
         upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
         if entropy and d_entropy is not None:
             upstream["entropy"] = d_entropy
-        _core.token_grads(
-            context_of(group),
+        run_in(
+            group,
+            _core.token_grads,
             {**call.arguments, "targets": target, **options, "entropy": entropy},
             ctx.stats,
             {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},

@@ -32,7 +32,7 @@ from ._torch_call import (
 )
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
-from ._torch_ranks import context_of, in_group, local_parts
+from ._torch_ranks import in_group, local_parts, run_in
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_tokens import token_logps
 
@@ -62,7 +62,7 @@ class _PerToken(torch.autograd.Function):
         group: Any,
     ) -> Tensor:
         call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = _core.cross_entropy_forward(context_of(group), {**call.arguments, **arguments})
+        result, ctx.half = run_in(group, _core.cross_entropy_forward, {**call.arguments, **arguments})
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
         ctx.versions = versions_of(arguments)
@@ -75,9 +75,8 @@ class _PerToken(torch.autograd.Function):
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         call = HeadTensors(*inputs, softcap)
         grads = call.outputs(needs)
-        _core.cross_entropy_backward(
-            context_of(group), {**call.arguments, **arguments}, ctx.half, upstream.double().tolist()
-        )
+        half = (ctx.half, upstream.double().tolist())
+        run_in(group, _core.cross_entropy_backward, {**call.arguments, **arguments}, *half)
         grads = shaped_like(grads, inputs)
         return (*handed_over(grads, (upstream, *inputs)), None, None, None, None)
 

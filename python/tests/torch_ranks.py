@@ -4,6 +4,7 @@
 import os
 import sys
 import tempfile
+import threading
 
 import torch
 import torch.distributed as dist
@@ -154,6 +155,78 @@ def mistake(rank, group):
         raise AssertionError("nothing was raised")
 
 
+def another_option(rank, group):
+    """An option that one rank alone has, of each loss, and hidden states of its own, end the call on all of them."""
+    x, w, _, y = tensors()
+    sums, labels = torch.tensor([-18.0, -20, -19, -17]), torch.tensor([1, 0, 0, 1])
+    advantages = torch.tensor([1.0, -1, 2, 0.5])
+    calls = {
+        "reduction = {mean|sum}": lambda v: linear_cross_entropy(
+            x.view(-1, H), own(w, rank), y.flatten(), reduction=v, group=group
+        ),
+        "z_loss = {0|0.3}": lambda v: linear_cross_entropy(
+            x.view(-1, H), own(w, rank), y.flatten(), z_loss=float(v), group=group
+        ),
+        "variant = {grpo|bnpo}": lambda v: policy_loss(
+            x, own(w, rank), y.clamp(min=0), advantages, variant=v, group=group
+        ),
+        "beta = {0.1|0.2}": lambda v: preference_loss(
+            x, own(w, rank), y, beta=float(v), ref_logps=sums, group=group
+        ),
+        "desirable_weight = {1|2}": lambda v: kto_loss(
+            x, own(w, rank), y, labels, desirable_weight=float(v), ref_logps=sums, group=group
+        ),
+        "temperature = {1|2}": lambda v: token_logps(x, own(w, rank), y, temperature=float(v), group=group),
+    }
+    for text, call in calls.items():
+        name, values = text.rstrip("}").split("{")
+        values = values.split("|")
+        here, there = values if rank != 2 else values[::-1]
+        try:
+            call(here)
+        except RuntimeError as error:
+            want = f"{name}{here} here, where rank {0 if rank == 2 else 2} has {there}"
+            assert str(error).endswith(want), (str(error), want)
+        else:
+            raise AssertionError(f"nothing was raised for {text}")
+    try:
+        linear_cross_entropy(x.view(-1, H) + (rank == 2), own(w, rank), y.flatten(), group=group)
+    except RuntimeError as error:
+        assert "of hidden has other values here than on rank" in str(error), error
+    else:
+        raise AssertionError("hidden states differ, and nothing was raised")
+
+
+def two_threads(rank, group):
+    """Two threads on one group take turns. Their calls are alike, so that it does not matter which comes first."""
+    x, w, _, y = tensors()
+    want = linear_cross_entropy(x.view(-1, H), own(w, rank), y.flatten(), group=group)
+    found = []
+
+    def calls():
+        for _ in range(50):
+            found.append(linear_cross_entropy(x.view(-1, H), own(w, rank), y.flatten(), group=group))
+
+    threads = [threading.Thread(target=calls) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 100 and all(torch.equal(loss, want) for loss in found)
+
+
+def nothing_on_a_rank(rank, group):
+    """A rank without a part, where hidden states have one column and a part's strides say nothing."""
+    x, w, _, y = tensors()
+    x, w = x[..., :1].contiguous(), w[:, :1]
+    part = own(w, rank).clone().requires_grad_()
+    loss = linear_cross_entropy(x.view(-1, 1), part, y.flatten(), group=group)
+    loss.backward()
+    want = torch.nn.functional.cross_entropy(x.view(-1, 1) @ w.T, y.flatten())
+    torch.testing.assert_close(loss, want)
+    assert part.grad.shape == part.shape
+
+
 def run_rank(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
@@ -161,6 +234,9 @@ def run_rank(rank, folder):
     out = results(rank, group)
     curve = training(rank, group)
     mistake(rank, group)
+    another_option(rank, group)
+    two_threads(rank, group)
+    nothing_on_a_rank(rank, group)
     dtensor_head(rank)
     torch.save((out, curve), os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()
