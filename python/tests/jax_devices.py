@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from logitless.jax import linear_cross_entropy
+import logitless
+from logitless.jax import linear_cross_entropy, token_logps
 
 N, H, V = 64, 16, 101
 random = np.random.default_rng(0)
@@ -101,6 +102,62 @@ for function, shape, names, specs in (
             assert "outside" in str(error), error
         else:
             raise AssertionError("a target outside the vocabulary was taken")
+
+# Statistics are merged by the library: losses and d_weight have the bits of one process whose vocabulary is cut at the
+# same places, whatever the option.
+FOUR = dict(
+    mesh=jax.make_mesh((4,), ("vocab",), axis_types=(auto,)), in_specs=(P(), P("vocab"), P()), out_specs=P()
+)
+one = logitless.Context(slices=[V4 // 4] * 4, plan="two_pass")
+classes = np.linspace(0.5, 1.5, V4, dtype=np.float32)
+for options in (
+    {},
+    {"softcap": 20.0, "temperature": 0.7, "temperature_meaning": "scale_logp"},
+    {"z_loss": 0.01, "label_smoothing": 0.1, "loss_scale": 3.0},
+    {"class_weights": classes, "label_smoothing": 0.1},
+    {"class_weights": classes, "temperatures": np.linspace(0.5, 1.5, N)},
+    {"shift": True, "normaliser": 17.0, "round_logits_to": "bfloat16"},
+    {"reduction": "sum", "ignore_index": int(y4[40])},
+):
+    for check_vma in (True, False):
+        of_slices = jax.shard_map(
+            lambda x, w, y: linear_cross_entropy(
+                x.reshape(4, N // 4, H), w, y.reshape(4, N // 4), vocab_axis="vocab", **options
+            ),
+            **FOUR,
+            check_vma=check_vma,
+        )
+        targets = jnp.where(y4 == -100, options.get("ignore_index", -100), y4)
+        loss, grads = jax.jit(
+            jax.value_and_grad(lambda x, w: of_slices(x, w, targets), argnums=(0, 1))  # noqa: B023
+        )(x, w[:V4])
+        d_hidden, d_weight = np.empty((4, N // 4, H), np.float32), np.empty((V4, H), np.float32)
+        result = logitless.cross_entropy(
+            np.asarray(x).reshape(4, N // 4, H),
+            np.asarray(w[:V4]),
+            np.asarray(targets).reshape(4, N // 4),
+            context=one,
+            d_hidden=d_hidden,
+            d_weight=d_weight,
+            **options,
+        )
+        assert float(loss) == np.float32(result.loss), (options, check_vma)
+        np.testing.assert_array_equal(grads[1], d_weight, err_msg=str(options))
+        np.testing.assert_allclose(grads[0], d_hidden.reshape(N, H), rtol=1e-5, atol=1e-6)
+
+# The same for log-probabilities, and losses that are made of them.
+def mixed(x, w, y, **split):
+    logp, entropy = token_logps(x, w, y, **split)
+    return (jnp.exp(logp) * jnp.arange(N)).sum() + 0.1 * entropy.sum()
+
+
+for check_vma in (True, False):
+    of_slices = jax.shard_map(
+        lambda x, w, y: mixed(x, w, y, vocab_axis="vocab"), **FOUR, check_vma=check_vma
+    )
+    got = jax.jit(jax.value_and_grad(lambda x, w: of_slices(x, w, y4), argnums=(0, 1)))(x, w[:V4])
+    whole = jax.value_and_grad(lambda x, w: mixed(x, w, y4), argnums=(0, 1))(x, w[:V4])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
 
 # Twenty steps of gradient descent, on four devices and on one.
 curves = []

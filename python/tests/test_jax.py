@@ -13,6 +13,8 @@ pytest.importorskip("logitless.jax", exc_type=ImportError)
 
 import jax.numpy as jnp  # noqa: E402
 
+import logitless  # noqa: E402
+from logitless import _core  # noqa: E402
 from logitless.jax import linear_cross_entropy, token_logps  # noqa: E402
 
 N, H, V = 12, 7, 41
@@ -108,6 +110,81 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=words):
             jax.block_until_ready(linear_cross_entropy(**{"hidden": x, "weight": w, "targets": y, **change}))
+
+
+def another(name, field):
+    """A value of an option that is not its default, and that changes a loss."""
+    if name == "ignore_index":
+        return int(arrays(jnp.float32)[3][0])
+    if name == "round_logits_to":
+        return "bfloat16"
+    if "choices" in field:
+        return next(choice for choice in field["choices"] if choice != field["default"])
+    if field["type"] == "bool":
+        return not field["default"]
+    if field["type"] == "float":
+        return (field["default"] or 0) / 2 + 0.25
+    length = {"class_weights": V, "temperatures": N}[name]
+    return np.linspace(0.5, 1.5, length, dtype=field["type"].split()[0])
+
+
+@pytest.mark.parametrize("task", ["cross_entropy", "token"])
+def test_every_option_arrives_and_changes_the_result(task):
+    """Each alone at another value gives the bits that logitless gives without JAX, and other ones than its default."""
+    x, w, b, y = arrays(jnp.float32)
+    x, y = x.reshape(3, 4, H), y.reshape(3, 4)
+    base = {"temperature": 0.7}
+
+    def ours(**options):
+        if task == "cross_entropy":
+            return np.asarray(linear_cross_entropy(x, w, y, bias=b, **options))
+        return np.asarray(token_logps(x, w, y, bias=b, **options)[0]).ravel()
+
+    def theirs(**options):
+        inputs = [np.asarray(a) for a in (x, w, y.astype(jnp.int64))]
+        if task == "cross_entropy":
+            return np.float32(logitless.cross_entropy(*inputs, bias=np.asarray(b), **options).loss)
+        return logitless.token_stats(*inputs, bias=np.asarray(b), **options)["logp"].astype(np.float32)
+
+    np.testing.assert_array_equal(ours(**base), theirs(**base))
+    fields = _core.fields(task)
+    assert len(fields) >= (14 if task == "cross_entropy" else 6)
+    for name, field in {**fields, "softcap": {"type": "float", "default": 0.0}}.items():
+        value = another(name, field)
+        if name in ("want_accuracy", "want_entropy"):
+            with pytest.raises(ValueError, match=name):
+                ours(**{name: value})
+            continue
+        got = ours(**{**base, name: value})
+        np.testing.assert_array_equal(got, theirs(**{**base, name: value}), err_msg=name)
+        assert not np.array_equal(got, ours(**base)), name
+    with pytest.raises(TypeError, match="smoothing"):
+        ours(smoothing=0.1)
+
+
+def test_a_context_arrives():
+    x, w, b, y = arrays(jnp.float32)
+    for name, field in _core.fields("context").items():
+        if name in ("workspace", "slices", "own_d_hidden", "sum_d_weight"):
+            continue  # of a call's memory, and of ranks
+        value = {"simd_target": "plain", "gemm_backend": "openblas"}.get(name)
+        if value is None:
+            value = field["choices"][-1] if "choices" in field else 3 if "tile" in name or "block" in name else 1
+        attributes = _core.jax_attributes("cross_entropy", {}, logitless.Context(**{name: value}))
+        assert attributes[f"context.{name}"] == value
+    step = jax.jit(jax.value_and_grad(linear_cross_entropy), static_argnames=("context",))
+    with pytest.raises(Exception, match="workspace_bytes = 1 is too small"):
+        jax.block_until_ready(step(x, w, y, context=logitless.Context(workspace_bytes=1)))
+    context = logitless.Context(plan="two_pass", threads=1, row_tile=3, vocab_tile=16)
+    loss, grad = step(x, w, y, context=context)
+    d_hidden = np.empty((N, H), np.float32)
+    want = logitless.cross_entropy(
+        np.asarray(x), np.asarray(w), np.asarray(y), context=context, d_hidden=d_hidden
+    )
+    assert float(loss) == np.float32(want.loss)
+    np.testing.assert_array_equal(grad, d_hidden)
+    with pytest.raises(ValueError, match="context has ranks or a workspace"):
+        linear_cross_entropy(x, w, y, context=logitless.Context(slices=[V]))
 
 
 def test_a_training_loop():
