@@ -453,12 +453,9 @@ LOGITLESS_C_API logitless_status logitless_compute_token_stats(const logitless_c
 /** See slices.h: the bytes that a slice leaves of each token, for hidden states of this type; 0 on an error. */
 LOGITLESS_C_API size_t logitless_token_stats_slice_bytes(int32_t hidden_dtype, const logitless_stats_request* request);
 /** Folds the slice of the context into `slice`, of `slice_bytes` bytes: those of a token, N times. */
-LOGITLESS_C_API logitless_status logitless_token_stats_slice(const logitless_context* context,
-                                                             const logitless_source* source,
-                                                             const logitless_targets* targets,
-                                                             const logitless_token_options* options,
-                                                             const logitless_stats_request* request, void* slice,
-                                                             size_t slice_bytes);
+LOGITLESS_C_API logitless_status logitless_token_stats_slice(
+    const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
+    const logitless_token_options* options, const logitless_stats_request* request, void* slice, size_t slice_bytes);
 /** Computes the gradients of any loss of the statistics. */
 LOGITLESS_C_API logitless_status logitless_backpropagate_token_grads(
     const logitless_context* context, const logitless_source* source, const logitless_targets* targets,

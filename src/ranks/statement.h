@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A rank states what it was given, in the vocabulary entries of its user. Ranks compare digests of their statements in
-// every exchange, and read each other's text where they differ.
+// A rank states what it was given, in the vocabulary entries of its user. Ranks compare digests of their
+// statements in every exchange, and read each other's text where they differ.
 #pragma once
 
 #include <cstddef>

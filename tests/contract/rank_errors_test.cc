@@ -152,7 +152,8 @@ void expect_noticed(
   });
   const std::string begin = "the ranks of ranks.vocab do not make the same call: ";
   const std::string here = difference.here, there = difference.there;
-  // "reduction = mean" or "d_hidden is float32": the value stands behind the verb, "row 3 of hidden" has none.
+  // "reduction = mean" or "d_hidden is float32": the value stands behind the verb, "row 3 of hidden" has
+  // none.
   const auto value = [](const std::string& text) {
     const size_t verb = text.find(" = ") != std::string::npos ? text.find(" = ") + 3 : text.find(" is ") + 4;
     return text.substr(verb);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss, alone at another value on one of three ranks: no rank returns a loss, and all of them
-// name the option and both values.
+// Every option of every loss, alone at another value on one of three ranks: no rank returns a loss, and all
+// of them name the option and both values.
 #include <gtest/gtest.h>
 
 #include <functional>

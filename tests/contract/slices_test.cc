@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Slices of a vocabulary that meet nobody, and a caller who carries what they say to each other: results have the
-// bits of one process that has all slices.
+// Slices of a vocabulary that meet nobody, and a caller who carries what they say to each other: results have
+// the bits of one process that has all slices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ double loss_of_slice(int64_t first, int64_t vocab_size, const HiddenStates& hidd
   ContextOptions options;
   options.ranks.slice = VocabSlice{.first = first, .vocab_size = vocab_size};
   const std::vector<std::byte> mine = cross_entropy_slice(Context(options), hidden, head, targets);
-  const std::vector<std::byte> all = gather(mine);  // the caller's own: of all ranks, in the vocabulary's order
+  const std::vector<std::byte> all = gather(mine);  // of all ranks, in the vocabulary's order
   options.ranks.slice->gathered = all;
   const double loss = cross_entropy(Context(options), hidden, head, targets, {}, gradients).loss;
   // [/slice]
