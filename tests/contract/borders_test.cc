@@ -290,6 +290,24 @@ TEST(Borders, ProductsOfSizesThatDoNotFit64BitsAreRefused) {
   });
 }
 
+TEST(Borders, ATileOrABlockOf2To63IsAllThereIs) {
+  for (const bool of_logits : {true, false}) {
+    Call plain, large;
+    ContextOptions options;
+    const auto run = [&](Call& c) {
+      const Context context(options);
+      return of_logits ? cross_entropy(context, c.logits, c.targets, c.options, c.dlogits).loss
+                       : cross_entropy(context, c.hidden, c.head, c.targets, c.options, c.gradients).loss;
+    };
+    const double loss = run(plain);
+    if (!of_logits) options.row_tile = kMost;
+    if (of_logits) options.row_block = kMost;
+    options.vocab_tile = kMost;
+    EXPECT_NEAR(run(large), loss, 1e-6);
+    for (size_t i = 0; i < plain.written.size(); ++i) EXPECT_NEAR(large.written[i], plain.written[i], 1e-6) << i;
+  }
+}
+
 TEST(Borders, SlicesWhoseSumDoesNotFit64BitsAreRefused) {
   Call c;
   ContextOptions options;
