@@ -99,6 +99,8 @@ template <class T>
 constexpr bool is_listed = requires(T& of) {
   visit_own(of, NoVisit());
 };
+template <>
+inline constexpr bool is_listed<void> = false;
 
 /// Calls visit(name, member) for each member of the structure, struct_size first. The name of a number of
 /// entries, which stands behind their array, is "count".

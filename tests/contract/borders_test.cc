@@ -28,7 +28,7 @@ T* off_by(T* pointer, ptrdiff_t bytes) {
 // A good call for a case to spoil, with room before and behind each tensor: 2 sequences of 3 tokens, 5
 // vocabulary entries, H = 4.
 struct Call {
-  static constexpr int64_t kBatch = 2, kTime = 3, kTokens = 6, kVocab = 5, kHidden = 4, kRoom = 100;
+  static constexpr int64_t kBatch = 2, kTime = 3, kVocab = 5, kHidden = 4, kRoom = 100;
 
   std::vector<float> states = std::vector<float>(300, 0.5f), weight = std::vector<float>(300, 0.25f);
   std::vector<float> logits_memory = std::vector<float>(300, 0.125f), written = std::vector<float>(1000, 7.0f);
