@@ -59,7 +59,7 @@ struct Lent {
   template <class CStructure, class Structure>
   void fill(CStructure& out, const Structure& from) {
     visit_fields(
-        FieldsOf<Structure>(), [this](const Field&, auto&& to, const auto& value) { put(to, value); }, out, from);
+        FieldsOf<Structure>(), [this](const Field&, auto&& to, const auto& value) { this->put(to, value); }, out, from);
   }
 };
 
