@@ -10,6 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "logitless/export.h"  // says which C++ is needed
+
 namespace logitless {
 
 /// The names of an enumeration's values 0, 1, 2, ... It is specialised for each enumeration that has names.

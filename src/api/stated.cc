@@ -18,7 +18,8 @@ constexpr size_t kSampledBytes = 4096;
 
 // Returns a sample of `rows` rows of `bytes` bytes: row_of(i) says where row i stands.
 template <class RowOf>
-ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of, std::function<int64_t(int64_t)> id) {
+ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of,
+                      const std::function<int64_t(int64_t)>& id) {
   const int64_t count = std::min(rows, kSampledRows);
   // The first, the last, and rows between them.
   const auto place = [rows, count](int64_t i) { return count < 2 ? 0 : i * (rows - 1) / (count - 1); };
@@ -33,7 +34,7 @@ ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of
 
 }  // namespace
 
-ranks::Entries entries_of(std::string name, int64_t size, std::function<double(int64_t)> value) {
+ranks::Entries entries_of(std::string name, int64_t size, const std::function<double(int64_t)>& value) {
   ranks::Entries out;
   out.size = size;
   out.bits = [value](int64_t i) { return std::bit_cast<uint64_t>(value(i)); };
@@ -58,11 +59,11 @@ ranks::Entries entries_of(std::string name, std::span<const float> values) {
 }
 
 ranks::Entries entries_of_tokens(std::string name, const problem::TokenProblem& problem,
-                                 std::function<double(int64_t)> value) {
+                                 const std::function<double(int64_t)>& value) {
   const std::span<const int64_t> rows = problem.active();
   ranks::Entries out;
   out.size = static_cast<int64_t>(rows.size());
-  const auto at = [rows, value = std::move(value)](int64_t i) { return value(rows[static_cast<size_t>(i)]); };
+  const auto at = [rows, value](int64_t i) { return value(rows[static_cast<size_t>(i)]); };
   out.bits = [at](int64_t i) { return std::bit_cast<uint64_t>(at(i)); };
   out.text = [at](int64_t i) { return text_of(at(i)); };
   out.name_of = [rows, name = std::move(name)](int64_t i) {

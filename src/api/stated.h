@@ -17,12 +17,12 @@
 namespace logitless::api {
 
 /// Returns `size` entries: "name[3]".
-ranks::Entries entries_of(std::string name, int64_t size, std::function<double(int64_t)> value);
+ranks::Entries entries_of(std::string name, int64_t size, const std::function<double(int64_t)>& value);
 /// Returns those of an array, whose memory need not be aligned.
 ranks::Entries entries_of(std::string name, std::span<const float> values);
 /// Returns values of tokens, of which those that take no part are not read: "the advantage of token 7".
 ranks::Entries entries_of_tokens(std::string name, const problem::TokenProblem& problem,
-                                 std::function<double(int64_t)> value);
+                                 const std::function<double(int64_t)>& value);
 
 /// States all fields of an options structure. Entries of the tokens' temperatures are part of state_tokens().
 template <class Options>

@@ -22,7 +22,7 @@ namespace logitless::c_api {
 
 void write_plan(const Plan& plan, logitless_plan* out) {
   if (!out) return;
-  check_size(*out, "plan");
+  check_size(out, "plan");
   logitless_plan value = {};
   value.kind = static_cast<int32_t>(plan.kind);
   value.tokens = plan.tokens;
@@ -136,8 +136,8 @@ logitless_status logitless_context_create(const logitless_context_options* optio
       made.ranks.slice = VocabSlice{in.slice_first, in.slice_vocab_size,
                                     span_of(static_cast<const std::byte*>(in.gathered), in.gathered_bytes, "gathered")};
     }
-    there(context, "context") =
-        new logitless_context{std::move(vocab_ranks), std::move(data_ranks), Context(std::move(made))};
+    logitless_context*& out = there(context, "context");
+    out = new logitless_context{std::move(vocab_ranks), std::move(data_ranks), Context(std::move(made))};
   });
 }
 void logitless_context_free(logitless_context* context) { delete context; }
@@ -159,7 +159,10 @@ const char* logitless_context_blas_warning(const logitless_context* context) {
 }
 
 logitless_status logitless_workspace_create(logitless_workspace** workspace) {
-  return guarded([&] { there(workspace, "workspace") = new logitless_workspace; });
+  return guarded([&] {
+    logitless_workspace*& out = there(workspace, "workspace");
+    out = new logitless_workspace;
+  });
 }
 void logitless_workspace_free(logitless_workspace* workspace) { delete workspace; }
 size_t logitless_workspace_bytes(const logitless_workspace* workspace) {
@@ -170,7 +173,10 @@ void logitless_workspace_release(logitless_workspace* workspace) {
 }
 
 logitless_status logitless_environment_create(const logitless_context* context, logitless_environment** environment) {
-  return guarded([&] { there(environment, "environment") = new KeptEnvironment(context_of(context)); });
+  return guarded([&] {
+    logitless_environment*& out = there(environment, "environment");
+    out = new KeptEnvironment(context_of(context));
+  });
 }
 void logitless_environment_free(logitless_environment* environment) {
   delete static_cast<KeptEnvironment*>(environment);

@@ -20,7 +20,7 @@ inline void check_entries(const char* name, int64_t given, int64_t wanted) {
 
 /// Throws InvalidInput where a plan is wanted in what is no plan.
 inline void check_plan(const logitless_plan* plan) {
-  if (plan) check_size(*plan, "plan");
+  if (plan) check_size(plan, "plan");
 }
 
 /// Copies a result, if the caller wants it and there is one.

@@ -35,19 +35,18 @@ void init(T* out, size_t size) {
 }
 
 /// Throws InvalidInput where the caller's structure does not stand where one may, or has no size that it had
-/// in some header that is known here.
+/// in some header that is known here. A pointer, because no reference may bind to what stands elsewhere.
 template <class T>
-void check_size(const T& in, const char* name) {
-  check_place(&in, name);
-  if (in.struct_size < sizeof in.struct_size) {
-    core::fail(name, ".struct_size = ", in.struct_size, ": LOGITLESS_INIT sets it, and the defaults");
-  }
-  if (in.struct_size > sizeof in) {
-    core::fail(name, ".struct_size = ", in.struct_size, ", but this library knows ", sizeof in,
+void check_size(const T* in, const char* name) {
+  check_place(in, name);
+  const size_t size = in->struct_size;
+  if (size < sizeof size) core::fail(name, ".struct_size = ", size, ": LOGITLESS_INIT sets it, and the defaults");
+  if (size > sizeof *in) {
+    core::fail(name, ".struct_size = ", size, ", but this library knows ", sizeof *in,
                " bytes of it: the program was compiled with a newer header");
   }
-  if (!is_size_of<T>(in.struct_size)) {
-    core::fail(name, ".struct_size = ", in.struct_size, " ends within a member: LOGITLESS_INIT sets it");
+  if (!is_size_of<T>(size)) {
+    core::fail(name, ".struct_size = ", size, " ends within a member: LOGITLESS_INIT sets it");
   }
 }
 
@@ -70,7 +69,7 @@ template <class T>
 T read(const T* in, const char* name) {
   T out = defaults<T>();
   if (!in) return out;
-  check_size(*in, name);
+  check_size(in, name);
   std::memcpy(static_cast<void*>(&out), in, in->struct_size);
   check_pointers(out, name);
   return out;

@@ -53,7 +53,7 @@ class Statement {
     explicit Scope(Statement& statement)
         : statement_(statement), items_(statement.items_.size()), digest_(statement.digest_) {}
     ~Scope() {
-      statement_.items_.resize(items_);
+      while (statement_.items_.size() > items_) statement_.items_.pop_back();
       statement_.digest_ = digest_;
     }
     Scope(const Scope&) = delete;

@@ -290,7 +290,7 @@ TEST(Borders, ProductsOfSizesThatDoNotFit64BitsAreRefused) {
   });
 }
 
-TEST(Borders, ATileOrABlockOf2To63IsAllThereIs) {
+TEST(Borders, TheLargestTileOrBlockIsAllThereIsAndNoneIsLarger) {
   for (const bool of_logits : {true, false}) {
     Call plain, large;
     ContextOptions options;
@@ -300,11 +300,16 @@ TEST(Borders, ATileOrABlockOf2To63IsAllThereIs) {
                        : cross_entropy(context, c.hidden, c.head, c.targets, c.options, c.gradients).loss;
     };
     const double loss = run(plain);
-    if (!of_logits) options.row_tile = kMost;
-    if (of_logits) options.row_block = kMost;
-    options.vocab_tile = kMost;
+    (of_logits ? options.row_block : options.row_tile) = kMostTileEdge;
+    options.vocab_tile = kMostTileEdge;
     EXPECT_NEAR(run(large), loss, 1e-6);
     for (size_t i = 0; i < plain.written.size(); ++i) EXPECT_NEAR(large.written[i], plain.written[i], 1e-6) << i;
+  }
+  for (const int64_t edge : {kMostTileEdge + 1, kMost}) {
+    const std::string value = std::to_string(edge);
+    expect_invalid_input({"row_tile", value}, [&] { Context({.row_tile = edge}); });
+    expect_invalid_input({"vocab_tile", value}, [&] { Context({.vocab_tile = edge}); });
+    expect_invalid_input({"row_block", value}, [&] { Context({.row_block = edge}); });
   }
 }
 
