@@ -10,13 +10,14 @@
 #include <string_view>
 #include <type_traits>
 
-#include "logitless/export.h"  // says which C++ is needed
+#include "logitless/export.h"
 
 namespace logitless {
 
 /// The names of an enumeration's values 0, 1, 2, ... It is specialised for each enumeration that has names.
+/// Hidden, or GCC would export every list from whatever reads it.
 template <class Enum>
-inline constexpr std::array<const char*, 0> kNamesOf = {};
+[[gnu::visibility("hidden")]] inline constexpr std::array<const char*, 0> kNamesOf = {};
 
 /// An enumeration that has names.
 template <class Enum>

@@ -125,9 +125,10 @@ template <class T, class Visit>
 void visit_places(const Visit& visit) {
   static T model = {};
   visit_members(model, [&]<class Member>(const char*, Member& member) {
-    const auto begin =
-        static_cast<size_t>(reinterpret_cast<const char*>(&member) - reinterpret_cast<const char*>(&model));
-    visit(begin, begin + sizeof(Member), alignof(Member));
+    const auto place = [](const auto* at) {
+      return static_cast<size_t>(reinterpret_cast<const char*>(at) - reinterpret_cast<const char*>(&model));
+    };
+    visit(place(&member), place(&member + 1), alignof(Member));
   });
 }
 

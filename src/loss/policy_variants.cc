@@ -71,7 +71,6 @@ constexpr PolicyVariantRow kRows[] = {
     {.variant = kPpo, .token_loss = clipped_surrogate, .divisor = kTokens},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size());
 static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size(), "each has a row");
 static_assert(
     [] {

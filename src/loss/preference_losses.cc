@@ -157,7 +157,6 @@ constexpr PairLossRow kRows[] = {
     {.loss = kCpo, .value = cpo, .needs_reference = false, .with_likelihood = true, .smooths = true},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size());
 static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size(), "each has a row");
 static_assert(
     [] {
