@@ -98,8 +98,8 @@ struct Singles {
   }
   void prepare(const Call& call, Loss& loss) const { set_reference(call, batch.reference, options.token, loss); }
   void state_batch(ranks::Statement& statement) const {
-    const auto say = [&](const char* name, int64_t size, std::function<double(int64_t)> value) {
-      statement.say(name, api::entries_of(name, size, std::move(value)));
+    const auto say = [&](const char* name, int64_t size, const std::function<double(int64_t)>& value) {
+      statement.say(name, api::entries_of(name, size, value));
     };
     say("labels", static_cast<int64_t>(batch.labels.size()),
         [labels = batch.labels](int64_t s) { return labels[static_cast<size_t>(s)] != 0 ? 1.0 : 0.0; });
