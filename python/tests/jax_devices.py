@@ -110,12 +110,13 @@ FOUR = dict(
 )
 one = logitless.Context(slices=[V4 // 4] * 4, plan="two_pass")
 classes = np.linspace(0.5, 1.5, V4, dtype=np.float32)
+temperatures = np.linspace(0.5, 1.5, N, dtype=np.float32).astype(np.float64)  # JAX keeps 32 bits of them
 for options in (
     {},
     {"softcap": 20.0, "temperature": 0.7, "temperature_meaning": "scale_logp"},
     {"z_loss": 0.01, "label_smoothing": 0.1, "loss_scale": 3.0},
     {"class_weights": classes, "label_smoothing": 0.1},
-    {"class_weights": classes, "temperatures": np.linspace(0.5, 1.5, N)},
+    {"class_weights": classes, "temperatures": temperatures},
     {"shift": True, "normaliser": 17.0, "round_logits_to": "bfloat16"},
     {"reduction": "sum", "ignore_index": int(y4[40])},
 ):
