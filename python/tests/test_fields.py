@@ -174,7 +174,7 @@ def seen(options):
 
 OF_A_CONTEXT = {
     "threads": 1,
-    "workspace_bytes": 8000,
+    "workspace_bytes": 12,
     "plan": "two_pass",
     "row_tile": 3,
     "vocab_tile": 10,
@@ -193,8 +193,10 @@ def test_every_option_of_a_context_arrives():
     assert set(fields) == {"workspace", *OF_A_CONTEXT}
     for name, value in OF_A_CONTEXT.items():
         check_arrives("context", name, {}, value)
-    for name in ("workspace_bytes", "plan", "row_tile", "vocab_tile", "row_block", "simd_target"):
+    for name in ("plan", "row_tile", "vocab_tile", "row_block", "simd_target"):
         assert seen({name: OF_A_CONTEXT[name]}) != seen({}), name
+    with pytest.raises(ValueError, match="workspace_bytes = 12 is too small"):
+        seen({"workspace_bytes": OF_A_CONTEXT["workspace_bytes"]})
     with pytest.raises(ValueError, match="finished logits are not split"):
         seen({"slices": OF_A_CONTEXT["slices"]})
     assert logitless.Context(threads=1).threads == 1
