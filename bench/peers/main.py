@@ -19,7 +19,7 @@ import torch
 
 import inputs
 import reference
-from contenders import BY_NAME, CONTENDERS
+from contenders import BY_NAME
 from job import DTYPE_BYTES, Job, Measured, Shape
 from results import Turns, table
 

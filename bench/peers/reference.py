@@ -14,7 +14,7 @@ Tensors = dict[str, torch.Tensor]
 BLOCK_ROWS = 128
 BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and as many rows of 4,096 columns 256 MiB
 MOST_ROWS = 512  # of d_hidden that are checked
-MOST_WORDS = 8192  # of d_weight
+MOST_ENTRIES = 8192  # of d_weight
 
 # What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order.
 # bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few
@@ -33,7 +33,7 @@ class Reference:
 
 
 def log_sums(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-    """Of each row's logits, by a running maximum over blocks of words."""
+    """Of each row's logits, by a running maximum over blocks of the vocabulary."""
     sums = torch.full((len(hidden),), -torch.inf, dtype=torch.float64)
     for entries in head.split(BLOCK_ENTRIES):
         entries = entries.double()
@@ -79,7 +79,7 @@ def compute(inputs: str, task: str) -> Reference:
     # A logit's gradient is d_logp * ([the vocabulary entry is the target] - p).
     of_rows = hidden[rows].double()
     d_hidden = d_logps[rows, None] * head[targets[rows]].double()
-    for block in head.split(BLOCK_WORDS):
+    for block in head.split(BLOCK_ENTRIES):
         block = block.double()
         d_hidden -= d_logps[rows, None] * torch.exp(of_rows @ block.T - log_sum[rows, None]) @ block
     of_entries = head[entries].double()
