@@ -205,7 +205,7 @@ TEST(DataRanks, OfAGridShareTheVocabularyToo) {
 // A mistake on one rank of a grid reaches all four.
 TEST(DataRanks, OfAGridEndTogether) {
   std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
-  // One rank is wrong, or two that share neither tokens nor words.
+  // One rank is wrong, or two that share neither tokens nor vocabulary entries.
   for (const std::set<int>& wrong : {std::set<int>{0}, {1}, {2}, {3}, {0, 3}, {1, 2}}) {
     const auto errors = run_ranks(4, [&](int rank) {
       const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);

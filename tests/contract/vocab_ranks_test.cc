@@ -25,7 +25,7 @@ namespace logitless::testing {
 namespace {
 
 // What a world of ranks leaves: everything that is returned, and d_hidden, which are the same on all
-// ranks, and d_weight and d_bias of all words.
+// ranks, and d_weight and d_bias of all vocabulary entries.
 struct WorldRun {
   std::vector<std::vector<std::byte>> returned;
   std::vector<typename FromHidden::Outputs> at_once, apart;
@@ -107,7 +107,8 @@ AnyMatrix entries_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, 
   return out;
 }
 
-// What a rank leaves: per-token values, d_hidden, and the elements of d_weight and d_bias of its words.
+// What a rank leaves: per-token values, d_hidden, and the elements of d_weight and d_bias of its vocabulary
+// entries.
 struct FormRun {
   std::vector<double> values, d_weight, d_bias;
   std::vector<std::byte> d_hidden;

@@ -93,7 +93,7 @@ def make_batch():
 
 
 def batch_to_json(batch):
-    """Under false masks stands what must not be read: null (NaN), 1e30, or a word that does not exist."""
+    """Under false masks stands what must not be read: null (NaN), 1e30, or a token id that does not exist."""
     out, nan = {}, float("nan")
     odd = (torch.arange(batch.mask.numel()).view_as(batch.mask) % 2).bool()
     hole = torch.where(odd, nan, 1e30)

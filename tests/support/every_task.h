@@ -31,7 +31,7 @@ struct FromHidden {
   using Views = Gradients;
   std::vector<float> hidden = normal(kTokens * kHidden, 1), weight = normal(kVocab * kHidden, 2),
                      bias = normal(kVocab, 3);
-  /// The head that is given has these words.
+  /// The head that is given has these vocabulary entries.
   int64_t first_entry = 0, entries = kVocab;
   double softcap = 0;
 
