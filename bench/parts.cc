@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "stream/context_state.h"
+#include "plan/context_state.h"
 #include "timing/statistics.h"
 
 namespace logitless::bench {

@@ -8,7 +8,7 @@
 
 #include "core/checks.h"
 #include "gemm/gemm.h"
-#include "stream/context_state.h"
+#include "plan/context_state.h"
 
 namespace logitless {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "logitless/version.h"
-#include "stream/context_state.h"
+#include "plan/context_state.h"
 
 namespace logitless {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/views.h"
-#include "stream/hidden_blocks.h"
+#include "problem/hidden_rows.h"
 
 namespace logitless::api {
 namespace {
@@ -104,7 +104,7 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
                                                of + "hidden", static_cast<int64_t>(rows.size()),
                                                static_cast<size_t>(problem.hidden_size) * size_of(problem.dtype),
                                                [&problem, rows](int64_t i) {
-                                                 return stream::hidden_row(problem, rows[static_cast<size_t>(i)]).data;
+                                                 return problem::hidden_row(problem, rows[static_cast<size_t>(i)]).data;
                                                },
                                                [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
 }

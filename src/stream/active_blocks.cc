@@ -16,11 +16,11 @@ bool all_have_gradients(const TokenGrads& grads, std::span<const int64_t> rows) 
 }
 
 // For one pass this keeps the rows that are left in the tiles where their logits stand.
-void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
   for (size_t b = begin; b < end; ++b) {
-    const RowBlock& from = run.blocks.blocks[b];
-    RowBlock to;
+    const plan::RowBlock& from = run.blocks.blocks[b];
+    plan::RowBlock to;
     to.begin = static_cast<int64_t>(out.blocks.order.size());
     for (int64_t r = 0; r < from.count; ++r) {
       const auto i = static_cast<size_t>(from.begin + r);
@@ -38,11 +38,11 @@ void keep_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& 
 
 // For two pass this puts the rows that are left into as few tiles as they fill. Where the backend knows
 // classes of rows, a block that loses nothing stays as it is and the others' rows are pooled.
-void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;
   for (size_t b = begin; b < end; ++b) {
-    const RowBlock& from = run.blocks.blocks[b];
+    const plan::RowBlock& from = run.blocks.blocks[b];
     if (rule.class_rows > 0 && all_have_gradients(grads, run.blocks.rows(from))) {
       append_block(run.blocks, from, out.blocks);
       continue;
@@ -65,11 +65,11 @@ void make_tiles(const RunPlan& run, size_t begin, size_t end, const TokenGrads& 
 
 }  // namespace
 
-ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads) {
+ActiveBlocks active_blocks(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads) {
   ActiveBlocks out;
   out.blocks.breaks = run.blocks.breaks;
   const auto whole = std::span(run.blocks.blocks).subspan(begin, end - begin);
-  const bool nothing_dropped = std::all_of(whole.begin(), whole.end(), [&](const RowBlock& block) {
+  const bool nothing_dropped = std::all_of(whole.begin(), whole.end(), [&](const plan::RowBlock& block) {
     return all_have_gradients(grads, run.blocks.rows(block));
   });
   if (run.logits_stay) {

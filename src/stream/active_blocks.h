@@ -7,17 +7,17 @@
 
 #include "core/store.h"
 #include "logitless/token_stats.h"
-#include "stream/plan.h"
-#include "stream/row_blocks.h"
+#include "plan/row_blocks.h"
+#include "plan/run_plan.h"
 
 namespace logitless::stream {
 
 /// The rows of one chunk that have a gradient.
 struct ActiveBlocks {
-  RowBlocks blocks;
+  plan::RowBlocks blocks;
   /// In one pass, block b's logits stand in the tiles of run block tile_block[b], at the places that `blocks`
   /// names.
-  core::Array<RowBlock> tile_block;
+  core::Array<plan::RowBlock> tile_block;
   int64_t chunk_begin = 0;  // tile rows of the run before the chunk
 
   bool empty() const { return blocks.blocks.empty(); }
@@ -26,6 +26,6 @@ struct ActiveBlocks {
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
 /// its tile. In two pass, which computes the logits again, the rows that are left move into new tiles, at
 /// places where their logits have the same bits as those that the statistics came from.
-ActiveBlocks active_blocks(const RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
+ActiveBlocks active_blocks(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
 
 }  // namespace logitless::stream

@@ -8,8 +8,8 @@
 
 #include "core/store.h"
 #include "core/views.h"
-#include "stream/context_state.h"
-#include "stream/rank_sums.h"
+#include "plan/context_state.h"
+#include "ranks/row_sums.h"
 #include "stream/store_sums.h"
 
 namespace logitless::stream {
@@ -42,8 +42,8 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
       store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
     };
     const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
-    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add, finish,
-                        store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
+    ranks::sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add,
+                               finish, store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
   };
   in_double ? sum(kernels.f64) : sum(kernels.f32);
 }
@@ -52,7 +52,7 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
 int64_t exchanges_of(const ranks::Group& group, const Matrix& out) {
   if (out.rows == 0 || out.cols == 0) return 0;
   const int64_t row_bytes = out.cols * static_cast<int64_t>(size_of(out.dtype));
-  return 2 * core::div_up(out.rows, group.size() * rows_of_message(group.size(), 1, out.rows, row_bytes));
+  return 2 * core::div_up(out.rows, group.size() * ranks::rows_of_message(group.size(), 1, out.rows, row_bytes));
 }
 
 }  // namespace

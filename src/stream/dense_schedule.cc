@@ -10,11 +10,11 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "core/views.h"
+#include "plan/buffers.h"
+#include "plan/hidden_blocks.h"
 #include "stats/row_gradients.h"
+#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
-#include "stream/buffers.h"
-#include "stream/hidden_blocks.h"
-#include "stream/row_walk.h"
 #include "stream/schedule.h"
 #include "stream/store_sums.h"
 
@@ -36,9 +36,9 @@ class DenseSchedule final : public Schedule {
         gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
         buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
-        tiles_(*context.kernels, problem, kRowColumns, widened_bias<Logit>(arena_, context.kernels, problem),
-               problem.head.softcap),
-        walk_(tiles_, *context.kernels, v_, kRowColumns) {
+        tiles_(*context.kernels, problem, stats::kRowColumns,
+               plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
+        walk_(tiles_, *context.kernels, v_, stats::kRowColumns) {
     if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, threads_, buffers_.gathered);
   }
 
@@ -63,7 +63,7 @@ class DenseSchedule final : public Schedule {
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
-  const typename RowWalk<Types>::Scratch& scratch() const {
+  const typename stats::RowWalk<Types>::Scratch& scratch() const {
     return buffers_.scratch[static_cast<size_t>(omp_get_thread_num())];
   }
 
@@ -87,7 +87,7 @@ class DenseSchedule final : public Schedule {
   }
 
   void make_logits() {
-    multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), head_operand(problem_.head, 0, 0, true),
+    multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), plan::head_operand(problem_.head, 0, 0, true),
                      buffers_.logits, v_, false});
     has_logits_ = true;
   }
@@ -106,7 +106,7 @@ class DenseSchedule final : public Schedule {
                                problem_.hidden_size,
                                v_,
                                gradients_from(0),
-                               head_operand(problem_.head, 0, 0, false),
+                               plan::head_operand(problem_.head, 0, 0, false),
                                nullptr,
                                0,
                                false};
@@ -118,14 +118,14 @@ class DenseSchedule final : public Schedule {
     product.c = buffers_.sums;
     product.ldc = product.n;
     multiply(product);
-    store_rows(product, outputs_.d_hidden_mode, d_hidden_dtype(outputs_),
+    store_rows(product, outputs_.d_hidden_mode, problem::d_hidden_dtype(outputs_),
                [&](int64_t row) { return d_hidden_row(problem_, outputs_, row).data; });
   }
 
   void d_weight() const {
     const Matrix out = core::with_used_stride(outputs_.d_weight);
     const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t step = core::is_narrow<Sum>(out.dtype) ? kNarrowEntries : v_;
+    const int64_t step = core::is_narrow<Sum>(out.dtype) ? plan::kNarrowEntries : v_;
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
       gemm::Operand states = hidden();
@@ -202,9 +202,9 @@ class DenseSchedule final : public Schedule {
   int64_t v_;
   DType gradient_;  // of the gradients of the logits
   core::Arena arena_;
-  DenseBuffers<Types> buffers_;
+  plan::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
-  const RowWalk<Types> walk_;
+  const stats::RowWalk<Types> walk_;
   bool has_logits_ = false;
 };
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/parallel.h"
-#include "stream/hidden_blocks.h"
+#include "plan/hidden_blocks.h"
 
 namespace logitless::stream {
 namespace {
@@ -19,8 +19,8 @@ class SegmentTask {
  public:
   using Logit = typename Types::Logit;
 
-  SegmentTask(const Pass<Types>& pass, typename ForwardBuffers<Types>::PerThread& scratch, const RowBlock& block,
-              const void* packed, int64_t segment, int64_t chunk_begin)
+  SegmentTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
+              const plan::RowBlock& block, const void* packed, int64_t segment, int64_t chunk_begin)
       : pass_(pass),
         scratch_(scratch),
         block_(block),
@@ -80,8 +80,8 @@ class SegmentTask {
   stats::LogitsTile<Logit> own_rows(int64_t j) const { return pass_.tile(data(j) + first_row_, block_.count, j); }
 
   const Pass<Types>& pass_;
-  typename ForwardBuffers<Types>::PerThread& scratch_;
-  const RowBlock& block_;
+  typename plan::ForwardBuffers<Types>::PerThread& scratch_;
+  const plan::RowBlock& block_;
   const void* packed_;  // the rows of its tiles; null where they are not
   std::span<const int64_t> rows_;
   int64_t chunk_begin_;
@@ -93,15 +93,15 @@ class SegmentTask {
 }  // namespace
 
 template <class Types>
-void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
-                    void* gemm_scratch, typename Types::Logit* tile) {
-  const TileGrid& grid = pass.run.grid;
+void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
+                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile) {
+  const plan::TileGrid& grid = pass.run.grid;
   gemm::Product<typename Types::Logit> product;
   product.m = block.tile_rows;
   product.n = grid.entries(vocab_tile);
   product.k = grid.hidden_size;
   product.a = hidden;
-  product.b = head_operand(pass.problem.head, grid.first_entry(vocab_tile), 0, /*hidden_first=*/true);
+  product.b = plan::head_operand(pass.problem.head, grid.first_entry(vocab_tile), 0, /*hidden_first=*/true);
   product.c = tile;
   product.ldc = grid.tile_stride;
   pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
@@ -112,15 +112,16 @@ namespace {
 // Calls work(task, index of the block's first row in the chunk, segment) for each segment and row block.
 // Neighbouring tasks share a part of the head, so that it comes from memory once.
 template <class Types, class Work>
-void for_each_segment(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
-                      const Work& work) {
+void for_each_segment(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers,
+                      std::span<const plan::RowBlock> blocks, const Work& work) {
   const auto row_blocks = static_cast<int64_t>(blocks.size());
   const auto alone = pass.run.gemm->single_threaded_region();
   core::parallel_for(pass.run.plan.threads, pass.run.grid.segments * row_blocks, [&](int64_t task) {
     const int64_t segment = task / row_blocks;
     const int64_t b = task % row_blocks;
-    const RowBlock& block = blocks[static_cast<size_t>(b)];
-    typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+    const plan::RowBlock& block = blocks[static_cast<size_t>(b)];
+    typename plan::ForwardBuffers<Types>::PerThread& scratch =
+        buffers.threads[static_cast<size_t>(omp_get_thread_num())];
     const int64_t chunk_begin = blocks.front().tile_begin;
     work(SegmentTask<Types>(pass, scratch, block, buffers.packed.of(b), segment, chunk_begin),
          block.begin - blocks.front().begin, segment);
@@ -130,7 +131,7 @@ void for_each_segment(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, s
 }  // namespace
 
 template <class Types>
-void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+void fold_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
                 const stats::Partials& partials) {
   {
     const auto alone = pass.run.gemm->single_threaded_region();
@@ -143,19 +144,20 @@ void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::sp
 }
 
 template <class Types>
-void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
-                       const stats::Partials& partials, std::span<int64_t> ranks) {
+void count_above_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers,
+                       std::span<const plan::RowBlock> blocks, const stats::Partials& partials,
+                       std::span<int64_t> ranks) {
   for_each_segment(pass, buffers, blocks, [&](SegmentTask<Types> task, int64_t first, int64_t) {
     task.count_above(&partials.whole(first), ranks);
   });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                      \
-  template void compute_logits(const Pass<Types>&, const RowBlock&, const gemm::Operand&, int64_t, void*, \
-                               Types::Logit*);                                                            \
-  template void fold_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,         \
-                           const stats::Partials&);                                                       \
-  template void count_above_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const RowBlock>,  \
+#define LOGITLESS_INSTANTIATE(Types)                                                                                 \
+  template void compute_logits(const Pass<Types>&, const plan::RowBlock&, const gemm::Operand&, int64_t, void*,      \
+                               Types::Logit*);                                                                       \
+  template void fold_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>,        \
+                           const stats::Partials&);                                                                  \
+  template void count_above_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>, \
                                   const stats::Partials&, std::span<int64_t>);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "plan/buffers.h"
 #include "stats/statistics.h"
-#include "stream/buffers.h"
 #include "stream/pass.h"
 
 namespace logitless::stream {
@@ -14,19 +14,20 @@ namespace logitless::stream {
 /// Overwrites `tile` with the raw logits [block.tile_rows, entries] = hidden · head. `hidden` is a
 /// tile_operand().
 template <class Types>
-void compute_logits(const Pass<Types>& pass, const RowBlock& block, const gemm::Operand& hidden, int64_t vocab_tile,
-                    void* gemm_scratch, typename Types::Logit* tile);
+void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
+                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile);
 
 /// Folds the tiles of one chunk's blocks into `partials`, which has the segments of the grid. Where the
 /// logits stay, they are in pass.chunk afterwards.
 template <class Types>
-void fold_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
+void fold_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
                 const stats::Partials& partials);
 
 /// Adds to ranks[row] the vocabulary entries whose logits are larger than the target's, of rows whose
 /// combined statistics `partials` holds. It follows fold_tiles() of the same blocks and buffers.
 template <class Types>
-void count_above_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const RowBlock> blocks,
-                       const stats::Partials& partials, std::span<int64_t> ranks);
+void count_above_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers,
+                       std::span<const plan::RowBlock> blocks, const stats::Partials& partials,
+                       std::span<int64_t> ranks);
 
 }  // namespace logitless::stream

@@ -8,9 +8,9 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "core/views.h"
+#include "plan/hidden_blocks.h"
 #include "stats/row_gradients.h"
 #include "stream/fold_tiles.h"
-#include "stream/hidden_blocks.h"
 #include "stream/store_sums.h"
 
 namespace logitless::stream {
@@ -31,7 +31,7 @@ class GradientTasks {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
 
-  GradientTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
+  GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
                 const TokenGrads& grads, const Gradients& outputs)
       : pass_(pass),
         grid_(pass.run.grid),
@@ -41,8 +41,8 @@ class GradientTasks {
         begin_(begin),
         logits_stay_(pass.run.logits_stay) {
     hidden_apart_ = buffers.d_hidden != nullptr;
-    if (outputs.wants_d_hidden()) d_hidden_breaks_ = d_hidden_breaks(pass.problem, outputs);
-    weight_tiles_ = needs_weight_tiles<Sum>(outputs);
+    if (outputs.wants_d_hidden()) d_hidden_breaks_ = plan::d_hidden_breaks(pass.problem, outputs);
+    weight_tiles_ = plan::needs_weight_tiles<Sum>(outputs);
     wants_weight_ = outputs.d_weight.data || outputs.weight_sink;
     const auto any = [](const std::vector<double>& g) {
       return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
@@ -51,7 +51,7 @@ class GradientTasks {
   }
 
   void run() {
-    for (const RowBlock& rows : active_.blocks.blocks) {
+    for (const plan::RowBlock& rows : active_.blocks.blocks) {
       if (logits_stay_ && !rows.contiguous) {
         gather_rows(pass_.problem, active_.blocks.rows(rows), pass_.run.plan.threads, chunk_gathered(rows));
       }
@@ -78,7 +78,7 @@ class GradientTasks {
     char finished = 0;  // weight tiles are handed on one at a time, in order
 
     explicit Dependences(const GradientTasks& tasks) {
-      const TileGrid& grid = tasks.grid_;
+      const plan::TileGrid& grid = tasks.grid_;
       const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
       tile.resize(static_cast<size_t>(slots));
@@ -102,7 +102,7 @@ class GradientTasks {
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
       [[maybe_unused]] char* weight_chain =
-          &dependences.weight[static_cast<size_t>((weight_tiles_ ? j % kWeightTiles : j) * weight_blocks)];
+          &dependences.weight[static_cast<size_t>((weight_tiles_ ? j % plan::kWeightTiles : j) * weight_blocks)];
       [[maybe_unused]] char* head_part = &dependences.entries[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
@@ -144,11 +144,11 @@ class GradientTasks {
 #pragma omp taskwait
   }
 
-  typename BackwardBuffers<Types>::PerThread& scratch() {
+  typename plan::BackwardBuffers<Types>::PerThread& scratch() {
     return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
   }
 
-  const RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
+  const plan::RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
   // Returns where the logits of a tile stand. Their gradients take their place: row k of these begins with
   // row k of the logits, and its low terms, where there are any, stand behind it.
@@ -178,14 +178,14 @@ class GradientTasks {
     return hidden_operand(pass_.problem, active_.blocks, block(b), gathered);
   }
 
-  std::byte* chunk_gathered(const RowBlock& rows) const {
+  std::byte* chunk_gathered(const plan::RowBlock& rows) const {
     const int64_t row_bytes = grid_.hidden_size * static_cast<int64_t>(size_of(pass_.problem.hidden.dtype));
     return buffers_.gathered ? buffers_.gathered + rows.begin * row_bytes : nullptr;
   }
 
   // Computes the logits of a tile, unless they have stayed, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
-    const RowBlock& rows = block(b);
+    const plan::RowBlock& rows = block(b);
     auto& mine = scratch();
     Logit* raw = logits(j, b, slot);
     if (!logits_stay_) {
@@ -205,7 +205,7 @@ class GradientTasks {
 
   // d_hidden [rows, components] (+)= tile [rows, entries] · head [entries, components]
   void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
-    const RowBlock& rows = block(b);
+    const plan::RowBlock& rows = block(b);
     auto& mine = scratch();
     const int64_t component = h * grid_.hidden_block;
     const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
@@ -216,7 +216,7 @@ class GradientTasks {
     product.m = rows.count;
     product.n = columns;
     product.k = grid_.entries(j);
-    product.b = head_operand(pass_.problem.head, grid_.first_entry(j), component, /*hidden_first=*/false);
+    product.b = plan::head_operand(pass_.problem.head, grid_.first_entry(j), component, /*hidden_first=*/false);
     const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
     if (hidden_apart_) {
       product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
@@ -225,7 +225,7 @@ class GradientTasks {
       product.c = mine.scatter;
       product.ldc = grid_.hidden_block;
     } else {
-      const RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
+      const problem::RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
       product.c = static_cast<Sum*>(first.data) + component;
       product.ldc = first.stride;
     }
@@ -248,7 +248,7 @@ class GradientTasks {
   // j from `component` on.
   Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
-    Sum* data = weight_tiles_ ? buffers_.d_weight[j % kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
+    Sum* data = weight_tiles_ ? buffers_.d_weight[j % plan::kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
     stride = !weight_tiles_ ? core::with_used_stride(outputs_.d_weight).stride
              : hidden_vocab ? grid_.vocab_tile
                             : grid_.hidden_size;
@@ -258,7 +258,7 @@ class GradientTasks {
 
   // d_weight (+)= tileᵀ · hidden, or its transpose
   void add_d_weight(int64_t j, int64_t b, int64_t slot, int64_t h) {
-    const RowBlock& rows = block(b);
+    const plan::RowBlock& rows = block(b);
     const int64_t component = h * grid_.weight_block;
     const int64_t components = std::min(grid_.weight_block, grid_.hidden_size - component);
     const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
@@ -294,14 +294,14 @@ class GradientTasks {
   void hand_on_d_hidden();
 
   const Pass<Types>& pass_;
-  const TileGrid& grid_;
-  BackwardBuffers<Types>& buffers_;
+  const plan::TileGrid& grid_;
+  plan::BackwardBuffers<Types>& buffers_;
   const ActiveBlocks& active_;
   const Gradients& outputs_;
   bool begin_;
   bool logits_stay_;
   bool hidden_apart_ = false;
-  RowBreaks d_hidden_breaks_;
+  plan::RowBreaks d_hidden_breaks_;
   bool weight_tiles_ = false;
   bool wants_weight_ = false;
   typename stats::TileKernels<Types>::GradientParts parts_;
@@ -310,7 +310,7 @@ class GradientTasks {
 template <class Types>
 void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* tile, int64_t j,
                          const Gradients& outputs) {
-  const TileGrid& grid = pass.run.grid;
+  const plan::TileGrid& grid = pass.run.grid;
   const bool hidden_vocab = pass.problem.head.layout == HeadLayout::kHiddenVocab;
   const int64_t entries = grid.entries(j);
   const int64_t rows = hidden_vocab ? grid.hidden_size : entries;
@@ -330,7 +330,7 @@ void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* til
 
 template <class Types>
 void GradientTasks<Types>::finish_weight_tile(int64_t j) {
-  hand_on_weight_tile(pass_, buffers_.d_weight[j % kWeightTiles], j, outputs_);
+  hand_on_weight_tile(pass_, buffers_.d_weight[j % plan::kWeightTiles], j, outputs_);
 }
 
 template <class Types>
@@ -340,7 +340,7 @@ void GradientTasks<Types>::hand_on_d_hidden() {
     for (int64_t i = begin; i < end; ++i) {
       void* to = d_hidden_row(pass_.problem, outputs_, order[static_cast<size_t>(i)]).data;
       store_sums(*pass_.context.kernels, pass_.tiles.table(), buffers_.d_hidden + i * grid_.hidden_size,
-                 grid_.hidden_size, outputs_.d_hidden_mode, to, d_hidden_dtype(outputs_));
+                 grid_.hidden_size, outputs_.d_hidden_mode, to, problem::d_hidden_dtype(outputs_));
     }
   });
 }
@@ -348,8 +348,8 @@ void GradientTasks<Types>::hand_on_d_hidden() {
 }  // namespace
 
 template <class Types>
-void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
-                    const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
+void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, const ActiveBlocks& active,
+                    bool begin, const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
   if (active.empty()) return;
   for (size_t i = 0; i < active.blocks.order.size(); ++i) {
     buffers.gradients[i] =
@@ -359,13 +359,13 @@ void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, co
 }
 
 template <class Types>
-void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const core::Array<bool>& wrote_rows,
-                      bool wrote_any, const Gradients& outputs) {
+void finish_gradients(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
+                      const core::Array<bool>& wrote_rows, bool wrote_any, const Gradients& outputs) {
   const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
   for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
     if (wrote_rows[static_cast<size_t>(row)]) continue;
-    const RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
-    core::fill_zero(Matrix(place.data, d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
+    const problem::RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
+    core::fill_zero(Matrix(place.data, problem::d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
   }
   if (wrote_any) {
     if (pass.bias_sums) {
@@ -378,16 +378,16 @@ void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, 
   if (outputs.d_bias.data && outputs.d_bias_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_bias);
   if (outputs.d_weight.data && outputs.d_weight_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_weight);
   if (outputs.weight_sink) {
-    const TileGrid& grid = pass.run.grid;
+    const plan::TileGrid& grid = pass.run.grid;
     std::fill_n(buffers.d_weight[0], grid.vocab_tile * grid.hidden_size, typename Types::Sum{0});
     for (int64_t j = 0; j < grid.vocab_tiles(); ++j) hand_on_weight_tile(pass, buffers.d_weight[0], j, outputs);
   }
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                          \
-  template void gradient_tiles(const Pass<Types>&, BackwardBuffers<Types>&, const ActiveBlocks&, bool,        \
-                               const TokenStats&, const TokenGrads&, const Gradients&);                       \
-  template void finish_gradients(const Pass<Types>&, BackwardBuffers<Types>&, const core::Array<bool>&, bool, \
+#define LOGITLESS_INSTANTIATE(Types)                                                                                \
+  template void gradient_tiles(const Pass<Types>&, plan::BackwardBuffers<Types>&, const ActiveBlocks&, bool,        \
+                               const TokenStats&, const TokenGrads&, const Gradients&);                             \
+  template void finish_gradients(const Pass<Types>&, plan::BackwardBuffers<Types>&, const core::Array<bool>&, bool, \
                                  const Gradients&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

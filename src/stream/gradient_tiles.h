@@ -6,8 +6,8 @@
 #include "core/store.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
+#include "plan/buffers.h"
 #include "stream/active_blocks.h"
-#include "stream/buffers.h"
 #include "stream/pass.h"
 
 namespace logitless::stream {
@@ -16,14 +16,14 @@ namespace logitless::stream {
 /// to the d_weight and d_bias that it writes. Tiles of d_weight that are summed apart are finished here, so
 /// such a run has one chunk; a narrow d_bias is finished by finish_gradients().
 template <class Types>
-void gradient_tiles(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const ActiveBlocks& active, bool begin,
-                    const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs);
+void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, const ActiveBlocks& active,
+                    bool begin, const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs);
 
 /// Does what is left after the last chunk: it rounds d_bias, and writes zeros where no row had anything to
 /// write. `wrote_rows` [N] marks the rows of d_hidden that gradient_tiles() has written; `wrote_any` says
 /// that it was called with rows.
 template <class Types>
-void finish_gradients(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, const core::Array<bool>& wrote_rows,
-                      bool wrote_any, const Gradients& outputs);
+void finish_gradients(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
+                      const core::Array<bool>& wrote_rows, bool wrote_any, const Gradients& outputs);
 
 }  // namespace logitless::stream

@@ -9,10 +9,10 @@
 #include "core/integers.h"
 #include "core/parallel.h"
 #include "core/store.h"
+#include "plan/buffers.h"
 #include "stats/row_gradients.h"
+#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
-#include "stream/buffers.h"
-#include "stream/row_walk.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -22,14 +22,14 @@ template <class Types>
 class SweepSchedule final : public Schedule {
  public:
   SweepSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
-                const SweepPlan& run)
+                const plan::SweepPlan& run)
       : problem_(problem),
         dlogits_(dlogits),
         run_(run),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
         walk_(tiles_, *context.kernels, problem.vocab_size, run.plan.vocab_tile),
         arena_(run.plan.workspace_bytes),
-        scratch_(take_sweep<Types>(arena_, problem, run)) {}
+        scratch_(plan::take_sweep<Types>(arena_, problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -65,7 +65,7 @@ class SweepSchedule final : public Schedule {
     return {first, std::lower_bound(first, rows.end(), end)};
   }
 
-  const typename RowWalk<Types>::Scratch& scratch() const {
+  const typename stats::RowWalk<Types>::Scratch& scratch() const {
     return scratch_[static_cast<size_t>(omp_get_thread_num())];
   }
 
@@ -96,17 +96,17 @@ class SweepSchedule final : public Schedule {
 
   const LogitsProblem& problem_;
   const LogitsGradient& dlogits_;
-  const SweepPlan run_;
+  const plan::SweepPlan run_;
   const stats::TileKernels<Types> tiles_;
-  const RowWalk<Types> walk_;
+  const stats::RowWalk<Types> walk_;
   core::Arena arena_;
-  const core::Array<typename RowWalk<Types>::Scratch> scratch_;  // one a thread
+  const core::Array<typename stats::RowWalk<Types>::Scratch> scratch_;  // one a thread
 };
 
 }  // namespace
 
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const SweepPlan& run) {
+                                          const LogitsGradient& dlogits, const plan::SweepPlan& run) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<SweepSchedule<decltype(types)>>(context, problem, dlogits, run);
   });

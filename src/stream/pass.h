@@ -3,12 +3,14 @@
 
 #include <cstdint>
 
+#include "plan/context_state.h"
+#include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "stats/tile_kernels.h"
-#include "stream/context_state.h"
-#include "stream/plan.h"
 
 namespace logitless::stream {
+
+using problem::HiddenProblem;
 
 /// What the passes of one call share.
 template <class Types>
@@ -17,15 +19,15 @@ struct Pass {
 
   const detail::ContextState& context;
   const HiddenProblem& problem;
-  const RunPlan& run;
+  const plan::RunPlan& run;
   stats::TileKernels<Types> tiles;
   typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
   Logit* chunk = nullptr;                    // where the logits of a chunk stay
 
   /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
   /// has `chunk_begin` tile rows before it.
-  Logit* chunk_tile(const RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
-    const TileGrid& grid = run.grid;
+  Logit* chunk_tile(const plan::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
+    const plan::TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
     return chunk + (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }

@@ -7,6 +7,7 @@
 #include "core/in_order.h"
 #include "core/parallel.h"
 #include "core/store.h"
+#include "plan/planner.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
 #include "stream/batch_sums.h"
@@ -81,8 +82,8 @@ class Pipeline {
 };
 
 // Returns what run() has to do.
-Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
-  Work work;
+plan::Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
+  plan::Work work;
   work.backward = wants_gradients;
   if (!loss) return work;
   work.may_drop_rows = wants_gradients && loss->may_drop_rows();
@@ -92,8 +93,8 @@ Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_grad
 }
 
 // Returns what run_gradients() has to do.
-Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
-  Work work;
+plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
+  plan::Work work;
   work.forward = false;
   work.backward = true;
   work.kept_rows = std::count_if(problem.active().begin(), problem.active().end(),
@@ -109,7 +110,7 @@ void check_is_tiled(const Context& context) {
 }
 
 // Returns what a rank runs of a plan that was made for the largest slice.
-Plan plan_of(const HiddenProblem& problem, const RunPlan& run) {
+Plan plan_of(const HiddenProblem& problem, const plan::RunPlan& run) {
   Plan plan = run.plan;
   plan.vocab_size = problem.entries;
   const std::span<const int64_t> own = problem.cut->own();
@@ -118,7 +119,7 @@ Plan plan_of(const HiddenProblem& problem, const RunPlan& run) {
   return plan;
 }
 
-Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Work& work) {
+Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const plan::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.cut) {
     check_is_tiled(context);
@@ -126,47 +127,47 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
     plan.least_workspace_bytes = least_sliced_workspace(state, context.threads(), problem, work, outputs);
     return plan;
   }
-  if (is_dense(context)) return dense_plan(state, context.threads(), problem, outputs);
-  Plan plan = choose_plan(state, context.threads(), problem, work, outputs).plan;
-  plan.least_workspace_bytes = least_workspace(state, context.threads(), problem, work, outputs);
+  if (is_dense(context)) return plan::dense_plan(state, context.threads(), problem, outputs);
+  Plan plan = plan::choose_plan(state, context.threads(), problem, work, outputs).plan;
+  plan.least_workspace_bytes = plan::least_workspace(state, context.threads(), problem, work, outputs);
   return plan;
 }
 
-Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Work& work) {
-  Plan plan = choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
-  plan.least_workspace_bytes = least_workspace(detail::state_of(context), problem, work);
+Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const plan::Work& work) {
+  Plan plan = plan::choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
+  plan.least_workspace_bytes = plan::least_workspace(detail::state_of(context), problem, work);
   return plan;
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                                        const Work& work, Plan& plan) {
+                                        const plan::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.cut) {
     check_is_tiled(context);
-    const RunPlan run = choose_sliced_plan(state, context.threads(), problem, work, outputs);
+    const plan::RunPlan run = choose_sliced_plan(state, context.threads(), problem, work, outputs);
     plan = plan_of(problem, run);
     return sliced_schedule(state, problem, outputs, run);
   }
   if (is_dense(context)) {
-    plan = dense_plan(state, context.threads(), problem, outputs);
+    plan = plan::dense_plan(state, context.threads(), problem, outputs);
     return dense_schedule(state, problem, outputs, plan);
   }
-  RunPlan run = choose_plan(state, context.threads(), problem, work, outputs);
+  plan::RunPlan run = plan::choose_plan(state, context.threads(), problem, work, outputs);
   plan = run.plan;
   return tile_schedule(state, problem, outputs, std::move(run));
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
-                                        const LogitsGradient& outputs, const Work& work, Plan& plan) {
+                                        const LogitsGradient& outputs, const plan::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
-  const SweepPlan run = choose_plan(state, context.threads(), problem, work);
+  const plan::SweepPlan run = plan::choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
   return logits_schedule(state, problem, outputs, run);
 }
 
 // Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
-void leave_out_forward(const LogitsProblem&, Work&) {}
-void leave_out_forward(const HiddenProblem& problem, Work& work) {
+void leave_out_forward(const LogitsProblem&, plan::Work&) {}
+void leave_out_forward(const HiddenProblem& problem, plan::Work& work) {
   if (!work.backward || !problem.cut || problem.cut->gathered.empty()) return;
   work.forward = false;
   work.kept_rows = static_cast<int64_t>(problem.active().size());
@@ -177,7 +178,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
             stats::Returned returned) {
   const bool wants_gradients = loss && problem::is_wanted(problem, outputs);
   Ran ran(returned);
-  Work work = work_of(problem, loss, wants_gradients);
+  plan::Work work = work_of(problem, loss, wants_gradients);
   leave_out_forward(problem, work);
   const auto schedule = make_schedule(context, problem, outputs, work, ran.plan);
   stats::make_stats(problem, ran);
@@ -224,7 +225,7 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
 
 template <class Problem, class Outputs>
 Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const TokenLoss* loss) {
-  Work work = work_of(problem, loss, loss && problem::is_wanted(problem, outputs));
+  plan::Work work = work_of(problem, loss, loss && problem::is_wanted(problem, outputs));
   leave_out_forward(problem, work);
   return plan_work(context, problem, outputs, work);
 }

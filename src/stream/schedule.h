@@ -9,10 +9,17 @@
 
 #include "logitless/plan.h"
 #include "logitless/token_stats.h"
+#include "plan/context_state.h"
+#include "plan/run_plan.h"
+#include "problem/hidden_problem.h"
+#include "problem/logits_problem.h"
 #include "stats/statistics.h"
-#include "stream/plan.h"
 
 namespace logitless::stream {
+
+using problem::HiddenProblem;
+using problem::LogitsProblem;
+using problem::TokenProblem;
 
 /// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set
 /// of rows whose statistics are known together before the loss sees them.
@@ -52,10 +59,10 @@ class SliceSchedule : public Schedule {
 
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, RunPlan run);
+                                             const Gradients& outputs, plan::RunPlan run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const SweepPlan& run);
+                                          const LogitsGradient& dlogits, const plan::SweepPlan& run);
 
 }  // namespace logitless::stream

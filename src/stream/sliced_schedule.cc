@@ -8,11 +8,12 @@
 
 #include "core/arena.h"
 #include "core/views.h"
+#include "plan/hidden_blocks.h"
+#include "plan/planner.h"
 #include "ranks/cut.h"
+#include "ranks/row_sums.h"
 #include "stats/row_stats_wire.h"
 #include "stats/tile_kernels.h"
-#include "stream/hidden_blocks.h"
-#include "stream/rank_sums.h"
 #include "stream/store_sums.h"
 
 namespace logitless::stream {
@@ -104,7 +105,8 @@ std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(stat
 
 // States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
 // things.
-void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work, const Gradients& outputs) {
+void agree_on(const HiddenProblem& problem, const plan::RunPlan& run, const plan::Work& work,
+              const Gradients& outputs) {
   ranks::Group& group = *problem.cut->group;
   if (!group.is_shared()) return;
   const ranks::HeadTypes& shared = problem.cut->types;
@@ -123,7 +125,7 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
   is("d_bias", name_of_type(types.d_bias));
   is("the forward half", wanted(work.forward));
   is("a gradient", wanted(work.backward));
-  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
+  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
   statement.say("plan", std::string(name_of(run.plan.kind)));
   statement.say("chunks", run.chunk_count());
@@ -135,7 +137,7 @@ void agree_on(const HiddenProblem& problem, const RunPlan& run, const Work& work
 class SlicedSchedule final : public Schedule {
  public:
   SlicedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
-                 const RunPlan& run)
+                 const plan::RunPlan& run)
       : context_(context),
         problem_(problem),
         outputs_(outputs),
@@ -146,8 +148,8 @@ class SlicedSchedule final : public Schedule {
     const std::span<const int64_t> own = cut_.own();
     // The sums of a rank's only slice may stand in d_hidden, where this is one matrix of their type.
     in_place_ = outputs.d_hidden.data && own.size() == 1 && own[0] > 0 &&
-                d_hidden_dtype(outputs) == sum_type(problem) && outputs.d_hidden_mode == WriteMode::kOverwrite &&
-                d_hidden_is_matrix(problem, outputs);
+                problem::d_hidden_dtype(outputs) == sum_type(problem) &&
+                outputs.d_hidden_mode == WriteMode::kOverwrite && d_hidden_is_matrix(problem, outputs);
     slices_.reserve(own.size());
     int64_t first = 0;
     for (const int64_t entries : own) {
@@ -213,7 +215,7 @@ class SlicedSchedule final : public Schedule {
       set_sums(problem_, slice.sums->take_bytes(bytes), outputs);
     }
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
-    RunPlan run = plan_;
+    plan::RunPlan run = plan_;
     run.grid.vocab_size = entries;
     run.grid.segments = std::min(run.grid.segments, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
@@ -297,7 +299,7 @@ class SlicedSchedule final : public Schedule {
     const std::span<const int64_t> rows = problem_.active();
     const auto store = [&](const Sum* sums, int64_t i) {
       void* to = d_hidden_row(problem_, outputs_, rows[static_cast<size_t>(i)]).data;
-      store_sums(*context_.kernels, table, sums, h, outputs_.d_hidden_mode, to, d_hidden_dtype(outputs_));
+      store_sums(*context_.kernels, table, sums, h, outputs_.d_hidden_mode, to, problem::d_hidden_dtype(outputs_));
     };
     const auto load = [&](int64_t i, int64_t s, Sum* to) {
       const Slice& slice = slices_[static_cast<size_t>(s)];
@@ -324,7 +326,7 @@ class SlicedSchedule final : public Schedule {
   void sum_over_group(int64_t count, const kernels::TypedKernels<Sum>& table, const Load& load_sums,
                       const StoreSums& store_sums_of) {
     const int64_t h = problem_.hidden_size;
-    const DType dtype = d_hidden_dtype(outputs_);
+    const DType dtype = problem::d_hidden_dtype(outputs_);
     const bool stored = outputs_.d_hidden_mode == WriteMode::kOverwrite;
     const size_t bytes = stored ? size_of(dtype) : sizeof(Sum);
     const auto load = [&](int64_t i, int64_t s, std::byte* to) { load_sums(i, s, reinterpret_cast<Sum*>(to)); };
@@ -338,8 +340,8 @@ class SlicedSchedule final : public Schedule {
       void* to = d_hidden_row(problem_, outputs_, problem_.active()[static_cast<size_t>(i)]).data;
       std::memcpy(to, from, static_cast<size_t>(h) * bytes);
     };
-    sum_over_ranks<Sum>(group_, cut_.slices, count, h, {sizeof(Sum), static_cast<int64_t>(bytes)}, plan_.plan.threads,
-                        load, add, finish, store);
+    ranks::sum_over_ranks<Sum>(group_, cut_.slices, count, h, {sizeof(Sum), static_cast<int64_t>(bytes)},
+                               plan_.plan.threads, load, add, finish, store);
   }
 
   void zero_other_rows() {
@@ -347,7 +349,7 @@ class SlicedSchedule final : public Schedule {
     for (int64_t row = 0; row < problem_.tokens; ++row) {
       if (problem_.takes_part(row)) continue;
       void* to = d_hidden_row(problem_, outputs_, row).data;
-      core::fill_zero(Matrix(to, d_hidden_dtype(outputs_), 1, problem_.hidden_size));
+      core::fill_zero(Matrix(to, problem::d_hidden_dtype(outputs_), 1, problem_.hidden_size));
     }
   }
 
@@ -356,7 +358,7 @@ class SlicedSchedule final : public Schedule {
   const Gradients& outputs_;
   const ranks::Cut& cut_;
   ranks::Group& group_;
-  const RunPlan plan_;
+  const plan::RunPlan plan_;
   stats::RowStatsWire wire_;
   bool in_place_ = false;
   core::Array<Slice> slices_;
@@ -364,22 +366,22 @@ class SlicedSchedule final : public Schedule {
 
 }  // namespace
 
-RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                           const Work& work, const Gradients& outputs) {
+plan::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                                 const plan::Work& work, const Gradients& outputs) {
   const Planned planned(problem, outputs);
-  RunPlan run = choose_plan(context, threads, planned.problem, work, planned.outputs);
+  plan::RunPlan run = plan::choose_plan(context, threads, planned.problem, work, planned.outputs);
   agree_on(problem, run, work, outputs);
   return run;
 }
 
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                              const Work& work, const Gradients& outputs) {
+                              const plan::Work& work, const Gradients& outputs) {
   const Planned planned(problem, outputs);
-  return least_workspace(context, threads, planned.problem, work, planned.outputs);
+  return plan::least_workspace(context, threads, planned.problem, work, planned.outputs);
 }
 
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const RunPlan& run) {
+                                          const Gradients& outputs, const plan::RunPlan& run) {
   return core::make_shared<SlicedSchedule>(context, problem, outputs, run);
 }
 

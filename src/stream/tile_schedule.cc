@@ -6,9 +6,9 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "plan/buffers.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
-#include "stream/buffers.h"
 #include "stream/fold_tiles.h"
 #include "stream/gradient_tiles.h"
 #include "stream/pass.h"
@@ -20,7 +20,8 @@ namespace {
 template <class Types>
 class TileSchedule final : public SliceSchedule {
  public:
-  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs, RunPlan run)
+  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+               plan::RunPlan run)
       : run_(std::move(run)),
         outputs_(outputs),
         arena_(run_.plan.workspace_bytes),
@@ -28,10 +29,10 @@ class TileSchedule final : public SliceSchedule {
               problem,
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
-               widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
+               plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
-    pass_.bias_sums = take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
-    if (run_.logits_stay) pass_.chunk = take_chunk<typename Types::Logit>(arena_, run_);
+    pass_.bias_sums = plan::take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
+    if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, run_);
     mark_ = arena_.mark();
   }
 
@@ -72,13 +73,13 @@ class TileSchedule final : public SliceSchedule {
   void finish_gradients() override { stream::finish_gradients(pass_, *backward_, wrote_rows_, wrote_any_, outputs_); }
 
  private:
-  const RunPlan run_;
+  const plan::RunPlan run_;
   const Gradients& outputs_;
   core::Arena arena_;
   Pass<Types> pass_;
   size_t mark_ = 0;  // the end of what lives as long as the call
-  std::optional<ForwardBuffers<Types>> forward_;
-  std::optional<BackwardBuffers<Types>> backward_;
+  std::optional<plan::ForwardBuffers<Types>> forward_;
+  std::optional<plan::BackwardBuffers<Types>> backward_;
   core::Array<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
   bool wrote_any_ = false;
 };
@@ -86,7 +87,7 @@ class TileSchedule final : public SliceSchedule {
 }  // namespace
 
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, RunPlan run) {
+                                             const Gradients& outputs, plan::RunPlan run) {
   return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<SliceSchedule> {
     return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
   });

@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stream/buffers.h"
+#include "plan/buffers.h"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "core/store.h"
-#include "stream/hidden_blocks.h"
+#include "plan/hidden_blocks.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 namespace {
 
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
@@ -120,7 +120,7 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
                                           product(v, h, n, gradient, x), product(h, v, n, x, gradient)}));
   scratch.resize(static_cast<size_t>(threads));
   const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
-  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, kRowColumns, narrow);
+  for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, stats::kRowColumns, narrow);
   int64_t elements = 0;
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
   sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
@@ -132,11 +132,11 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
 }
 
 template <class Types>
-core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
-                                                         const SweepPlan& run) {
-  core::Array<typename RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
+core::Array<typename stats::RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
+                                                                const SweepPlan& run) {
+  core::Array<typename stats::RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
   const bool narrow = core::is_narrow<typename Types::Logit>(problem.dtype);
-  for (auto& one : scratch) one = RowWalk<Types>::take_scratch(arena, run.plan.vocab_tile, narrow);
+  for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, run.plan.vocab_tile, narrow);
   return scratch;
 }
 
@@ -191,11 +191,12 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
   template Types::Sum* take_bias_sums(core::Arena&, const HiddenProblem&, const Gradients&);                 \
   template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
-  template core::Array<RowWalk<Types>::Scratch> take_sweep<Types>(core::Arena&, const LogitsProblem&, const SweepPlan&);
+  template core::Array<stats::RowWalk<Types>::Scratch> take_sweep<Types>(core::Arena&, const LogitsProblem&, \
+                                                                         const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE
 template struct ForwardBuffers<kernels::BFloat16Tiles>;
 template struct BackwardBuffers<kernels::BFloat16Tiles>;
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

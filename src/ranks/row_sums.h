@@ -14,7 +14,7 @@
 #include "core/store.h"
 #include "ranks/meeting.h"
 
-namespace logitless::stream {
+namespace logitless::ranks {
 
 /// The bytes of an element on its way: of a part, and of what all parts sum to.
 struct SumWire {
@@ -36,7 +36,7 @@ inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, 
 /// part, parts and sums have one type, and the rows stand `in_place` one after the other as they travel,
 /// messages come from there and go there.
 template <class Sum, class Load, class Add, class Finish, class Store>
-void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
+void sum_over_ranks(Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
                     const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,
                     const Store& store, std::byte* in_place = nullptr) {
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
@@ -79,4 +79,4 @@ void sum_over_ranks(ranks::Group& group, std::span<const int64_t> parts, int64_t
   }
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::ranks

@@ -1,53 +1,19 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that knows where the rows of hidden and d_hidden stand: that there may be two
-// matrices of each, and that the sequences of each may stand apart.
+// Blocks of rows of hidden, and parts of the head, as operands of products.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
 #include <span>
 
-#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/gemm.h"
-#include "problem/hidden_problem.h"
-#include "stream/row_blocks.h"
+#include "plan/row_blocks.h"
+#include "problem/hidden_rows.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 
 using problem::HiddenProblem;
-
-/// A row's first element and the distance to the next row of the same piece, in elements.
-template <class Pointer>
-struct RowPlace {
-  Pointer data;
-  int64_t stride;
-};
-
-inline RowPlace<const void*> hidden_row(const HiddenProblem& problem, int64_t row) {
-  const bool in_second = row >= problem.hidden.rows;
-  const ConstMatrix& matrix = in_second ? problem.hidden_second : problem.hidden;
-  const core::BatchedRows& places = in_second ? problem.second_places : problem.hidden_places;
-  const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
-}
-
-inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradients& outputs, int64_t row) {
-  const bool in_second = row >= problem.hidden.rows;
-  const Matrix& matrix = in_second ? outputs.d_hidden_second : outputs.d_hidden;
-  const core::BatchedRows places =
-      in_second ? problem::d_hidden_second_places(problem, outputs) : problem::d_hidden_places(problem, outputs);
-  const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
-}
-
-/// These return whether hidden, or d_hidden, is one matrix that a single product can take.
-inline bool hidden_is_matrix(const HiddenProblem& problem) {
-  return problem.hidden_second.rows == 0 && problem.hidden_places.is_matrix();
-}
-inline bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
-  return problem.hidden_second.rows == 0 && problem::d_hidden_places(problem, outputs).is_matrix();
-}
 
 /// Returns where rows of hidden that follow one another do not do so in memory.
 inline RowBreaks row_breaks(const HiddenProblem& problem) {
@@ -62,21 +28,6 @@ inline RowBreaks d_hidden_breaks(const HiddenProblem& problem, const Gradients& 
   };
   return {problem.hidden.rows, time(outputs.d_hidden.data, problem::d_hidden_places(problem, outputs)),
           time(outputs.d_hidden_second.data, problem::d_hidden_second_places(problem, outputs))};
-}
-
-/// Returns the type of d_hidden, of whose two matrices there may be one alone.
-inline DType d_hidden_dtype(const Gradients& outputs) {
-  return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
-}
-
-/// Copies `rows` of hidden to `to`, one after the other, on a team of at most `threads`.
-inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> rows, int threads, std::byte* to) {
-  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
-  core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      std::memcpy(to + i * bytes, hidden_row(problem, rows[i]).data, bytes);
-    }
-  });
 }
 
 /// Copies the rows of `block` to their places in `to` [tile_rows, H]; the other places become zeros.
@@ -111,7 +62,7 @@ inline gemm::Operand hidden_operand(const HiddenProblem& problem, const RowBlock
                                     const std::byte* gathered) {
   const DType dtype = problem.hidden.dtype;
   if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
-  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)]);
+  const problem::RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)]);
   return {first.data, dtype, first.stride, false};
 }
 
@@ -122,7 +73,8 @@ inline gemm::Operand tile_operand(const HiddenProblem& problem, const RowBlocks&
   const DType dtype = problem.hidden.dtype;
   if (!block.contiguous) return {gathered, dtype, problem.hidden_size, false};
   const int64_t before = blocks.first_place(block);
-  const RowPlace<const void*> first = hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)] - before);
+  const problem::RowPlace<const void*> first =
+      hidden_row(problem, blocks.order[static_cast<size_t>(block.begin)] - before);
   return {first.data, dtype, first.stride, false};
 }
 
@@ -135,4 +87,4 @@ inline gemm::Operand head_operand(const LmHead& head, int64_t entry, int64_t com
   return {core::element(w.data, w.dtype, offset), w.dtype, w.stride, stored_hidden_first != hidden_first};
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

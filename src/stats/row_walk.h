@@ -11,7 +11,7 @@
 #include "stats/statistics.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::stream {
+namespace logitless::stats {
 
 /// A row kernel takes this many columns at once, unless the caller wants another number: 8 KiB of float32
 /// stay in L1 between the kernel's two walks.
@@ -59,4 +59,4 @@ class RowWalk {
   int64_t vocab_tile_;
 };
 
-}  // namespace logitless::stream
+}  // namespace logitless::stats

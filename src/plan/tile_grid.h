@@ -11,7 +11,7 @@
 #include "logitless/context.h"
 #include "problem/hidden_problem.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 
 using problem::HiddenProblem;
 
@@ -60,4 +60,4 @@ void set_splits(int64_t row_blocks, TileGrid& grid);
 /// when both are as small as they get.
 bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap);
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stream/row_walk.h"
+#include "stats/row_walk.h"
 
 #include <algorithm>
 
 #include "core/views.h"
 
-namespace logitless::stream {
+namespace logitless::stats {
 
 template <class Types>
 stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits, DType dtype, int64_t first,
@@ -61,4 +61,4 @@ void RowWalk<Types>::gradient(const kernels::RowGradient<Logit>& gradient, const
 template class RowWalk<kernels::FloatTiles>;
 template class RowWalk<kernels::DoubleTiles>;
 
-}  // namespace logitless::stream
+}  // namespace logitless::stats

@@ -11,12 +11,17 @@
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
+#include "plan/packed_hidden.h"
+#include "plan/run_plan.h"
+#include "problem/hidden_problem.h"
+#include "problem/logits_problem.h"
+#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
-#include "stream/packed_hidden.h"
-#include "stream/plan.h"
-#include "stream/row_walk.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
+
+using problem::HiddenProblem;
+using problem::LogitsProblem;
 
 /// Returns true when an output is wanted in a narrower type than its sums, so that these need a place of
 /// their own until the one rounding.
@@ -100,7 +105,7 @@ template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
   void* gemm = nullptr;
-  core::Array<typename RowWalk<Types>::Scratch> scratch;  // one a thread
+  core::Array<typename stats::RowWalk<Types>::Scratch> scratch;  // one a thread
   // Outputs that are summed apart use these sums one after another.
   typename Types::Sum* sums = nullptr;
   // [N, H] of hidden's type, where hidden is no matrix
@@ -116,8 +121,8 @@ inline constexpr int64_t kNarrowEntries = 4096;
 
 /// Takes the scratch of a walk over finished logits, one for each thread.
 template <class Types>
-core::Array<typename RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
-                                                         const SweepPlan& run);
+core::Array<typename stats::RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
+                                                                const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs);
@@ -125,4 +130,4 @@ size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DT
                      const Gradients& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stream/tile_grid.h"
+#include "plan/tile_grid.h"
 
 #include <algorithm>
 
 #include "core/integers.h"
-#include "stream/hidden_blocks.h"
+#include "plan/hidden_blocks.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 namespace {
 
 using core::div_up;
@@ -115,4 +115,4 @@ bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& c
   return rows || entries;
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

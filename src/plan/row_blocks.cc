@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stream/row_blocks.h"
+#include "plan/row_blocks.h"
 
 #include <algorithm>
 
 #include "core/integers.h"
 #include "core/store.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 namespace {
 
 using core::div_up;
@@ -123,4 +123,4 @@ void append_block(const RowBlocks& from, const RowBlock& block, RowBlocks& out) 
   close_block(begin, block.contiguous, block.tile_rows, out);
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The hidden states of a pass's tiles as the backend packs them: once for all words.
+// The hidden states of a pass's tiles as the backend packs them: once for the whole vocabulary.
 #pragma once
 
 #include <omp.h>
@@ -12,10 +12,10 @@
 #include "core/arena.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "stream/hidden_blocks.h"
-#include "stream/plan.h"
+#include "plan/hidden_blocks.h"
+#include "plan/run_plan.h"
 
-namespace logitless::stream {
+namespace logitless::plan {
 
 class PackedHidden {
  public:
@@ -75,4 +75,4 @@ class PackedHidden {
   core::Array<std::byte*> places_;
 };
 
-}  // namespace logitless::stream
+}  // namespace logitless::plan

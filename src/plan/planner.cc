@@ -1,0 +1,202 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "plan/planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/checks.h"
+#include "core/integers.h"
+#include "plan/cost.h"
+#include "plan/cutter.h"
+
+namespace logitless::plan {
+namespace {
+
+using core::div_up;
+
+// In smaller chunks one pass writes d_weight so often that two pass is faster.
+constexpr int64_t kMinChunkRows = 128;
+// A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
+constexpr int64_t kPlannedTeam = 8;
+// A thread makes one tile while another one is used; a thread that is alone uses each as it has made it, so
+// that a second one would only take its place in L2.
+int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
+
+// Searches the cuts of one call for the first that fits the budget.
+class Planner {
+ public:
+  Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+          const Gradients& outputs)
+      : wanted_(context.options.plan),
+        threads_(threads),
+        problem_(problem),
+        work_(work),
+        outputs_(outputs),
+        cutter_(context, problem, work, outputs),
+        budget_(context.options.workspace_bytes) {
+    check_one_pass(context.options, work);
+  }
+
+  // Returns the first plan that fits, of those for the tiles of the table and then for smaller ones. A plan
+  // is given up only where a single thread does not fit either, so that the choice does not depend on the
+  // threads.
+  RunPlan first_that_fits() {
+    RunPlan run = make();
+    while (!fits(run) && cutter_.halve_tiles(cap_)) run = make();
+    if (!fits(run)) too_small(least());
+    return run;
+  }
+
+  // Returns, of all plans for tiles from those of the table to the smallest, the one that needs least: its
+  // workspace is the least budget that is accepted.
+  RunPlan least() const {
+    Planner planner = *this;
+    planner.budget_ = 0;
+    planner.cap_ = {};
+    RunPlan least = planner.make();
+    while (planner.cutter_.halve_tiles(planner.cap_)) least = smaller(planner.make(), least);
+    return least;
+  }
+
+ private:
+  int64_t rows() const { return cutter_.rows(); }
+
+  // Makes the plan for tiles that are not above the cap.
+  RunPlan make() const {
+    if (!work_.backward) return tiled(PlanKind::kForwardOnly);
+    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass);
+    return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
+  }
+
+  static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
+    return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
+  }
+
+  RunPlan tiled(PlanKind kind) const {
+    RunPlan run = cutter_.cut(kind, rows(), cap_);
+    // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
+    // beside them.
+    if (cutter_.wants_sums_apart()) {
+      run.hidden_apart = true;
+      cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
+      run.hidden_apart = fits(run);
+    }
+    fit_tiles(kind == PlanKind::kTwoPass ? slots_of(threads_) : threads_, run);
+    return run;
+  }
+
+  RunPlan one_pass_or_two() const {
+    RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
+    const bool one_fits = fits(one);
+    if (one_fits && keeping_pays(problem_, outputs_, one)) return one;
+    RunPlan two = tiled(PlanKind::kTwoPass);
+    if (fits(two)) return two;
+    return one_fits ? one : smaller(one, two);
+  }
+
+  // Returns the plan with the fewest chunks of at least `least_rows`, equal as far as groups allow, that fits
+  // beside the scratch of `team` threads; where there is none, it returns the plan that takes least.
+  RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart) const {
+    const auto in_chunks = [&](int64_t chunks) {
+      RunPlan run = cutter_.cut(PlanKind::kOnePass, std::max(least_rows, div_up(rows(), chunks)), cap_);
+      run.hidden_apart |= sums_apart;
+      cutter_.set_team(team, team, run);
+      return run;
+    };
+    RunPlan whole = in_chunks(1);
+    if (fits(whole) || cutter_.one_chunk()) return whole;
+    int64_t too_few = 1;
+    int64_t enough = std::max<int64_t>(1, div_up(rows(), least_rows));
+    RunPlan best = in_chunks(enough);
+    if (!fits(best)) return smaller(best, whole);
+    while (enough - too_few > 1) {
+      const int64_t middle = too_few + (enough - too_few) / 2;
+      RunPlan run = in_chunks(middle);
+      if (fits(run)) {
+        enough = middle;
+        best = std::move(run);
+      } else {
+        too_few = middle;
+      }
+    }
+    return best;
+  }
+
+  // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be
+  // there.
+  RunPlan one_pass(int64_t least_rows) const {
+    least_rows = std::max(least_rows, cutter_.groups().largest);
+    RunPlan run = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart());
+    if (!fits(run)) run = chunked(least_rows, 1, false);
+    fit_tiles(threads_, run);
+    const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();
+    run.plan.tiles_alive = static_cast<int>(std::clamp<int64_t>(tiles, 1, std::numeric_limits<int>::max()));
+    return run;
+  }
+
+  // Plans as many tiles (in one pass: threads) as help and fit. The least is one; whether that fits is for
+  // the caller to see.
+  void fit_tiles(int64_t wanted, RunPlan& run) const {
+    const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
+    int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
+    cutter_.set_team(threads_, alive, run);
+    while (!fits(run) && alive > 1) cutter_.set_team(threads_, --alive, run);
+    pack_hidden_if_it_fits(run);
+  }
+
+  void pack_hidden_if_it_fits(RunPlan& run) const {
+    run.plan.packed_bytes = cutter_.packed_bytes(run);
+    if (run.plan.packed_bytes == 0) return;
+    cutter_.set_team(threads_, run.plan.tiles_alive, run);
+    if (fits(run)) return;
+    run.plan.packed_bytes = 0;
+    cutter_.set_team(threads_, run.plan.tiles_alive, run);
+  }
+
+  [[noreturn]] void too_small(const RunPlan& run) const {
+    std::string why;
+    if (run.plan.kind == PlanKind::kOnePass && cutter_.one_chunk()) {
+      why = " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)";
+    } else if (run.plan.kind == PlanKind::kOnePass && cutter_.groups().coupled()) {
+      why = " (the loss couples " + std::to_string(cutter_.groups().largest) + " rows, whose logits are kept together)";
+    }
+    core::fail("workspace_bytes = ", budget_, " is too small: plan ", name_of(run.plan.kind), " with tiles of ",
+               run.grid.row_tile, " x ", run.grid.vocab_tile, " needs at least ", run.plan.workspace_bytes, " bytes",
+               why);
+  }
+
+  bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget_; }
+
+  const PlanKind wanted_;
+  const int threads_;
+  const HiddenProblem& problem_;
+  const Work& work_;
+  const Gradients& outputs_;
+  const Cutter cutter_;
+  size_t budget_;  // that plans must fit in
+  TileCap cap_ = {};
+};
+
+}  // namespace
+
+void check_one_pass(const ContextOptions& options, const Work& work) {
+  if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
+    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
+  }
+}
+
+RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+                    const Gradients& outputs) {
+  RunPlan run = Planner(context, threads, problem, work, outputs).first_that_fits();
+  if (!work.forward) run.plan.active_rows = work.kept_rows;
+  return run;
+}
+
+size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+                       const Gradients& outputs) {
+  return Planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
+}
+
+}  // namespace logitless::plan
