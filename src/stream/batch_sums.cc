@@ -10,7 +10,7 @@
 #include "core/views.h"
 #include "plan/context_state.h"
 #include "ranks/row_sums.h"
-#include "stream/store_sums.h"
+#include "sink/store_sums.h"
 
 namespace logitless::stream {
 namespace {
@@ -39,7 +39,7 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
       }
     };
     const auto finish = [&](const Sum* sums, std::byte* to) {
-      store_sums(kernels, table, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
+      sink::store_sums(kernels, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
     };
     const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
     ranks::sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add,

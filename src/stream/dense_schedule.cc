@@ -12,11 +12,11 @@
 #include "core/views.h"
 #include "plan/buffers.h"
 #include "plan/hidden_blocks.h"
+#include "sink/sinks.h"
 #include "stats/row_gradients.h"
 #include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
 #include "stream/schedule.h"
-#include "stream/store_sums.h"
 
 namespace logitless::stream {
 namespace {
@@ -38,8 +38,9 @@ class DenseSchedule final : public Schedule {
         buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
         tiles_(*context.kernels, problem, stats::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
-        walk_(tiles_, *context.kernels, v_, stats::kRowColumns) {
-    if (buffers_.gathered) gather_rows(problem, problem::all_rows(problem.tokens).rows, threads_, buffers_.gathered);
+        walk_(tiles_, *context.kernels, v_, stats::kRowColumns),
+        rows_(problem::all_rows(problem.tokens).rows) {
+    if (buffers_.gathered) gather_rows(problem, rows_, threads_, buffers_.gathered);
   }
 
   int64_t chunks() const override { return 1; }
@@ -56,9 +57,10 @@ class DenseSchedule final : public Schedule {
   void gradients(int64_t, const TokenStats& stats, const TokenGrads& grads) override {
     if (!has_logits_) make_logits();
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
-    if (outputs_.wants_d_hidden()) d_hidden();
-    if (outputs_.d_weight.data) d_weight();
-    if (outputs_.d_bias.data) d_bias();
+    const sink::GradientPart all = part();
+    if (outputs_.wants_d_hidden()) d_hidden(all);
+    if (outputs_.d_weight.data) d_weight(all);
+    if (outputs_.d_bias.data) d_bias(all);
   }
 
  private:
@@ -81,9 +83,14 @@ class DenseSchedule final : public Schedule {
   }
 
   // The gradients of a row begin where its logits did, in a type that may be narrower.
-  gemm::Operand gradients_from(int64_t entry) const {
+  sink::GradientPart part() const {
     const auto stride = v_ * static_cast<int64_t>(sizeof(Logit) / size_of(gradient_));
-    return {core::element(static_cast<const void*>(buffers_.logits), gradient_, entry), gradient_, stride, false};
+    sink::GradientPart out;
+    out.terms[0] = {buffers_.logits, gradient_, stride, false};
+    out.hidden = hidden();
+    out.rows = rows_;
+    out.entries = v_;
+    return out;
   }
 
   void make_logits() {
@@ -101,97 +108,36 @@ class DenseSchedule final : public Schedule {
                    logits(row), gradient_, scratch());
   }
 
-  void d_hidden() const {
-    gemm::Product<Sum> product{problem_.tokens,
-                               problem_.hidden_size,
-                               v_,
-                               gradients_from(0),
-                               plan::head_operand(problem_.head, 0, 0, false),
-                               nullptr,
-                               0,
-                               false};
-    if (d_hidden_is_matrix(problem_, outputs_) && !core::is_narrow<Sum>(outputs_.d_hidden.dtype)) {
-      Matrix out = outputs_.d_hidden;
-      out.stride = problem::d_hidden_places(problem_, outputs_).row_stride;
-      return write(product, out, 0, outputs_.d_hidden_mode);
-    }
-    product.c = buffers_.sums;
-    product.ldc = product.n;
-    multiply(product);
-    store_rows(product, outputs_.d_hidden_mode, problem::d_hidden_dtype(outputs_),
-               [&](int64_t row) { return d_hidden_row(problem_, outputs_, row).data; });
+  // Outputs whose sums stand apart share the room for these.
+  Sum* sums(bool apart) const { return apart ? buffers_.sums : nullptr; }
+
+  void d_hidden(const sink::GradientPart& all) const {
+    const bool apart =
+        !d_hidden_is_matrix(problem_, outputs_) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs_));
+    const sink::HiddenSink<Sum> sink(*context_.kernels, problem_, outputs_, sums(apart));
+    sink.add(all, 0, 0, problem_.hidden_size, /*first=*/true, nullptr,
+             [this](const gemm::Product<Sum>& product) { multiply(product); });
+    sink.finish(rows_, threads_);
   }
 
-  void d_weight() const {
-    const Matrix out = core::with_used_stride(outputs_.d_weight);
-    const bool hidden_vocab = problem_.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t step = core::is_narrow<Sum>(out.dtype) ? plan::kNarrowEntries : v_;
+  void d_weight(const sink::GradientPart& all) const {
+    const bool apart = core::is_narrow<Sum>(outputs_.d_weight.dtype);
+    const int64_t step = apart ? std::min(plan::kNarrowEntries, v_) : v_;
+    Sum* const tile[] = {buffers_.sums};
+    const sink::WeightSink<Sum> sink(*context_.kernels, problem_, outputs_, std::span(tile).first(apart ? 1 : 0), step);
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
-      gemm::Operand states = hidden();
-      states.transposed = hidden_vocab;
-      gemm::Operand gradients = gradients_from(first);
-      gradients.transposed = !hidden_vocab;
-      gemm::Product<Sum> product;
-      product.m = hidden_vocab ? problem_.hidden_size : entries;
-      product.n = hidden_vocab ? entries : problem_.hidden_size;
-      product.k = problem_.tokens;
-      product.a = hidden_vocab ? states : gradients;
-      product.b = hidden_vocab ? gradients : states;
-      write(product, out, hidden_vocab ? first : first * out.stride, outputs_.d_weight_mode);
+      sink.add(all.columns(first, entries), 0, 0, problem_.hidden_size, /*first=*/true,
+               [this](const gemm::Product<Sum>& product) { multiply(product); });
+      sink.finish(0, first, entries, threads_);
     }
   }
 
-  // Writes the product to `out` from element `offset` on, or adds it, as `mode` says.
-  void write(gemm::Product<Sum> product, const Matrix& out, int64_t offset, WriteMode mode) const {
-    if (!core::is_narrow<Sum>(out.dtype)) {
-      product.c = static_cast<Sum*>(out.data) + offset;
-      product.ldc = out.stride;
-      product.accumulate = mode == WriteMode::kAccumulate;
-      multiply(product);
-      return;
-    }
-    product.c = buffers_.sums;
-    product.ldc = product.n;
-    multiply(product);
-    store_rows(product, mode, out.dtype,
-               [&](int64_t row) { return core::element(out.data, out.dtype, offset + row * out.stride); });
-  }
-
-  void d_bias() const {
-    const Vector& out = outputs_.d_bias;
-    const bool accumulate = outputs_.d_bias_mode == WriteMode::kAccumulate;
-    Sum* sums = core::is_narrow<Sum>(out.dtype) ? buffers_.sums : static_cast<Sum*>(out.data);
+  void d_bias(const sink::GradientPart& all) const {
+    const sink::BiasSink<Sum> sink(*context_.kernels, outputs_, sums(core::is_narrow<Sum>(outputs_.d_bias.dtype)));
     core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
-      const int64_t entries = end - begin;
-      add_column_sums(begin, entries, accumulate && !core::is_narrow<Sum>(out.dtype), sums + begin);
-      if (core::is_narrow<Sum>(out.dtype)) {
-        store(sums + begin, entries, outputs_.d_bias_mode, core::element(out.data, out.dtype, begin), out.dtype);
-      }
-    });
-  }
-
-  void add_column_sums(int64_t first, int64_t entries, bool accumulate, Sum* sums) const {
-    const gemm::Operand from = gradients_from(first);
-    if constexpr (sizeof(Sum) == sizeof(float)) {
-      if (gradient_ == DType::kBFloat16) {
-        return context_.kernels->bf16.add_column_sums(static_cast<const bfloat16*>(from.data), from.stride,
-                                                      problem_.tokens, entries, accumulate, sums);
-      }
-    }
-    tiles_.table().add_column_sums(static_cast<const Sum*>(from.data), from.stride, problem_.tokens, entries,
-                                   accumulate, sums);
-  }
-
-  // Stores `count` sums where they belong, in the type of the output.
-  void store(const Sum* sums, int64_t count, WriteMode mode, void* to, DType dtype) const {
-    store_sums(*context_.kernels, tiles_.table(), sums, count, mode, to, dtype);
-  }
-  // Stores the rows of a product whose sums stand apart: row r goes to place(r).
-  template <class Place>
-  void store_rows(const gemm::Product<Sum>& product, WriteMode mode, DType dtype, const Place& place) const {
-    core::parallel_ranges(threads_, product.m, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) store(product.c + r * product.ldc, product.n, mode, place(r), dtype);
+      sink.add(all.columns(begin, end - begin), /*first=*/true);
+      sink.finish(begin, end - begin);
     });
   }
 
@@ -205,6 +151,7 @@ class DenseSchedule final : public Schedule {
   plan::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
   const stats::RowWalk<Types> walk_;
+  const core::Array<int64_t> rows_;  // all of hidden's
   bool has_logits_ = false;
 };
 

@@ -9,9 +9,9 @@
 #include "core/store.h"
 #include "core/views.h"
 #include "plan/hidden_blocks.h"
+#include "sink/sinks.h"
 #include "stats/row_gradients.h"
 #include "stream/fold_tiles.h"
-#include "stream/store_sums.h"
 
 namespace logitless::stream {
 namespace {
@@ -21,6 +21,15 @@ namespace {
 // bound the records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that
 // wait for others.)
 constexpr int64_t kTilesAhead = 16;
+
+template <class Types>
+sink::WeightSink<typename Types::Sum> weight_sink(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
+                                                  const Gradients& outputs) {
+  using Sum = typename Types::Sum;
+  std::span<Sum* const> tiles;
+  if (plan::needs_weight_tiles<Sum>(outputs)) tiles = buffers.d_weight;
+  return {*pass.context.kernels, pass.problem, outputs, tiles, pass.run.grid.vocab_tile};
+}
 
 /// The tasks of one backward pass. What one task does stands in its function; who waits for whom
 /// stands in run().
@@ -37,13 +46,12 @@ class GradientTasks {
         grid_(pass.run.grid),
         buffers_(buffers),
         active_(active),
-        outputs_(outputs),
         begin_(begin),
-        logits_stay_(pass.run.logits_stay) {
-    hidden_apart_ = buffers.d_hidden != nullptr;
-    if (outputs.wants_d_hidden()) d_hidden_breaks_ = plan::d_hidden_breaks(pass.problem, outputs);
-    weight_tiles_ = plan::needs_weight_tiles<Sum>(outputs);
-    wants_weight_ = outputs.d_weight.data || outputs.weight_sink;
+        logits_stay_(pass.run.logits_stay),
+        weight_tiles_(plan::needs_weight_tiles<Sum>(outputs)),
+        hidden_(*pass.context.kernels, pass.problem, outputs, buffers.d_hidden),
+        weight_(weight_sink(pass, buffers, outputs)),
+        bias_(*pass.context.kernels, outputs, pass.bias_sums) {
     const auto any = [](const std::vector<double>& g) {
       return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
     };
@@ -62,7 +70,7 @@ class GradientTasks {
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
-    if (hidden_apart_) hand_on_d_hidden();
+    hidden_.finish(active_.blocks.order, pass_.run.plan.threads);
   }
 
  private:
@@ -117,19 +125,19 @@ class GradientTasks {
         [[maybe_unused]] char* hidden_chain = &dependences.hidden[static_cast<size_t>(b * hidden_blocks)];
 #pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])
         error->guard([&] { make_tile(j, b, slot); });
-        for (int h = 0; outputs_.wants_d_hidden() && h < hidden_blocks; ++h) {
+        for (int h = 0; hidden_.wanted() && h < hidden_blocks; ++h) {
 #pragma omp task depend(in : tile_slot[0], head_part[0], done[0]) depend(inout : hidden_chain[h])
           error->guard([&] { add_d_hidden(j, b, slot, h); });
         }
-        for (int h = 0; wants_weight_ && h < weight_blocks; ++h) {
+        for (int h = 0; weight_.wanted() && h < weight_blocks; ++h) {
 #pragma omp task depend(in : tile_slot[0], done[0]) depend(inout : weight_chain[h])
           error->guard([&] { add_d_weight(j, b, slot, h); });
         }
-        if (outputs_.d_bias.data) {
+        if (bias_.wanted()) {
           // d_weight's first chain of this tile has the order that these sums need, and costs nothing when it
           // is alone.
 #pragma omp task depend(in : tile_slot[0], done[0]) depend(inout : weight_chain[0])
-          error->guard([&] { add_d_bias(j, b, slot); });
+          error->guard([&] { bias_.add(part(j, b, slot), begin_ && b == 0); });
         }
       }
       if (weight_tiles_) {
@@ -138,7 +146,7 @@ class GradientTasks {
                         inout                           \
                         : weight_chain[h]) depend(inout \
                                                   : dependences.finished, head_part[0])
-        error->guard([&] { finish_weight_tile(j); });
+        error->guard([&] { weight_.finish(j, grid_.first_entry(j), grid_.entries(j), 1); });
       }
     }
 #pragma omp taskwait
@@ -162,14 +170,6 @@ class GradientTasks {
     constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
     auto* data = reinterpret_cast<Gradient*>(logits(j, b, slot));
     return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
-  }
-
-  // Calls use(operand, first) with each term of the gradients of a tile, whose products are added up.
-  template <class Use>
-  void for_each_term(int64_t j, int64_t b, int64_t slot, const Use& use) const {
-    const stats::GradientRows<Gradient> rows = gradient(j, b, slot);
-    use(gemm::Operand{rows.data, DTypeOf<Gradient>::value, rows.stride, false}, true);
-    if (rows.low) use(gemm::Operand{rows.low, DTypeOf<Gradient>::value, rows.stride, false}, false);
   }
 
   gemm::Operand hidden(int64_t b, int64_t slot) const {
@@ -203,147 +203,53 @@ class GradientTasks {
                          gradient(j, b, slot));
   }
 
-  // d_hidden [rows, components] (+)= tile [rows, entries] · head [entries, components]
-  void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
+  sink::GradientPart part(int64_t j, int64_t b, int64_t slot) const {
     const plan::RowBlock& rows = block(b);
-    auto& mine = scratch();
+    const stats::GradientRows<Gradient> of_rows = gradient(j, b, slot);
+    const auto term = [&](const Gradient* data) {
+      return gemm::Operand{data, DTypeOf<Gradient>::value, of_rows.stride, false};
+    };
+    sink::GradientPart out;
+    out.terms = {term(of_rows.data), term(of_rows.low)};
+    out.term_count = of_rows.low ? 2 : 1;
+    out.hidden = hidden(b, slot);
+    out.rows = active_.blocks.rows(rows);
+    out.contiguous = rows.contiguous;
+    out.first_entry = grid_.first_entry(j);
+    out.entries = grid_.entries(j);
+    return out;
+  }
+
+  void multiply(const gemm::Product<Sum>& product) {
+    pass_.run.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
+  }
+
+  void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
     const int64_t component = h * grid_.hidden_block;
     const int64_t columns = std::min(grid_.hidden_block, grid_.hidden_size - component);
-    const auto order = active_.blocks.rows(rows);
-    const bool stands_together = rows.contiguous && d_hidden_breaks_.same_piece(order.front(), order.back());
-    const bool scattered = !hidden_apart_ && !stands_together;
-    gemm::Product<Sum> product;
-    product.m = rows.count;
-    product.n = columns;
-    product.k = grid_.entries(j);
-    product.b = plan::head_operand(pass_.problem.head, grid_.first_entry(j), component, /*hidden_first=*/false);
-    const bool adds = j > 0 || (!hidden_apart_ && outputs_.d_hidden_mode == WriteMode::kAccumulate);
-    if (hidden_apart_) {
-      product.c = buffers_.d_hidden + rows.begin * grid_.hidden_size + component;
-      product.ldc = grid_.hidden_size;
-    } else if (scattered) {
-      product.c = mine.scatter;
-      product.ldc = grid_.hidden_block;
-    } else {
-      const problem::RowPlace<void*> first = d_hidden_row(pass_.problem, outputs_, active_.blocks.rows(rows).front());
-      product.c = static_cast<Sum*>(first.data) + component;
-      product.ldc = first.stride;
-    }
-    for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
-      product.a = gradients;
-      product.accumulate = !first || (adds && !scattered);
-      pass_.run.gemm->multiply(product, *pass_.context.kernels, mine.gemm);
-    });
-    if (!scattered) return;
-    const Sum* from = mine.scatter;
-    for (const int64_t row : active_.blocks.rows(rows)) {
-      Sum* to = static_cast<Sum*>(d_hidden_row(pass_.problem, outputs_, row).data) + component;
-      const WriteMode mode = adds ? WriteMode::kAccumulate : WriteMode::kOverwrite;
-      store_sums(*pass_.context.kernels, pass_.tiles.table(), from, columns, mode, to, DTypeOf<Sum>::value);
-      from += grid_.hidden_block;
-    }
+    hidden_.add(part(j, b, slot), block(b).begin, component, columns, j == 0, scratch().scatter,
+                [this](const gemm::Product<Sum>& product) { multiply(product); });
   }
 
-  // Returns where d_weight, or the tile that it is summed in, holds the vocabulary entries of vocabulary tile
-  // j from `component` on.
-  Sum* weight_part(int64_t j, int64_t component, int64_t& stride) const {
-    const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
-    Sum* data = weight_tiles_ ? buffers_.d_weight[j % plan::kWeightTiles] : static_cast<Sum*>(outputs_.d_weight.data);
-    stride = !weight_tiles_ ? core::with_used_stride(outputs_.d_weight).stride
-             : hidden_vocab ? grid_.vocab_tile
-                            : grid_.hidden_size;
-    const int64_t entry = weight_tiles_ ? 0 : grid_.first_entry(j);
-    return data + (hidden_vocab ? component * stride + entry : entry * stride + component);
-  }
-
-  // d_weight (+)= tileᵀ · hidden, or its transpose
   void add_d_weight(int64_t j, int64_t b, int64_t slot, int64_t h) {
-    const plan::RowBlock& rows = block(b);
     const int64_t component = h * grid_.weight_block;
     const int64_t components = std::min(grid_.weight_block, grid_.hidden_size - component);
-    const bool hidden_vocab = pass_.problem.head.layout == HeadLayout::kHiddenVocab;
-    gemm::Operand states = hidden(b, slot);
-    states.data = core::element(states.data, states.dtype, component);
-    gemm::Product<Sum> product;
-    product.k = rows.count;
-    states.transposed = hidden_vocab;
-    product.m = hidden_vocab ? components : grid_.entries(j);
-    product.n = hidden_vocab ? grid_.entries(j) : components;
-    product.c = weight_part(j, component, product.ldc);
-    const bool adds = b > 0 || !begin_ || (!weight_tiles_ && outputs_.d_weight_mode == WriteMode::kAccumulate);
-    for_each_term(j, b, slot, [&](gemm::Operand gradients, bool first) {
-      gradients.transposed = !hidden_vocab;
-      product.a = hidden_vocab ? states : gradients;
-      product.b = hidden_vocab ? gradients : states;
-      product.accumulate = !first || adds;
-      pass_.run.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
-    });
+    weight_.add(part(j, b, slot), j, component, components, begin_ && b == 0,
+                [this](const gemm::Product<Sum>& product) { multiply(product); });
   }
-
-  void add_d_bias(int64_t j, int64_t b, int64_t slot) {
-    const int64_t first = grid_.first_entry(j);
-    Sum* sums = (pass_.bias_sums ? pass_.bias_sums : static_cast<Sum*>(outputs_.d_bias.data)) + first;
-    const bool adds = b > 0 || !begin_ || (!pass_.bias_sums && outputs_.d_bias_mode == WriteMode::kAccumulate);
-    for_each_term(j, b, slot, [&](const gemm::Operand& gradients, bool first) {
-      pass_.tiles.table().add_column_sums(static_cast<const Gradient*>(gradients.data), gradients.stride,
-                                          block(b).count, grid_.entries(j), !first || adds, sums);
-    });
-  }
-
-  void finish_weight_tile(int64_t j);
-  void hand_on_d_hidden();
 
   const Pass<Types>& pass_;
   const plan::TileGrid& grid_;
   plan::BackwardBuffers<Types>& buffers_;
   const ActiveBlocks& active_;
-  const Gradients& outputs_;
   bool begin_;
   bool logits_stay_;
-  bool hidden_apart_ = false;
-  plan::RowBreaks d_hidden_breaks_;
-  bool weight_tiles_ = false;
-  bool wants_weight_ = false;
+  bool weight_tiles_;
+  const sink::HiddenSink<Sum> hidden_;
+  const sink::WeightSink<Sum> weight_;
+  const sink::BiasSink<Sum> bias_;
   typename stats::TileKernels<Types>::GradientParts parts_;
 };
-
-template <class Types>
-void hand_on_weight_tile(const Pass<Types>& pass, const typename Types::Sum* tile, int64_t j,
-                         const Gradients& outputs) {
-  const plan::TileGrid& grid = pass.run.grid;
-  const bool hidden_vocab = pass.problem.head.layout == HeadLayout::kHiddenVocab;
-  const int64_t entries = grid.entries(j);
-  const int64_t rows = hidden_vocab ? grid.hidden_size : entries;
-  const int64_t cols = hidden_vocab ? entries : grid.hidden_size;
-  const int64_t stride = hidden_vocab ? grid.vocab_tile : grid.hidden_size;
-  if (outputs.weight_sink) {
-    outputs.weight_sink(grid.first_entry(j), entries, ConstMatrix(tile, rows, cols, stride));
-    return;
-  }
-  const Matrix out = core::with_used_stride(outputs.d_weight);
-  const int64_t offset = hidden_vocab ? grid.first_entry(j) : grid.first_entry(j) * out.stride;
-  for (int64_t r = 0; r < rows; ++r) {
-    store_sums(*pass.context.kernels, pass.tiles.table(), tile + r * stride, cols, outputs.d_weight_mode,
-               core::element(out.data, out.dtype, offset + r * out.stride), out.dtype);
-  }
-}
-
-template <class Types>
-void GradientTasks<Types>::finish_weight_tile(int64_t j) {
-  hand_on_weight_tile(pass_, buffers_.d_weight[j % plan::kWeightTiles], j, outputs_);
-}
-
-template <class Types>
-void GradientTasks<Types>::hand_on_d_hidden() {
-  const auto& order = active_.blocks.order;
-  core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(order.size()), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      void* to = d_hidden_row(pass_.problem, outputs_, order[static_cast<size_t>(i)]).data;
-      store_sums(*pass_.context.kernels, pass_.tiles.table(), buffers_.d_hidden + i * grid_.hidden_size,
-                 grid_.hidden_size, outputs_.d_hidden_mode, to, problem::d_hidden_dtype(outputs_));
-    }
-  });
-}
 
 }  // namespace
 
@@ -361,26 +267,17 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
 template <class Types>
 void finish_gradients(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
                       const core::Array<bool>& wrote_rows, bool wrote_any, const Gradients& outputs) {
-  const bool zero_rows = outputs.wants_d_hidden() && outputs.d_hidden_mode == WriteMode::kOverwrite;
-  for (int64_t row = 0; zero_rows && row < pass.problem.tokens; ++row) {
-    if (wrote_rows[static_cast<size_t>(row)]) continue;
-    const problem::RowPlace<void*> place = d_hidden_row(pass.problem, outputs, row);
-    core::fill_zero(Matrix(place.data, problem::d_hidden_dtype(outputs), 1, pass.problem.hidden_size));
-  }
+  sink::clear_other_rows(pass.problem, outputs, [&](int64_t row) { return wrote_rows[static_cast<size_t>(row)]; });
+  const auto weight = weight_sink(pass, buffers, outputs);
   if (wrote_any) {
-    if (pass.bias_sums) {
-      const Vector& out = outputs.d_bias;
-      store_sums(*pass.context.kernels, pass.tiles.table(), pass.bias_sums, out.size, outputs.d_bias_mode, out.data,
-                 out.dtype);
-    }
-    return;
+    return sink::BiasSink(*pass.context.kernels, outputs, pass.bias_sums).finish(0, outputs.d_bias.size);
   }
   if (outputs.d_bias.data && outputs.d_bias_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_bias);
   if (outputs.d_weight.data && outputs.d_weight_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_weight);
   if (outputs.weight_sink) {
     const plan::TileGrid& grid = pass.run.grid;
-    std::fill_n(buffers.d_weight[0], grid.vocab_tile * grid.hidden_size, typename Types::Sum{0});
-    for (int64_t j = 0; j < grid.vocab_tiles(); ++j) hand_on_weight_tile(pass, buffers.d_weight[0], j, outputs);
+    weight.clear(0);
+    for (int64_t j = 0; j < grid.vocab_tiles(); ++j) weight.finish(0, grid.first_entry(j), grid.entries(j), 1);
   }
 }
 

@@ -12,9 +12,10 @@
 #include "plan/planner.h"
 #include "ranks/cut.h"
 #include "ranks/row_sums.h"
+#include "sink/sinks.h"
+#include "sink/store_sums.h"
 #include "stats/row_stats_wire.h"
 #include "stats/tile_kernels.h"
-#include "stream/store_sums.h"
 
 namespace logitless::stream {
 namespace {
@@ -299,14 +300,16 @@ class SlicedSchedule final : public Schedule {
     const std::span<const int64_t> rows = problem_.active();
     const auto store = [&](const Sum* sums, int64_t i) {
       void* to = d_hidden_row(problem_, outputs_, rows[static_cast<size_t>(i)]).data;
-      store_sums(*context_.kernels, table, sums, h, outputs_.d_hidden_mode, to, problem::d_hidden_dtype(outputs_));
+      sink::store_sums(*context_.kernels, sums, h, outputs_.d_hidden_mode, to, problem::d_hidden_dtype(outputs_));
     };
     const auto load = [&](int64_t i, int64_t s, Sum* to) {
       const Slice& slice = slices_[static_cast<size_t>(s)];
       if (!slice.schedule) return static_cast<void>(std::fill_n(to, h, Sum{0}));
       std::copy_n(static_cast<const Sum*>(sums_of(slice, rows[static_cast<size_t>(i)])), h, to);
     };
-    if (!in_place_) zero_other_rows();
+    if (!in_place_) {
+      sink::clear_other_rows(problem_, outputs_, [&](int64_t row) { return problem_.takes_part(row); });
+    }
     const auto count = static_cast<int64_t>(rows.size());
     if (!cut_.own_d_hidden && group_.size() > 1) return sum_over_group<Sum>(count, table, load, store);
     if (in_place_) return;
@@ -332,7 +335,7 @@ class SlicedSchedule final : public Schedule {
     const auto load = [&](int64_t i, int64_t s, std::byte* to) { load_sums(i, s, reinterpret_cast<Sum*>(to)); };
     const auto add = [&](const std::byte* from, Sum* to) { table.add(reinterpret_cast<const Sum*>(from), h, to); };
     const auto finish = [&](const Sum* sums, std::byte* to) {
-      if (stored) return store_sums(*context_.kernels, table, sums, h, WriteMode::kOverwrite, to, dtype);
+      if (stored) return sink::store_sums(*context_.kernels, sums, h, WriteMode::kOverwrite, to, dtype);
       std::memcpy(to, sums, static_cast<size_t>(h) * bytes);
     };
     const auto store = [&](const std::byte* from, int64_t i) {
@@ -342,15 +345,6 @@ class SlicedSchedule final : public Schedule {
     };
     ranks::sum_over_ranks<Sum>(group_, cut_.slices, count, h, {sizeof(Sum), static_cast<int64_t>(bytes)},
                                plan_.plan.threads, load, add, finish, store);
-  }
-
-  void zero_other_rows() {
-    if (outputs_.d_hidden_mode != WriteMode::kOverwrite) return;
-    for (int64_t row = 0; row < problem_.tokens; ++row) {
-      if (problem_.takes_part(row)) continue;
-      void* to = d_hidden_row(problem_, outputs_, row).data;
-      core::fill_zero(Matrix(to, problem::d_hidden_dtype(outputs_), 1, problem_.hidden_size));
-    }
   }
 
   const detail::ContextState& context_;

@@ -7,21 +7,21 @@
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
 
-namespace logitless::stream {
+namespace logitless::sink {
 
 /// The one place where finished sums become an output: `count` of them are copied, added or rounded
 /// once to `to`, whose type is that of the sums or a 16-bit one.
-template <class Sum, class Table>
-void store_sums(const kernels::RowKernels& kernels, const Table& table, const Sum* sums, int64_t count, WriteMode mode,
-                void* to, DType dtype) {
+template <class Sum>
+void store_sums(const kernels::RowKernels& kernels, const Sum* sums, int64_t count, WriteMode mode, void* to,
+                DType dtype) {
   const bool accumulate = mode == WriteMode::kAccumulate;
   if (dtype != DTypeOf<Sum>::value) {
     kernels.round(sums, count, accumulate, to, dtype);
   } else if (accumulate) {
-    table.add(sums, count, static_cast<Sum*>(to));
+    kernels.typed<Sum>().add(sums, count, static_cast<Sum*>(to));
   } else {
     std::copy_n(sums, count, static_cast<Sum*>(to));
   }
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::sink

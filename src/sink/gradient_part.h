@@ -1,0 +1,43 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "core/views.h"
+#include "gemm/gemm.h"
+
+namespace logitless::sink {
+
+/// Gradients of the logits of some rows and vocabulary entries, on their way to the sinks: a tile, or all of
+/// them.
+struct GradientPart {
+  std::array<gemm::Operand, 2> terms;  // [rows, entries] each; their sum is the gradient
+  int term_count = 1;
+  gemm::Operand hidden;           // [rows, H]: the states of the rows
+  std::span<const int64_t> rows;  // of hidden
+  bool contiguous = true;         // they follow one another in hidden
+  int64_t first_entry = 0;
+  int64_t entries = 0;
+
+  /// Returns the part's columns [first, first + count).
+  GradientPart columns(int64_t first, int64_t count) const {
+    GradientPart out = *this;
+    for (int i = 0; i < term_count; ++i) {
+      gemm::Operand& term = out.terms[static_cast<size_t>(i)];
+      term.data = core::element(term.data, term.dtype, first);
+    }
+    out.first_entry += first;
+    out.entries = count;
+    return out;
+  }
+
+  /// Calls use(term, first) with each term; what they make is added up.
+  template <class Use>
+  void for_each_term(const Use& use) const {
+    for (int i = 0; i < term_count; ++i) use(terms[static_cast<size_t>(i)], i == 0);
+  }
+};
+
+}  // namespace logitless::sink
