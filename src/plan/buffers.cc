@@ -125,7 +125,7 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
   sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
             n * h);
-  sum_apart(is_rounded<Sum>(outputs.d_weight), std::min(v, kNarrowEntries) * h);
+  sum_apart(needs_weight_tiles<Sum>(outputs), std::min(v, kDenseWeightTile) * h);
   sum_apart(is_rounded<Sum>(outputs.d_bias), v);
   sums = arena.take<Sum>(elements);
   if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(arena, problem, n);

@@ -115,9 +115,8 @@ struct DenseBuffers {
   DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
                const Gradients& outputs);
 };
-/// Plan dense sums d_weight this many vocabulary entries at a time, apart from the output, when d_weight is
-/// narrower than its sums.
-inline constexpr int64_t kNarrowEntries = 4096;
+/// Plan dense sums d_weight this many vocabulary entries at a time where it needs weight tiles.
+inline constexpr int64_t kDenseWeightTile = 4096;
 
 /// Takes the scratch of a walk over finished logits, one for each thread.
 template <class Types>

@@ -59,7 +59,7 @@ class DenseSchedule final : public Schedule {
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     const sink::GradientPart all = part();
     if (outputs_.wants_d_hidden()) d_hidden(all);
-    if (outputs_.d_weight.data) d_weight(all);
+    if (outputs_.d_weight.data || outputs_.weight_sink) d_weight(all);
     if (outputs_.d_bias.data) d_bias(all);
   }
 
@@ -121,8 +121,8 @@ class DenseSchedule final : public Schedule {
   }
 
   void d_weight(const sink::GradientPart& all) const {
-    const bool apart = core::is_narrow<Sum>(outputs_.d_weight.dtype);
-    const int64_t step = apart ? std::min(plan::kNarrowEntries, v_) : v_;
+    const bool apart = plan::needs_weight_tiles<Sum>(outputs_);
+    const int64_t step = apart ? std::min(plan::kDenseWeightTile, v_) : v_;
     Sum* const tile[] = {buffers_.sums};
     const sink::WeightSink<Sum> sink(*context_.kernels, problem_, outputs_, std::span(tile).first(apart ? 1 : 0), step);
     for (int64_t first = 0; first < v_; first += step) {
