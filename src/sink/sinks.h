@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What becomes of the gradients of logits: d_hidden, d_weight or its callback, and d_bias. Each sink says where
-// its sums stand, adds parts to them, and hands them to the output. It does not know who calls: the order of
-// the parts, and what multiplies, are the schedule's.
+// What becomes of the gradients of logits: d_hidden, d_weight or its callback, and d_bias. Each sink says
+// where its sums stand, adds parts to them, and hands them to the output. It does not know who calls: the
+// order of the parts, and what multiplies, are the schedule's.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +34,9 @@ class HiddenSink {
 
   bool wanted() const { return outputs_.wants_d_hidden(); }
 
-  /// Adds components [component, component + columns) of the part, whose first row is row `place` of the sums.
-  /// `first` says that nothing was added to these rows before. `scratch` [rows, columns] takes the product of
-  /// rows that do not follow one another in the output.
+  /// Adds components [component, component + columns) of the part, whose first row is row `place` of the
+  /// sums. `first` says that nothing was added to these rows before. `scratch` [rows, columns] takes the
+  /// product of rows that do not follow one another in the output.
   template <class Multiply>
   void add(const GradientPart& part, int64_t place, int64_t component, int64_t columns, bool first, Sum* scratch,
            const Multiply& multiply) const {
