@@ -36,9 +36,9 @@ inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, 
 /// part, parts and sums have one type, and the rows stand `in_place` one after the other as they travel,
 /// messages come from there and go there.
 template <class Sum, class Load, class Add, class Finish, class Store>
-void sum_over_ranks(Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols,
-                    const SumWire& wire, int threads, const Load& load, const Add& add, const Finish& finish,
-                    const Store& store, std::byte* in_place = nullptr) {
+void sum_over_ranks(Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols, const SumWire& wire,
+                    int threads, const Load& load, const Add& add, const Finish& finish, const Store& store,
+                    std::byte* in_place = nullptr) {
   const int64_t size = group.size(), most = *std::max_element(parts.begin(), parts.end());
   const int64_t own = parts[static_cast<size_t>(group.rank())];
   const int64_t part_bytes = cols * wire.part, total_bytes = cols * wire.total;
