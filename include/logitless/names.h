@@ -15,7 +15,7 @@
 namespace logitless {
 
 /// The names of an enumeration's values 0, 1, 2, ... It is specialised for each enumeration that has names.
-/// Hidden, or GCC would export every list from whatever reads it.
+/// They are hidden, because GCC would otherwise export each list from every library that reads it.
 template <class Enum>
 [[gnu::visibility("hidden")]] inline constexpr std::array<const char*, 0> kNamesOf = {};
 

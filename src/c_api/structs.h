@@ -35,7 +35,8 @@ void init(T* out, size_t size) {
 }
 
 /// Throws InvalidInput where the caller's structure does not stand where one may, or has no size that it had
-/// in some header that is known here. A pointer, because no reference may bind to what stands elsewhere.
+/// in some header that is known here. It takes a pointer, because a reference must not bind to a structure
+/// that is not aligned.
 template <class T>
 void check_size(const T* in, const char* name) {
   check_place(in, name);

@@ -16,7 +16,7 @@ namespace logitless::plan {
 
 using problem::HiddenProblem;
 
-/// All that it is made of must outlive it.
+/// The arguments of the constructor must outlive it.
 class Cutter {
  public:
   Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work, const Gradients& outputs);

@@ -122,6 +122,8 @@ class WeightSink {
         tile_stride_(hidden_vocab_ ? tile_entries : hidden_size_) {}
 
   bool wanted() const { return outputs_.d_weight.data || outputs_.weight_sink; }
+  /// Returns whether each tile is summed apart from the output, and finished once all rows are in it.
+  bool apart() const { return !tiles_.empty(); }
 
   /// Adds components [component, component + components) of the part, whose vocabulary entries are those of
   /// tile j. `first` says that nothing was added to them before.
@@ -135,11 +137,11 @@ class WeightSink {
     product.m = hidden_vocab_ ? components : part.entries;
     product.n = hidden_vocab_ ? part.entries : components;
     product.k = static_cast<int64_t>(part.rows.size());
-    product.ldc = tiles_.empty() ? core::with_used_stride(outputs_.d_weight).stride : tile_stride_;
-    const int64_t entry = tiles_.empty() ? part.first_entry : 0;
-    product.c = (tiles_.empty() ? static_cast<Sum*>(outputs_.d_weight.data) : tile(j)) +
+    product.ldc = apart() ? tile_stride_ : core::with_used_stride(outputs_.d_weight).stride;
+    const int64_t entry = apart() ? 0 : part.first_entry;
+    product.c = (apart() ? tile(j) : static_cast<Sum*>(outputs_.d_weight.data)) +
                 (hidden_vocab_ ? component * product.ldc + entry : entry * product.ldc + component);
-    const bool adds = !first || (tiles_.empty() && outputs_.d_weight_mode == WriteMode::kAccumulate);
+    const bool adds = !first || (!apart() && outputs_.d_weight_mode == WriteMode::kAccumulate);
     part.for_each_term([&](gemm::Operand gradients, bool first_term) {
       gradients.transposed = !hidden_vocab_;
       product.a = hidden_vocab_ ? states : gradients;
@@ -151,7 +153,7 @@ class WeightSink {
 
   /// Hands tile j, of vocabulary entries [first_entry, first_entry + entries), to the output or the callback.
   void finish(int64_t j, int64_t first_entry, int64_t entries, int threads) const {
-    if (tiles_.empty()) return;
+    if (!apart()) return;
     const int64_t rows = hidden_vocab_ ? hidden_size_ : entries, cols = hidden_vocab_ ? entries : hidden_size_;
     if (outputs_.weight_sink) {
       outputs_.weight_sink(first_entry, entries, ConstMatrix(tile(j), rows, cols, tile_stride_));

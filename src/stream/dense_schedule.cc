@@ -58,9 +58,9 @@ class DenseSchedule final : public Schedule {
     if (!has_logits_) make_logits();
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     const sink::GradientPart all = part();
-    if (outputs_.wants_d_hidden()) d_hidden(all);
-    if (outputs_.d_weight.data || outputs_.weight_sink) d_weight(all);
-    if (outputs_.d_bias.data) d_bias(all);
+    d_hidden(all);
+    d_weight(all);
+    d_bias(all);
   }
 
  private:
@@ -112,6 +112,7 @@ class DenseSchedule final : public Schedule {
   Sum* sums(bool apart) const { return apart ? buffers_.sums : nullptr; }
 
   void d_hidden(const sink::GradientPart& all) const {
+    if (!outputs_.wants_d_hidden()) return;
     const bool apart =
         !d_hidden_is_matrix(problem_, outputs_) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs_));
     const sink::HiddenSink<Sum> sink(*context_.kernels, problem_, outputs_, sums(apart));
@@ -125,7 +126,7 @@ class DenseSchedule final : public Schedule {
     const int64_t step = apart ? std::min(plan::kDenseWeightTile, v_) : v_;
     Sum* const tile[] = {buffers_.sums};
     const sink::WeightSink<Sum> sink(*context_.kernels, problem_, outputs_, std::span(tile).first(apart ? 1 : 0), step);
-    for (int64_t first = 0; first < v_; first += step) {
+    for (int64_t first = 0; sink.wanted() && first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
       sink.add(all.columns(first, entries), 0, 0, problem_.hidden_size, /*first=*/true,
                [this](const gemm::Product<Sum>& product) { multiply(product); });
@@ -135,6 +136,7 @@ class DenseSchedule final : public Schedule {
 
   void d_bias(const sink::GradientPart& all) const {
     const sink::BiasSink<Sum> sink(*context_.kernels, outputs_, sums(core::is_narrow<Sum>(outputs_.d_bias.dtype)));
+    if (!sink.wanted()) return;
     core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
       sink.add(all.columns(begin, end - begin), /*first=*/true);
       sink.finish(begin, end - begin);

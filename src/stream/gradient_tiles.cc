@@ -48,7 +48,6 @@ class GradientTasks {
         active_(active),
         begin_(begin),
         logits_stay_(pass.run.logits_stay),
-        weight_tiles_(plan::needs_weight_tiles<Sum>(outputs)),
         hidden_(*pass.context.kernels, pass.problem, outputs, buffers.d_hidden),
         weight_(weight_sink(pass, buffers, outputs)),
         bias_(*pass.context.kernels, outputs, pass.bias_sums) {
@@ -110,7 +109,7 @@ class GradientTasks {
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       // Tiles of d_weight that are summed apart take turns.
       [[maybe_unused]] char* weight_chain =
-          &dependences.weight[static_cast<size_t>((weight_tiles_ ? j % plan::kWeightTiles : j) * weight_blocks)];
+          &dependences.weight[static_cast<size_t>((weight_.apart() ? j % plan::kWeightTiles : j) * weight_blocks)];
       [[maybe_unused]] char* head_part = &dependences.entries[static_cast<size_t>(j)];
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
@@ -140,7 +139,7 @@ class GradientTasks {
           error->guard([&] { bias_.add(part(j, b, slot), begin_ && b == 0); });
         }
       }
-      if (weight_tiles_) {
+      if (weight_.apart()) {
 #pragma omp task depend(iterator(h = 0                  \
                                  : weight_blocks),      \
                         inout                           \
@@ -244,7 +243,6 @@ class GradientTasks {
   const ActiveBlocks& active_;
   bool begin_;
   bool logits_stay_;
-  bool weight_tiles_;
   const sink::HiddenSink<Sum> hidden_;
   const sink::WeightSink<Sum> weight_;
   const sink::BiasSink<Sum> bias_;
@@ -268,7 +266,6 @@ template <class Types>
 void finish_gradients(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
                       const core::Array<bool>& wrote_rows, bool wrote_any, const Gradients& outputs) {
   sink::clear_other_rows(pass.problem, outputs, [&](int64_t row) { return wrote_rows[static_cast<size_t>(row)]; });
-  const auto weight = weight_sink(pass, buffers, outputs);
   if (wrote_any) {
     return sink::BiasSink(*pass.context.kernels, outputs, pass.bias_sums).finish(0, outputs.d_bias.size);
   }
@@ -276,6 +273,7 @@ void finish_gradients(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buf
   if (outputs.d_weight.data && outputs.d_weight_mode == WriteMode::kOverwrite) core::fill_zero(outputs.d_weight);
   if (outputs.weight_sink) {
     const plan::TileGrid& grid = pass.run.grid;
+    const auto weight = weight_sink(pass, buffers, outputs);
     weight.clear(0);
     for (int64_t j = 0; j < grid.vocab_tiles(); ++j) weight.finish(0, grid.first_entry(j), grid.entries(j), 1);
   }
