@@ -14,11 +14,7 @@
 #include "stream/schedule.h"
 #include "stream/sliced_schedule.h"
 
-namespace logitless {
-
-TokenLoss::~TokenLoss() = default;
-
-namespace stream {
+namespace logitless::stream {
 namespace {
 
 // This makes the statistics, token gradients and outputs of one call, chunk by chunk.
@@ -258,5 +254,4 @@ Plan plan_run(const Context& context, const LogitsProblem& problem, const Logits
   return plan_any(context, problem, outputs, loss);
 }
 
-}  // namespace stream
-}  // namespace logitless
+}  // namespace logitless::stream
