@@ -6,6 +6,7 @@
 
 #include "core/check_fields.h"
 #include "logitless/workspace.h"
+#include "ranks/batch_sums.h"
 #include "stats/columns.h"
 #include "stats/row_stats_wire.h"
 
@@ -17,77 +18,62 @@ const LogitsGradient kNoLogitsGradient;
 
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
-}  // namespace
-
-std::shared_ptr<Call::Shared> Call::share(const Context& context) {
+// Makes the meeting of the ranks that share a call, and states what holds for all calls of the context.
+std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;
   try {
-    auto shared = core::make_shared<Shared>(core::make_shared<ranks::Meeting>(ranks));
-    shared->meeting->state([&](ranks::Statement& statement) {
+    auto meeting = core::make_shared<ranks::Meeting>(ranks);
+    meeting->state([&](ranks::Statement& statement) {
       statement.say("gradient_precision", context.options().gradient_precision);
     });
-    if (ranks.vocab) shared->meeting->vocab.statement().say("own_d_hidden", ranks.own_d_hidden);
-    if (ranks.data) shared->meeting->data.statement().say("sum_d_weight", ranks.sum_d_weight);
-    return shared;
+    if (ranks.vocab) meeting->vocab.statement().say("own_d_hidden", ranks.own_d_hidden);
+    if (ranks.data) meeting->data.statement().say("sum_d_weight", ranks.sum_d_weight);
+    return meeting;
   } catch (...) {
     ranks::leave(ranks, std::current_exception());
     throw;
   }
 }
 
-std::shared_ptr<Call::Shared> Call::share(const Call& whole) {
-  if (!whole.shared_) return nullptr;
-  auto shared = core::make_shared<Shared>(whole.shared_->meeting);
-  shared->of_part.emplace(*shared->meeting);
-  return shared;
-}
+}  // namespace
 
-Call::FromHidden Call::from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                   const Gradients& outputs, Shared* shared) {
-  problem::HiddenProblem problem = problem::make_problem(hidden, head, context.options().ranks.cuts_vocab());
-  if (!shared) return {std::move(problem), outputs};
-  const Ranks& ranks = context.options().ranks;
-  problem.totals = ranks::Totals(&shared->meeting->data);
-  if (ranks.data && ranks.sum_d_weight) problem.weight_ranks = &shared->meeting->data;
-  if (!ranks.cuts_vocab()) return {std::move(problem), outputs};
-  const ranks::HeadTypes types = problem::head_types(problem, outputs);
-  problem.cut = &shared->cut;
-  if (ranks.slice) {
-    if (ranks.vocab || ranks.data || !ranks.slices.empty()) {
-      core::fail("ranks.slice is set beside other ranks or slices: it meets nobody");
-    }
-    shared->cut = ranks::cut_of_slice(shared->meeting->vocab, *ranks.slice, types);
-    problem.vocab_size = ranks.slice->vocab_size;
-    problem.first_entry = ranks.slice->first;
-    return {std::move(problem), outputs};
-  }
-  shared->cut = ranks::agree_on_cut(shared->meeting->vocab, ranks, types);
-  problem.vocab_size = shared->cut.vocab_size();
-  problem.first_entry = shared->cut.first_entry();
-  return {std::move(problem), outputs};
+Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Gradients& outputs) {
+  const Ranks& ranks = context_.options().ranks;
+  FromHidden source{problem::make_problem(hidden, head, ranks.cuts_vocab()), outputs};
+  if (!meeting_) return source;
+  shared_ = ranks::share(*meeting_, ranks, head, outputs);
+  if (!shared_.cut) return source;
+  source.problem.vocab_size = shared_.cut->vocab_size;
+  source.problem.first_entry = shared_.cut->first_entry;
+  return source;
 }
 
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs)
     : scope_(store_of(context)),
       context_(context),
-      shared_(share(context)),
-      source_(ranks::together(meeting(), [&] { return from_hidden(context, hidden, head, outputs, shared_.get()); })) {}
+      meeting_(meet(context)),
+      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, outputs); })) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
 Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
     : scope_(store_of(whole.context_)),
       context_(whole.context_),
       part_(name),
-      shared_(share(whole)),
-      source_(from_hidden(whole.context_, hidden, head, kNoGradients, shared_.get())) {}
+      meeting_(whole.meeting_),
+      source_(from_hidden(hidden, head, kNoGradients)) {
+  if (meeting_) stated_.emplace(*meeting_);
+}
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
-    : scope_(store_of(context)), context_(context), shared_(share(context)), source_(ranks::together(meeting(), [&] {
+    : scope_(store_of(context)),
+      context_(context),
+      meeting_(meet(context)),
+      source_(ranks::together(meeting_.get(), [&] {
         if (context.options().ranks.cuts_vocab()) {
           core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
         }
         FromLogits source{problem::make_problem(logits), outputs};
-        if (shared_) source.problem.totals = ranks::Totals(&shared_->meeting->data);
+        if (meeting_) shared_ = ranks::share(*meeting_);
         return source;
       })) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
@@ -105,10 +91,6 @@ core::Array<int64_t> Call::target_ids(const Targets& targets, const TokenOptions
   return problem::resolve_targets(targets, options, sequence_offsets(), problem().vocab_size, problem().rows_name);
 }
 
-bool Call::wants_gradients() const {
-  return std::visit([](const auto& source) { return problem::is_wanted(source.problem, source.outputs); }, source_);
-}
-
 void Call::set_task(Task task) {
   std::visit(
       [&](auto& source) {
@@ -118,6 +100,7 @@ void Call::set_task(Task task) {
         problem.cross = task.cross;
         problem.targets = std::move(task.targets);
         problem::check_tokens(problem);
+        ranks::check_sums(source.outputs, shared_);
         problem::check_outputs(source.problem, source.outputs);
         core::Array<core::ByteRange> reads = std::move(task.reads);
         if (const auto& slice = context_.options().ranks.slice) {
@@ -147,19 +130,19 @@ size_t Call::slice_bytes() const {
   return static_cast<size_t>(problem().tokens) * stats::RowStatsWire(problem()).bytes();
 }
 
-std::vector<std::byte> Call::fold_slice() const {
+std::vector<std::byte> Call::fold_slice() {
   const Ranks& ranks = context_.options().ranks;
   if (!ranks.slice) core::fail("ranks.slice is not set");
   if (!ranks.slice->gathered.empty()) core::fail("ranks.slice.gathered is given: a slice has nothing left to say");
   std::vector<std::byte> out(slice_bytes());
-  shared_->cut.left = out.data();
+  shared_.cut->left = out.data();
   run(nullptr);
   return out;
 }
 
 void Call::state_problem() const {
-  if (!shared_) return;
-  ranks::Meeting& meeting = *shared_->meeting;
+  if (!meeting_) return;
+  ranks::Meeting& meeting = *meeting_;
   meeting.state([&](ranks::Statement& statement) {
     const StatsRequest& request = problem().request;
     statement.say("the call's statistics", std::string(request.entropy ? "entropy " : "") +
@@ -177,23 +160,27 @@ void Call::state_problem() const {
 // Those of the vocabulary meet when they plan, those of a batch may have nothing to say to each other before
 // the call ends.
 void Call::meet_data() const {
-  if (shared_) shared_->meeting->data.agree();
+  if (meeting_) meeting_->data.agree();
 }
 
 stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
   meet_data();
-  if (context_.options().ranks.slice && !shared_->cut.left && shared_->cut.gathered.empty() && problem().tokens > 0) {
+  if (context_.options().ranks.slice && !shared_.cut->left && shared_.cut->gathered.empty() && problem().tokens > 0) {
     core::fail("ranks.slice.gathered is empty: a call needs the statistics of all slices");
   }
   return std::visit(
-      [&](const auto& source) { return stream::run(context_, source.problem, source.outputs, loss, returned); },
+      [&](const auto& source) {
+        return stream::run(context_, source.problem, source.outputs, shared_, loss, returned);
+      },
       source_);
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {
   meet_data();
   return std::visit(
-      [&](const auto& source) { return stream::run_gradients(context_, source.problem, source.outputs, stats, grads); },
+      [&](const auto& source) {
+        return stream::run_gradients(context_, source.problem, source.outputs, shared_, stats, grads);
+      },
       source_);
 }
 
@@ -212,7 +199,8 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
 Plan Call::plan(const TokenLoss* loss) const {
   meet_data();
   return std::visit(
-      [&](const auto& source) { return stream::plan_run(context_, source.problem, source.outputs, loss); }, source_);
+      [&](const auto& source) { return stream::plan_run(context_, source.problem, source.outputs, shared_, loss); },
+      source_);
 }
 
 }  // namespace logitless::api

@@ -19,8 +19,8 @@
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
-#include "ranks/cut.h"
 #include "ranks/meeting.h"
+#include "ranks/shared.h"
 #include "stream/pipeline.h"
 
 namespace logitless::api {
@@ -60,17 +60,16 @@ class Call {
   const core::Array<int64_t>& sequence_offsets() const;
   /// Returns problem::resolve_targets() of these rows.
   core::Array<int64_t> target_ids(const Targets& targets, const TokenOptions& options) const;
-  /// Tells whether a gradient is wanted.
-  bool wants_gradients() const;
+  /// Sums over the whole batch, of which this call has a part where ranks share it.
+  ranks::Totals totals() const { return shared_.totals; }
   const Context& context() const { return context_; }
 
   /// Returns what work(call) returns, once it has ended on all ranks.
   template <class Work>
   auto complete(const Work& work) {
-    ranks::Meeting* meeting = this->meeting();
-    return ranks::together(meeting, [&] {
+    return ranks::together(meeting_.get(), [&] {
       auto result = work(*this);
-      if (meeting) meeting->agree();
+      if (meeting_) meeting_->agree();
       return result;
     });
   }
@@ -79,8 +78,8 @@ class Call {
   /// the options are checked: a rank that refuses its own throws by itself.
   template <class... Options>
   void state(const char* task, const Options&... options) const {
-    if (!shared_) return;
-    shared_->meeting->state([&](ranks::Statement& statement) {
+    if (!meeting_) return;
+    meeting_->state([&](ranks::Statement& statement) {
       statement.say("call", std::string(task), " is ");
       (state_options(statement, options), ...);
     });
@@ -88,7 +87,7 @@ class Call {
   /// States what ranks with the same tokens were given of them besides. `visit` gets a Statement.
   template <class Visit>
   void state_tokens(const Visit& visit) const {
-    if (shared_ && shared_->meeting->vocab.is_shared()) visit(shared_->meeting->vocab.statement());
+    if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.statement());
   }
 
   void set_task(Task task);
@@ -102,19 +101,11 @@ class Call {
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
   /// Returns the statistics of this slice, as ranks send them: of each row so many bytes. Those of rows that
   /// take no part are zeros.
-  std::vector<std::byte> fold_slice() const;
+  std::vector<std::byte> fold_slice();
   /// Returns the plan of run().
   Plan plan(const TokenLoss* loss) const;
 
  private:
-  /// What calls of the ranks share; there is none where the context has no ranks.
-  struct Shared {
-    explicit Shared(std::shared_ptr<ranks::Meeting> of) : meeting(std::move(of)) {}
-
-    std::shared_ptr<ranks::Meeting> meeting;  // of the whole call and its parts
-    ranks::Cut cut;
-    std::optional<ranks::Meeting::Scope> of_part;  // what a part has stated
-  };
   struct FromHidden {
     problem::HiddenProblem problem;
     const Gradients& outputs;
@@ -124,20 +115,18 @@ class Call {
     const LogitsGradient& outputs;
   };
 
-  ranks::Meeting* meeting() const { return shared_ ? shared_->meeting.get() : nullptr; }
-  static std::shared_ptr<Shared> share(const Context& context);
-  static std::shared_ptr<Shared> share(const Call& whole);
   void state_problem() const;
   void check_slice() const;
   size_t slice_bytes() const;
   void meet_data() const;
-  static FromHidden from_hidden(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                const Gradients& outputs, Shared* shared);
+  FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;
-  const char* part_ = "";  // what messages put before the names of a part
-  std::shared_ptr<Shared> shared_;
+  const char* part_ = "";                        // what messages put before the names of a part
+  std::shared_ptr<ranks::Meeting> meeting_;      // of the whole call and its parts; null: there are no ranks
+  std::optional<ranks::Meeting::Scope> stated_;  // what a part states is forgotten with it
+  ranks::Shared shared_;
   std::variant<FromHidden, FromLogits> source_;
 };
 

@@ -30,7 +30,7 @@ struct Labels {
                    .targets = problem::row_targets(call.target_ids(targets, options.token)),
                    .cross = loss::cross(options),
                    .reads = {core::range_of("targets", targets)}});
-    return Loss(options, call.problem());
+    return Loss(options, call.problem(), call.totals());
   }
   void prepare(const Call&, Loss&) const {}
 };

@@ -20,7 +20,7 @@ struct Completions {
 
   Loss make_loss(Call& call) const {
     const problem::TokenProblem& problem = call.problem();
-    Loss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name, problem.totals);
+    Loss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name, call.totals());
     call.set_task({.options = options.token,
                    .request = loss.needs(),
                    .targets = problem::row_targets(loss.targets()),

@@ -63,7 +63,7 @@ struct Pairs {
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
-    Loss loss(options, std::move(tokens), call.problem().totals);
+    Loss loss(options, std::move(tokens), call.totals());
     set_task(call, loss, options.token, reference, {core::range_of("targets", targets)});
     return loss;
   }
@@ -88,7 +88,7 @@ struct Singles {
     if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
       core::fail("reference is not given: kto compares with it");
     }
-    Loss loss(options, batch, std::move(tokens), call.problem().rows_name, call.problem().totals);
+    Loss loss(options, batch, std::move(tokens), call.problem().rows_name, call.totals());
     set_task(call, loss, options.token, batch.reference,
              {core::range_of("targets", batch.targets),
               core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),

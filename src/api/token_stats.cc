@@ -186,7 +186,7 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
                    .request = {.entropy = true},
                    .targets = problem::all_rows(logits.tokens()),
                    .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
-    if (!call.wants_gradients()) {
+    if (!dlogits.data) {
       if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
       const stream::Ran ran = call.run(nullptr);
       return ran.stats.entropy;

@@ -28,14 +28,15 @@ void check_options(const CrossEntropyOptions& options) {
   }
 }
 
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem)
-    : options_(options), problem_(problem) {
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem,
+                                   ranks::Totals totals)
+    : options_(options), problem_(problem), totals_(totals) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
     double weights = 0, tokens = static_cast<double>(problem.active().size());
     for (const int64_t row : problem.active()) weights += class_weight(row);
-    problem.totals.sum({&weights, &tokens});
+    totals_.sum({&weights, &tokens});
     nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
     z_scale_ = reciprocal_or_zero(options.normaliser.value_or(tokens));
   }
@@ -121,7 +122,7 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
     metrics.z_loss += weighted(z_scale_, z);
     out.per_token_loss[i] = weighted(options_.loss_scale, nll_[i] + z);
   }
-  problem_.totals.sum({&tokens, &nll, &entropy, &correct, &out.loss, &metrics.z_loss});
+  totals_.sum({&tokens, &nll, &entropy, &correct, &out.loss, &metrics.z_loss});
   metrics.tokens = static_cast<int64_t>(tokens);
   out.loss += metrics.z_loss;
   const double share = reciprocal_or_zero(tokens);

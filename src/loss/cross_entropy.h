@@ -8,6 +8,7 @@
 #include "logitless/cross_entropy.h"
 #include "logitless/token_stats.h"
 #include "problem/token_problem.h"
+#include "ranks/totals.h"
 
 namespace logitless::loss {
 
@@ -21,7 +22,7 @@ void check_options(const CrossEntropyOptions& options);
 
 class CrossEntropyLoss final : public TokenLoss {
  public:
-  CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem);
+  CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem, ranks::Totals totals);
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradsFilled gradients() const override;
@@ -45,6 +46,7 @@ class CrossEntropyLoss final : public TokenLoss {
 
   const CrossEntropyOptions& options_;
   const problem::TokenProblem& problem_;
+  ranks::Totals totals_;
   double upstream_ = 1;                // of all tokens
   std::span<const double> upstreams_;  // [N], or empty
   double nll_scale_ = 1;               // what a token's nll is multiplied with

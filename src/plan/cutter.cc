@@ -85,7 +85,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
     if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
   }
-  set_row_rule(gemm_, problem_, run.grid);
+  set_row_rule(gemm_, problem_, work_.slices, run.grid);
   if (whole_groups) {
     cut_chunks(chunks, row_breaks(problem_), run);
   } else {

@@ -23,6 +23,8 @@ struct Work {
   std::span<const int64_t> groups = {};
   /// Without `forward`, this many of the rows that take part have a gradient.
   int64_t kept_rows = 0;
+  /// The vocabulary entries of each slice that works by the plan; empty: there is one slice.
+  std::span<const int64_t> slices = {};
 };
 
 /// How a call on hidden states cuts its work.

@@ -74,7 +74,8 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid) {
+void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, std::span<const int64_t> slices,
+                  TileGrid& grid) {
   const auto rule_of = [&](int64_t entries) { return gemm.row_rule(logit_products(problem, entries), grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
   const auto add_last = [&](int64_t entries) {
@@ -82,11 +83,8 @@ void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileG
     const int64_t last = (entries - 1) % grid.vocab_tile + 1;
     grid.row_rule.least_rows = std::max(grid.row_rule.least_rows, rule_of(last).least_rows);
   };
-  if (problem.cut) {
-    for (const int64_t entries : problem.cut->entries) add_last(entries);
-  } else {
-    add_last(grid.vocab_size);
-  }
+  for (const int64_t entries : slices) add_last(entries);
+  if (slices.empty()) add_last(grid.vocab_size);
   grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 

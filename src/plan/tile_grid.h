@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "core/integers.h"
 #include "gemm/gemm.h"
@@ -51,8 +52,10 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& probl
 /// no gradients follow, tiles of many rows are higher.
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
               const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
-/// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each slice too.
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid);
+/// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each of the slices
+/// too (Work::slices).
+void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, std::span<const int64_t> slices,
+                  TileGrid& grid);
 /// Sets what depends on how many blocks of rows there are in a chunk.
 void set_splits(int64_t row_blocks, TileGrid& grid);
 

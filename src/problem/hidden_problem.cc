@@ -231,24 +231,7 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
   return reads;
 }
 
-ranks::HeadTypes head_types(const HiddenProblem& problem, const Gradients& outputs) {
-  const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
-  ranks::HeadTypes types;
-  types.entries = problem.entries;
-  types.weight = static_cast<int64_t>(problem.head.weight.dtype);
-  types.layout = static_cast<int64_t>(problem.head.layout);
-  types.bias = type_of(problem.head.bias);
-  types.d_weight = type_of(outputs.d_weight);
-  types.weight_sink = outputs.weight_sink ? 1 : -1;
-  types.d_bias = type_of(outputs.d_bias);
-  types.wants_gradients = outputs.any() ? 1 : 0;
-  return types;
-}
-
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
-  if (problem.weight_ranks && outputs.weight_sink) {
-    fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
-  }
   check_d_hidden(problem, outputs);
   if (outputs.d_weight.data && problem.entries > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");

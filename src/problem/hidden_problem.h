@@ -11,7 +11,6 @@
 #include "core/store.h"
 #include "logitless/tensors.h"
 #include "problem/token_problem.h"
-#include "ranks/cut.h"
 
 namespace logitless::problem {
 
@@ -24,8 +23,6 @@ struct HiddenProblem : TokenProblem {
   core::BatchedRows second_places;
   LmHead head;  // the vocabulary entries that are here
   int64_t hidden_size = 0;
-  const ranks::Cut* cut = nullptr;       // of the whole vocabulary; null: it is not cut
-  ranks::Group* weight_ranks = nullptr;  // d_weight and d_bias are summed over them
 };
 
 /// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the
@@ -36,13 +33,6 @@ HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool 
 /// Returns what is read of hidden states that messages call `name` and `second_name`.
 core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
 
-/// Returns what other ranks need to know of the head and its gradients.
-ranks::HeadTypes head_types(const HiddenProblem& problem, const Gradients& outputs);
-
-/// Tells whether some gradient is wanted, here or on a rank that shares the vocabulary.
-inline bool is_wanted(const HiddenProblem& problem, const Gradients& outputs) {
-  return outputs.any() || (problem.cut && problem.cut->wants_gradients);
-}
 /// Returns everything that the call reads except the targets.
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
 /// Returns what may be written.

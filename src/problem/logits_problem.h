@@ -25,8 +25,6 @@ LogitsProblem make_problem(const Logits& logits);
 const void* logits_row(const Logits& logits, int64_t row);
 void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 
-/// Tells whether the gradient is wanted.
-inline bool is_wanted(const LogitsProblem&, const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
 /// Returns everything that the call reads except the targets, and except the logits themselves where they are
 /// overwritten in place.
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);

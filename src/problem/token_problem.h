@@ -13,7 +13,6 @@
 #include "core/store.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
-#include "ranks/totals.h"
 
 namespace logitless::problem {
 
@@ -56,7 +55,6 @@ struct TokenProblem {
   DType dtype = DType::kFloat32;          // type of hidden, or of the logits
   std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
   RowTargets targets;
-  ranks::Totals totals;  // over the whole batch
 
   /// Returns the rows that take part, increasing.
   const core::Array<int64_t>& active() const { return targets.rows; }

@@ -5,7 +5,25 @@
 
 namespace logitless::ranks {
 
-Cut cut_of_slice(Group& group, const VocabSlice& slice, const HeadTypes& types) {
+HeadTypes head_types(const LmHead& head, const Gradients& outputs) {
+  const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
+  HeadTypes types;
+  types.entries = head.vocab_size();
+  types.weight = static_cast<int64_t>(head.weight.dtype);
+  types.layout = static_cast<int64_t>(head.layout);
+  types.bias = type_of(head.bias);
+  types.d_weight = type_of(outputs.d_weight);
+  types.weight_sink = outputs.weight_sink ? 1 : -1;
+  types.d_bias = type_of(outputs.d_bias);
+  types.wants_gradients = outputs.any() ? 1 : 0;
+  return types;
+}
+
+Cut cut_of_slice(Group& group, const Ranks& ranks, const HeadTypes& types) {
+  if (ranks.vocab || ranks.data || !ranks.slices.empty()) {
+    core::fail("ranks.slice is set beside other ranks or slices: it meets nobody");
+  }
+  const VocabSlice& slice = *ranks.slice;
   if (types.entries == 0) core::fail("lm_head has no vocabulary entries");
   if (slice.first < 0 || slice.vocab_size < types.entries || slice.first > slice.vocab_size - types.entries) {
     core::fail("ranks.slice begins at ", slice.first, " and lm_head has ", types.entries,
@@ -13,6 +31,8 @@ Cut cut_of_slice(Group& group, const VocabSlice& slice, const HeadTypes& types) 
   }
   Cut cut;
   cut.group = &group;
+  cut.vocab_size = slice.vocab_size;
+  cut.first_entry = slice.first;
   cut.entries = {types.entries};
   cut.slices = {1};
   cut.types = types;
@@ -47,10 +67,12 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
     cut.entries.insert(cut.entries.end(), from, from + static_cast<ptrdiff_t>(cut.slices[r]));
   }
   if (cut.most_entries() == 0) core::fail("lm_head has no vocabulary entries on any rank");
-  int64_t whole = 0;
-  for (const int64_t entries : cut.entries) {
-    if (__builtin_add_overflow(whole, entries, &whole))
+  const size_t own = cut.first_slice(group.rank());
+  for (size_t s = 0; s < cut.entries.size(); ++s) {
+    if (s == own) cut.first_entry = cut.vocab_size;
+    if (__builtin_add_overflow(cut.vocab_size, cut.entries[s], &cut.vocab_size)) {
       core::fail("the vocabulary entries of all ranks do not fit 64 bits");
+    }
   }
   for (const HeadTypes& rank : group.all_gather(types)) {
     if (cut.types.entries == 0) cut.types = rank;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/store.h"
+#include "logitless/tensors.h"
 #include "ranks/meeting.h"
 
 namespace logitless::ranks {
@@ -22,6 +23,8 @@ struct HeadTypes {
 /// How a vocabulary is cut into slices, and which rank holds which of them.
 struct Cut {
   Group* group = nullptr;
+  int64_t vocab_size = 0;        // of the whole vocabulary
+  int64_t first_entry = 0;       // vocabulary entries before this rank's
   core::Array<int64_t> entries;  // of each slice, in the order of the vocabulary
   core::Array<int64_t> slices;   // of each rank, in the order of the ranks: how many it holds
   bool own_d_hidden = false;     // not summed over all ranks
@@ -44,20 +47,13 @@ struct Cut {
     return std::span(entries).subspan(first_slice(group->rank()),
                                       static_cast<size_t>(slices[static_cast<size_t>(group->rank())]));
   }
-  int64_t vocab_size() const { return sum(entries); }
-  /// Returns the number of vocabulary entries before this rank's.
-  int64_t first_entry() const { return sum(std::span(entries).first(first_slice(group->rank()))); }
-
- private:
-  static int64_t sum(std::span<const int64_t> counts) {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    return total;
-  }
 };
 
-/// Returns the cut of a slice that meets nobody. Throws InvalidInput where it is no part of its vocabulary.
-Cut cut_of_slice(Group& group, const VocabSlice& slice, const HeadTypes& types);
+HeadTypes head_types(const LmHead& head, const Gradients& outputs);
+
+/// Returns the cut of `ranks.slice`, a slice that meets nobody. Throws InvalidInput where it is no part of its
+/// vocabulary, and where there are ranks to meet.
+Cut cut_of_slice(Group& group, const Ranks& ranks, const HeadTypes& types);
 
 /// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into
 /// `slices`, or into one where there are none. Throws InvalidInput where slices are negative or do not fill

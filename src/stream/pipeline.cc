@@ -8,14 +8,16 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "plan/planner.h"
+#include "ranks/batch_sums.h"
+#include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
-#include "stream/batch_sums.h"
 #include "stream/schedule.h"
-#include "stream/sliced_schedule.h"
 
 namespace logitless::stream {
 namespace {
+
+using ranks::Shared;
 
 // This makes the statistics, token gradients and outputs of one call, chunk by chunk.
 class Pipeline {
@@ -99,28 +101,24 @@ plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
   return work;
 }
 
+bool is_wanted(const Gradients& outputs) { return outputs.any(); }
+bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
+
 bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
 
 void check_is_tiled(const Context& context) {
   if (is_dense(context)) core::fail("plan = dense cannot run: ranks.vocab or ranks.slices is set");
 }
 
-// Returns what a rank runs of a plan that was made for the largest slice.
-Plan plan_of(const HiddenProblem& problem, const plan::RunPlan& run) {
-  Plan plan = run.plan;
-  plan.vocab_size = problem.entries;
-  const std::span<const int64_t> own = problem.cut->own();
-  plan.workspace_bytes *=
-      static_cast<size_t>(std::count_if(own.begin(), own.end(), [](int64_t entries) { return entries > 0; }));
-  return plan;
-}
-
-Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const plan::Work& work) {
+Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
+               const plan::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
-  if (problem.cut) {
+  if (shared.cut) {
     check_is_tiled(context);
-    Plan plan = plan_of(problem, choose_sliced_plan(state, context.threads(), problem, work, outputs));
-    plan.least_workspace_bytes = least_sliced_workspace(state, context.threads(), problem, work, outputs);
+    const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
+    plan.least_workspace_bytes =
+        ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
     return plan;
   }
   if (is_dense(context)) return plan::dense_plan(state, context.threads(), problem, outputs);
@@ -129,20 +127,21 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
   return plan;
 }
 
-Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const plan::Work& work) {
+Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Shared&,
+               const plan::Work& work) {
   Plan plan = plan::choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
   plan.least_workspace_bytes = plan::least_workspace(detail::state_of(context), problem, work);
   return plan;
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                                        const plan::Work& work, Plan& plan) {
+                                        const Shared& shared, const plan::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
-  if (problem.cut) {
+  if (shared.cut) {
     check_is_tiled(context);
-    const plan::RunPlan run = choose_sliced_plan(state, context.threads(), problem, work, outputs);
-    plan = plan_of(problem, run);
-    return sliced_schedule(state, problem, outputs, run);
+    const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    plan = ranks::plan_of_rank(*shared.cut, problem, run);
+    return sliced_schedule(state, problem, outputs, *shared.cut, run);
   }
   if (is_dense(context)) {
     plan = plan::dense_plan(state, context.threads(), problem, outputs);
@@ -154,7 +153,8 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProb
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
-                                        const LogitsGradient& outputs, const plan::Work& work, Plan& plan) {
+                                        const LogitsGradient& outputs, const Shared&, const plan::Work& work,
+                                        Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   const plan::SweepPlan run = plan::choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
@@ -162,25 +162,24 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
 }
 
 // Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
-void leave_out_forward(const LogitsProblem&, plan::Work&) {}
-void leave_out_forward(const HiddenProblem& problem, plan::Work& work) {
-  if (!work.backward || !problem.cut || problem.cut->gathered.empty()) return;
+void leave_out_forward(const TokenProblem& problem, const Shared& shared, plan::Work& work) {
+  if (!work.backward || !shared.cut || shared.cut->gathered.empty()) return;
   work.forward = false;
   work.kept_rows = static_cast<int64_t>(problem.active().size());
 }
 
 template <class Problem, class Outputs>
-Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, TokenLoss* loss,
-            stats::Returned returned) {
-  const bool wants_gradients = loss && problem::is_wanted(problem, outputs);
+Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+            TokenLoss* loss, stats::Returned returned) {
+  const bool wants_gradients = loss && shared.wants_gradients(is_wanted(outputs));
   Ran ran(returned);
   plan::Work work = work_of(problem, loss, wants_gradients);
-  leave_out_forward(problem, work);
-  const auto schedule = make_schedule(context, problem, outputs, work, ran.plan);
+  leave_out_forward(problem, shared, work);
+  const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
   stats::make_stats(problem, ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, problem, loss, wants_gradients, ran).run();
-  if (wants_gradients) sum_over_batch(context, problem, outputs);
+  if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);
   return ran;
 }
 
@@ -200,11 +199,11 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
 }
 
 template <class Problem, class Outputs>
-Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const TokenStats& stats,
-                       const TokenGrads& grads) {
+Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+                       const TokenStats& stats, const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
   Plan plan;
-  if (!problem::is_wanted(problem, outputs)) {
+  if (!shared.wants_gradients(is_wanted(outputs))) {
     // There is nothing to write, and the statistics are known: nothing runs.
     plan.tokens = problem.tokens;
     plan.active_rows = static_cast<int64_t>(problem.active().size());
@@ -212,46 +211,48 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
     if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
     return plan;
   }
-  const auto schedule = make_schedule(context, problem, outputs, work_of(problem, grads), plan);
+  const auto schedule = make_schedule(context, problem, outputs, shared, work_of(problem, grads), plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
-  sum_over_batch(context, problem, outputs);
+  ranks::sum_over_batch(context, problem, outputs, shared);
   return plan;
 }
 
 template <class Problem, class Outputs>
-Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const TokenLoss* loss) {
-  plan::Work work = work_of(problem, loss, loss && problem::is_wanted(problem, outputs));
-  leave_out_forward(problem, work);
-  return plan_work(context, problem, outputs, work);
+Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+              const TokenLoss* loss) {
+  plan::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
+  leave_out_forward(problem, shared, work);
+  return plan_work(context, problem, outputs, shared, work);
 }
 
 }  // namespace
 
-Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
-        stats::Returned returned) {
-  return run_any(context, problem, outputs, loss, returned);
+Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
+        TokenLoss* loss, stats::Returned returned) {
+  return run_any(context, problem, outputs, shared, loss, returned);
 }
-Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
-        stats::Returned returned) {
-  return run_any(context, problem, outputs, loss, returned);
+Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,
+        TokenLoss* loss, stats::Returned returned) {
+  return run_any(context, problem, outputs, shared, loss, returned);
 }
 
-Plan run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+Plan run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
                    const TokenStats& stats, const TokenGrads& grads) {
-  return run_any_gradients(context, problem, outputs, stats, grads);
+  return run_any_gradients(context, problem, outputs, shared, stats, grads);
 }
 Plan run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
-                   const TokenStats& stats, const TokenGrads& grads) {
-  return run_any_gradients(context, problem, outputs, stats, grads);
+                   const Shared& shared, const TokenStats& stats, const TokenGrads& grads) {
+  return run_any_gradients(context, problem, outputs, shared, stats, grads);
 }
 
-Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const TokenLoss* loss) {
-  return plan_any(context, problem, outputs, loss);
-}
-Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
+Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
               const TokenLoss* loss) {
-  return plan_any(context, problem, outputs, loss);
+  return plan_any(context, problem, outputs, shared, loss);
+}
+Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,
+              const TokenLoss* loss) {
+  return plan_any(context, problem, outputs, shared, loss);
 }
 
 }  // namespace logitless::stream

@@ -10,6 +10,7 @@
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "ranks/shared.h"
 #include "stats/columns.h"
 
 namespace logitless::stream {
@@ -23,23 +24,23 @@ struct Ran : stats::Columns {
 };
 
 /// Computes the statistics, evaluates the loss unless it is null, and makes the gradients that `outputs`
-/// wants. `returned` says which columns the caller will move out of the result.
-Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs, TokenLoss* loss,
-        stats::Returned returned);
-Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs, TokenLoss* loss,
-        stats::Returned returned);
+/// wants, or those of another rank. `returned` says which columns the caller will move out of the result.
+Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+        const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
+Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
+        const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
 
 /// Makes the gradients from statistics and token gradients, and returns the plan that ran. It throws
 /// InvalidInput where entries are missing.
 Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
-                   const TokenStats& stats, const TokenGrads& grads);
+                   const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
 Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-                   const TokenStats& stats, const TokenGrads& grads);
+                   const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
 
 /// Returns the plan of run().
 Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
-              const TokenLoss* loss);
+              const ranks::Shared& shared, const TokenLoss* loss);
 Plan plan_run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-              const TokenLoss* loss);
+              const ranks::Shared& shared, const TokenLoss* loss);
 
 }  // namespace logitless::stream

@@ -13,6 +13,7 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "ranks/cut.h"
 #include "stats/statistics.h"
 
 namespace logitless::stream {
@@ -60,6 +61,9 @@ class SliceSchedule : public Schedule {
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                              const Gradients& outputs, plan::RunPlan run);
+/// Runs ranks::choose_sliced_plan() on this rank's slices.
+std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                          const Gradients& outputs, const ranks::Cut& cut, const plan::RunPlan& run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,

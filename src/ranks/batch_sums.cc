@@ -1,22 +1,24 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stream/batch_sums.h"
+#include "ranks/batch_sums.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
 
+#include "core/checks.h"
+#include "core/integers.h"
 #include "core/store.h"
 #include "core/views.h"
 #include "plan/context_state.h"
 #include "ranks/row_sums.h"
 #include "sink/store_sums.h"
 
-namespace logitless::stream {
+namespace logitless::ranks {
 namespace {
 
 // Sums the rows of what d_weight or d_bias holds over the ranks of a batch.
-void sum_rows(const Context& context, ranks::Group& group, bool in_double, const Matrix& out) {
+void sum_rows(const Context& context, Group& group, bool in_double, const Matrix& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
   const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
@@ -42,24 +44,30 @@ void sum_rows(const Context& context, ranks::Group& group, bool in_double, const
       sink::store_sums(kernels, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
     };
     const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
-    ranks::sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add,
-                               finish, store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
+    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add, finish,
+                        store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
   };
   in_double ? sum(kernels.f64) : sum(kernels.f32);
 }
 
 // Each message goes to its ranks, and their sums come back.
-int64_t exchanges_of(const ranks::Group& group, const Matrix& out) {
+int64_t exchanges_of(const Group& group, const Matrix& out) {
   if (out.rows == 0 || out.cols == 0) return 0;
   const int64_t row_bytes = out.cols * static_cast<int64_t>(size_of(out.dtype));
-  return 2 * core::div_up(out.rows, group.size() * ranks::rows_of_message(group.size(), 1, out.rows, row_bytes));
+  return 2 * core::div_up(out.rows, group.size() * rows_of_message(group.size(), 1, out.rows, row_bytes));
 }
 
 }  // namespace
 
-void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs) {
-  if (!problem.weight_ranks) return;
-  ranks::Group& group = *problem.weight_ranks;
+void check_sums(const Gradients& outputs, const Shared& shared) {
+  if (!shared.weight_ranks || !outputs.weight_sink) return;
+  core::fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
+}
+
+void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+                    const Shared& shared) {
+  if (!shared.weight_ranks) return;
+  Group& group = *shared.weight_ranks;
   const Matrix weight = outputs.d_weight.data ? core::with_used_stride(outputs.d_weight) : Matrix();
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
   const std::array<int64_t, 5> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
@@ -84,4 +92,4 @@ void sum_over_batch(const Context& context, const problem::HiddenProblem& proble
   for (; exchanges < most; ++exchanges) group.sit_out();
 }
 
-}  // namespace logitless::stream
+}  // namespace logitless::ranks

@@ -1,0 +1,24 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// A slice of the vocabulary is a call of its own, on a part of the head.
+#pragma once
+
+#include <cstdint>
+
+#include "logitless/tensors.h"
+#include "problem/hidden_problem.h"
+
+namespace logitless::ranks {
+
+/// Returns the problem on vocabulary entries [first, first + count) of those that are here.
+problem::HiddenProblem problem_of_slice(const problem::HiddenProblem& problem, int64_t first, int64_t count);
+/// Returns the outputs on these vocabulary entries, without d_hidden.
+Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t first, int64_t count);
+
+/// Returns the type of the sums of d_hidden.
+inline DType sum_type(const problem::HiddenProblem& problem) {
+  return problem.in_double() ? DType::kFloat64 : DType::kFloat32;
+}
+/// Lets d_hidden, both halves of it, be the rows of `sums` [N, H].
+void set_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs);
+
+}  // namespace logitless::ranks

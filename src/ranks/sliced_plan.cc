@@ -1,0 +1,101 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "ranks/sliced_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "plan/planner.h"
+#include "problem/hidden_rows.h"
+#include "ranks/slice.h"
+
+namespace logitless::ranks {
+namespace {
+
+using problem::HiddenProblem;
+
+// Holds what is planned for all slices: the largest one, with sums of d_hidden of its own, and with the types
+// that all ranks have. Nothing of it is read or written.
+struct Planned {
+  HiddenProblem problem;
+  plan::Work work;
+  Gradients outputs;
+
+  Planned(const Cut& cut, const HiddenProblem& whole, const plan::Work& wanted, const Gradients& wanted_outputs)
+      : problem(whole), work(wanted) {
+    const HeadTypes& types = cut.types;
+    const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
+    const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
+    problem.head.layout = static_cast<HeadLayout>(types.layout);
+    const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
+    const int64_t rows = hidden_vocab ? h : entries, cols = hidden_vocab ? entries : h;
+    problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
+    problem.head.bias = {};
+    if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), entries);
+    work.slices = cut.entries;
+    if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
+    if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
+    if (types.weight_sink >= 0) outputs.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
+    outputs.d_weight_mode = wanted_outputs.d_weight_mode;
+    outputs.d_bias_mode = wanted_outputs.d_bias_mode;
+    if (wanted_outputs.wants_d_hidden()) set_sums(problem, this, outputs);
+  }
+};
+
+std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
+
+// States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
+// things.
+void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const plan::Work& work,
+              const Gradients& outputs) {
+  if (!cut.group->is_shared()) return;
+  const HeadTypes types = problem.entries > 0 ? head_types(problem.head, outputs) : cut.types;
+  const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
+  const bool sums = wants_d_hidden && !cut.own_d_hidden;
+  Statement& statement = cut.group->statement();
+  const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value), " is "); };
+  const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
+  is("lm_head", name_of_type(types.weight));
+  is("the layout of lm_head",
+     types.layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
+  is("bias", name_of_type(types.bias));
+  is("d_weight", name_of_type(types.d_weight));
+  is("weight_sink", types.weight_sink < 0 ? "none" : "given");
+  is("d_bias", name_of_type(types.d_bias));
+  is("the forward half", wanted(work.forward));
+  is("a gradient", wanted(work.backward));
+  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
+  is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
+  statement.say("plan", std::string(name_of(run.plan.kind)));
+  statement.say("chunks", run.chunk_count());
+  statement.say("row_tile", run.grid.row_tile);
+  statement.say("vocab_tile", run.grid.vocab_tile);
+  cut.group->agree();
+}
+
+}  // namespace
+
+plan::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
+                                 const HiddenProblem& problem, const plan::Work& work, const Gradients& outputs) {
+  const Planned planned(cut, problem, work, outputs);
+  plan::RunPlan run = plan::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
+  agree_on(run, cut, problem, work, outputs);
+  return run;
+}
+
+size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
+                              const HiddenProblem& problem, const plan::Work& work, const Gradients& outputs) {
+  const Planned planned(cut, problem, work, outputs);
+  return plan::least_workspace(context, threads, planned.problem, planned.work, planned.outputs);
+}
+
+Plan plan_of_rank(const Cut& cut, const HiddenProblem& problem, const plan::RunPlan& run) {
+  Plan plan = run.plan;
+  plan.vocab_size = problem.entries;
+  const std::span<const int64_t> own = cut.own();
+  plan.workspace_bytes *=
+      static_cast<size_t>(std::count_if(own.begin(), own.end(), [](int64_t entries) { return entries > 0; }));
+  return plan;
+}
+
+}  // namespace logitless::ranks
