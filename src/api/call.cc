@@ -40,12 +40,12 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
 
 Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Gradients& outputs) {
   const Ranks& ranks = context_.options().ranks;
-  FromHidden source{problem::make_problem(hidden, head, ranks.cuts_vocab()), outputs};
+  FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
   if (!meeting_) return source;
   shared_ = ranks::share(*meeting_, ranks, head, outputs);
   if (!shared_.cut) return source;
-  source.problem.vocab_size = shared_.cut->vocab_size;
-  source.problem.first_entry = shared_.cut->first_entry;
+  source.tensors.shape.vocab_size = shared_.cut->vocab_size;
+  source.tensors.shape.first_entry = shared_.cut->first_entry;
   return source;
 }
 
@@ -72,43 +72,42 @@ Call::Call(const Context& context, const Logits& logits, const LogitsGradient& o
         if (context.options().ranks.cuts_vocab()) {
           core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
         }
-        FromLogits source{problem::make_problem(logits), outputs};
+        FromLogits source{problem::check_tensors(logits), outputs};
         if (meeting_) shared_ = ranks::share(*meeting_);
         return source;
       })) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 
+const problem::Shape& Call::shape() const {
+  return std::visit([](const auto& source) -> const problem::Shape& { return source.tensors.shape; }, source_);
+}
+
 const problem::TokenProblem& Call::problem() const {
-  return std::visit([](const auto& source) -> const problem::TokenProblem& { return source.problem; }, source_);
+  return std::visit([](const auto& source) -> const problem::TokenProblem& { return source.problem.value(); }, source_);
 }
 
 const core::Array<int64_t>& Call::sequence_offsets() const {
-  return std::visit([](const auto& source) -> const core::Array<int64_t>& { return source.problem.sequence_offsets; },
+  return std::visit([](const auto& source) -> const core::Array<int64_t>& { return source.tensors.sequence_offsets; },
                     source_);
 }
 
 core::Array<int64_t> Call::target_ids(const Targets& targets, const TokenOptions& options) const {
-  return problem::resolve_targets(targets, options, sequence_offsets(), problem().vocab_size, problem().rows_name);
+  return problem::resolve_targets(targets, options, sequence_offsets(), shape().vocab_size, shape().rows_name);
 }
 
-void Call::set_task(Task task) {
+void Call::set_task(problem::Task task, core::Array<core::ByteRange> reads) {
   std::visit(
       [&](auto& source) {
-        problem::TokenProblem& problem = source.problem;
-        problem.options = task.options;
-        problem.request = task.request;
-        problem.cross = task.cross;
-        problem.targets = std::move(task.targets);
-        problem::check_tokens(problem);
+        auto problem = problem::resolve(source.tensors, std::move(task));
         ranks::check_sums(source.outputs, shared_);
-        problem::check_outputs(source.problem, source.outputs);
-        core::Array<core::ByteRange> reads = std::move(task.reads);
+        problem::check_outputs(problem, source.outputs);
         if (const auto& slice = context_.options().ranks.slice) {
           reads.push_back(core::range_of("ranks.slice.gathered", slice->gathered.data(), slice->gathered.size()));
         }
-        const core::Array<core::ByteRange> tensors = reads_of(source.problem, source.outputs);
+        const core::Array<core::ByteRange> tensors = reads_of(problem, source.outputs);
         reads.insert(reads.end(), tensors.begin(), tensors.end());
-        core::check_overlaps(writes_of(source.problem, source.outputs), reads);
+        core::check_overlaps(writes_of(problem, source.outputs), reads);
+        source.problem = std::move(problem);
       },
       source_);
   check_slice();
@@ -150,10 +149,10 @@ void Call::state_problem() const {
                                                (request.rank ? "rank " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
-    if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), from->problem, part_);
-    if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), from->problem, part_);
+    if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);
+    if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), *from->problem, part_);
   } else if (meeting.data.is_shared()) {
-    api::state_logits(meeting.data.statement(), std::get<FromLogits>(source_).problem);
+    api::state_logits(meeting.data.statement(), *std::get<FromLogits>(source_).problem);
   }
 }
 
@@ -170,7 +169,7 @@ stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
   }
   return std::visit(
       [&](const auto& source) {
-        return stream::run(context_, source.problem, source.outputs, shared_, loss, returned);
+        return stream::run(context_, *source.problem, source.outputs, shared_, loss, returned);
       },
       source_);
 }
@@ -179,7 +178,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const
   meet_data();
   return std::visit(
       [&](const auto& source) {
-        return stream::run_gradients(context_, source.problem, source.outputs, shared_, stats, grads);
+        return stream::run_gradients(context_, *source.problem, source.outputs, shared_, stats, grads);
       },
       source_);
 }
@@ -199,7 +198,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
 Plan Call::plan(const TokenLoss* loss) const {
   meet_data();
   return std::visit(
-      [&](const auto& source) { return stream::plan_run(context_, source.problem, source.outputs, shared_, loss); },
+      [&](const auto& source) { return stream::plan_run(context_, *source.problem, source.outputs, shared_, loss); },
       source_);
 }
 

@@ -25,17 +25,6 @@
 
 namespace logitless::api {
 
-/// A task on the rows of a call: it says which take part and what they predict, how a logit becomes a
-/// log-probability, and which statistics are needed.
-struct Task {
-  TokenOptions options;
-  StatsRequest request;
-  problem::RowTargets targets;
-  problem::Cross cross = {};
-  /// Inputs beyond the tensors; no output may overlap them.
-  core::Array<core::ByteRange> reads = {};
-};
-
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
@@ -54,7 +43,8 @@ class Call {
   Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
   Call(const Context& context, const Logits& logits);
 
-  /// Holds the shapes, and after set_task() the task.
+  const problem::Shape& shape() const;
+  /// Returns the whole problem, which there is after set_task().
   const problem::TokenProblem& problem() const;
   /// Returns the offsets of the sequences of the rows, [B + 1].
   const core::Array<int64_t>& sequence_offsets() const;
@@ -90,7 +80,8 @@ class Call {
     if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.statement());
   }
 
-  void set_task(Task task);
+  /// Gives the call its task. `reads` are inputs beyond the tensors: no output may overlap them.
+  void set_task(problem::Task task, core::Array<core::ByteRange> reads = {});
 
   /// Computes the statistics, the loss (null: none) and the gradients that are wanted. `returned` says which
   /// columns will be moved out of the result, to a caller of the library.
@@ -106,14 +97,14 @@ class Call {
   Plan plan(const TokenLoss* loss) const;
 
  private:
-  struct FromHidden {
-    problem::HiddenProblem problem;
-    const Gradients& outputs;
+  template <class Tensors, class Problem, class Outputs>
+  struct Source {
+    Tensors tensors;
+    const Outputs& outputs;
+    std::optional<Problem> problem = {};  // once there is a task, and all is checked
   };
-  struct FromLogits {
-    problem::LogitsProblem problem;
-    const LogitsGradient& outputs;
-  };
+  using FromHidden = Source<problem::HiddenTensors, problem::HiddenProblem, Gradients>;
+  using FromLogits = Source<problem::LogitsTensors, problem::LogitsProblem, LogitsGradient>;
 
   void state_problem() const;
   void check_slice() const;

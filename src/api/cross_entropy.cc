@@ -28,8 +28,8 @@ struct Labels {
     call.set_task({.options = options.token,
                    .request = loss::stats_request(options),
                    .targets = problem::row_targets(call.target_ids(targets, options.token)),
-                   .cross = loss::cross(options),
-                   .reads = {core::range_of("targets", targets)}});
+                   .cross = loss::cross(options)},
+                  {core::range_of("targets", targets)});
     return Loss(options, call.problem(), call.totals());
   }
   void prepare(const Call&, Loss&) const {}

@@ -19,12 +19,11 @@ struct Completions {
   const PolicyOptions& options;
 
   Loss make_loss(Call& call) const {
+    const problem::Shape& shape = call.shape();
+    Loss loss(batch, options, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
+    call.set_task({.options = options.token, .request = loss.needs(), .targets = problem::row_targets(loss.targets())},
+                  loss::batch_ranges(batch));
     const problem::TokenProblem& problem = call.problem();
-    Loss loss(batch, options, call.sequence_offsets(), problem.vocab_size, problem.rows_name, call.totals());
-    call.set_task({.options = options.token,
-                   .request = loss.needs(),
-                   .targets = problem::row_targets(loss.targets()),
-                   .reads = loss::batch_ranges(batch)});
     call.state_tokens([&](ranks::Statement& statement) {
       statement.say("advantages",
                     api::entries_of_tokens("advantage", problem, [values = loss.advantages()](int64_t row) {

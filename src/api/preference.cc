@@ -26,10 +26,8 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
               core::Array<core::ByteRange> reads) {
   const core::Array<core::ByteRange> of_reference = api::ranges_of(reference);
   reads.insert(reads.end(), of_reference.begin(), of_reference.end());
-  call.set_task({.options = token,
-                 .request = loss.needs(),
-                 .targets = problem::row_targets(loss.tokens().targets),
-                 .reads = std::move(reads)});
+  call.set_task({.options = token, .request = loss.needs(), .targets = problem::row_targets(loss.tokens().targets)},
+                std::move(reads));
 }
 
 template <class Loss>
@@ -55,11 +53,11 @@ struct Pairs {
     loss::check_preference_options(options);
     const size_t sequences = call.sequence_offsets().size() - 1;
     if (sequences % 2 != 0) {
-      core::fail(call.problem().rows_name, " holds ", sequences,
+      core::fail(call.shape().rows_name, " holds ", sequences,
                  " sequences: pairs need an even number, the chosen ones first");
     }
     loss::SequenceTokens tokens = read_sequences(call, targets, options.token);
-    api::check_reference(reference, tokens, call.problem());
+    api::check_reference(reference, tokens, call.shape());
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
@@ -84,11 +82,11 @@ struct Singles {
   Loss make_loss(Call& call) const {
     loss::check_kto_options(options);
     loss::SequenceTokens tokens = read_sequences(call, batch.targets, options.token);
-    api::check_reference(batch.reference, tokens, call.problem());
+    api::check_reference(batch.reference, tokens, call.shape());
     if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
       core::fail("reference is not given: kto compares with it");
     }
-    Loss loss(options, batch, std::move(tokens), call.problem().rows_name, call.totals());
+    Loss loss(options, batch, std::move(tokens), call.shape().rows_name, call.totals());
     set_task(call, loss, options.token, batch.reference,
              {core::range_of("targets", batch.targets),
               core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),

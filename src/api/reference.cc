@@ -55,8 +55,7 @@ bool is_given(const Reference& reference) {
          std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second != nullptr; });
 }
 
-void check_reference(const Reference& reference, const loss::SequenceTokens& tokens,
-                     const problem::TokenProblem& problem) {
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape) {
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
     for (const auto& [name, data] : parts_of_model(reference)) {
@@ -65,12 +64,11 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
     core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
     loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
   } else if (is_given(reference)) {
-    if (reference.hidden.tokens() != problem.tokens) {
-      fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", problem.rows_name, " has ",
-           problem.tokens);
+    if (reference.hidden.tokens() != shape.tokens) {
+      fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", shape.rows_name, " has ", shape.tokens);
     }
-    if (reference.head.vocab_size() != problem.entries) {
-      fail("reference.head has ", reference.head.vocab_size(), " vocabulary entries but lm_head has ", problem.entries);
+    if (reference.head.vocab_size() != shape.entries) {
+      fail("reference.head has ", reference.head.vocab_size(), " vocabulary entries but lm_head has ", shape.entries);
     }
   }
 }

@@ -15,8 +15,7 @@ namespace logitless::api {
 bool is_given(const Reference& reference);
 
 /// Throws InvalidInput for a reference in both forms or of the wrong size.
-void check_reference(const Reference& reference, const loss::SequenceTokens& tokens,
-                     const problem::TokenProblem& problem);
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape);
 
 /// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);

@@ -18,8 +18,8 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
   call.set_task({.options = options,
                  .request = request,
                  .targets = problem::row_targets(call.target_ids(targets, options)),
-                 .cross = {request.cross_weights},
-                 .reads = {core::range_of("targets", targets)}});
+                 .cross = {request.cross_weights}},
+                {core::range_of("targets", targets)});
 }
 
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
@@ -182,10 +182,8 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
   return whole.complete([&](Call& call) {
     call.state("entropy_from_logits", options);
     check_entropy_options(options);
-    call.set_task({.options = options,
-                   .request = {.entropy = true},
-                   .targets = problem::all_rows(logits.tokens()),
-                   .reads = {core::range_of("upstream", upstream.data(), upstream.size_bytes())}});
+    call.set_task({.options = options, .request = {.entropy = true}, .targets = problem::all_rows(logits.tokens())},
+                  {core::range_of("upstream", upstream.data(), upstream.size_bytes())});
     if (!dlogits.data) {
       if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
       const stream::Ran ran = call.run(nullptr);

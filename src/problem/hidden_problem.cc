@@ -202,23 +202,25 @@ core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradi
           core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
 }
 
-HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
+HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
   check_hidden(hidden);
   check_head(head, hidden.states, may_be_empty);
-  HiddenProblem problem;
-  problem.hidden = hidden.states;
-  problem.hidden_second = hidden.second;
-  problem.head = head;
-  problem.head.weight = core::with_used_stride(head.weight);
-  problem.tokens = hidden.tokens();
-  problem.hidden_size = hidden.hidden_size();
-  problem.vocab_size = problem.entries = head.vocab_size();
-  problem.dtype = hidden.states.dtype;
-  problem.sequence_offsets = sequence_offsets(hidden);
-  problem.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
-  problem.hidden_places = first_places(hidden);
-  problem.second_places = second_places(hidden);
-  return problem;
+  HiddenTensors tensors;
+  tensors.sequence_offsets = sequence_offsets(hidden);
+  Shape& shape = tensors.shape;
+  shape.tokens = hidden.tokens();
+  shape.vocab_size = shape.entries = head.vocab_size();
+  shape.dtype = hidden.states.dtype;
+  HiddenOperands& operands = tensors.operands;
+  operands.hidden = hidden.states;
+  operands.hidden_second = hidden.second;
+  operands.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
+  operands.hidden_places = first_places(hidden);
+  operands.second_places = second_places(hidden);
+  operands.head = head;
+  operands.head.weight = core::with_used_stride(head.weight);
+  operands.hidden_size = hidden.hidden_size();
+  return tensors;
 }
 
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {

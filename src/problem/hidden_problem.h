@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "core/batched_rows.h"
 #include "core/checks.h"
@@ -14,21 +15,28 @@
 
 namespace logitless::problem {
 
-struct HiddenProblem : TokenProblem {
-  ConstMatrix hidden;                     // rows [0, hidden.rows); hidden_places tell where a row stands
-  ConstMatrix hidden_second;              // the rows after them, if any
-  int64_t sequences = 0;                  // of equal length in each matrix; 0: they are packed
-  core::Array<int64_t> sequence_offsets;  // [B + 1] of all sequences
+/// Hidden states and a head, whose product is the logits.
+struct HiddenOperands {
+  ConstMatrix hidden;         // rows [0, hidden.rows); hidden_places tell where a row stands
+  ConstMatrix hidden_second;  // the rows after them, if any
+  int64_t sequences = 0;      // of equal length in each matrix; 0: they are packed
   core::BatchedRows hidden_places;
   core::BatchedRows second_places;
   LmHead head;  // the vocabulary entries that are here
   int64_t hidden_size = 0;
 };
+using HiddenTensors = Tensors<HiddenOperands>;
 
-/// Returns the problem with its tensors checked; what stands in TokenProblem beyond shapes is left to the
-/// caller. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws InvalidInput for
-/// anything that breaks the contracts of tensors.h.
-HiddenProblem make_problem(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
+struct HiddenProblem : TokenProblem, HiddenOperands {};
+
+/// Returns the tensors, checked. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws
+/// InvalidInput for anything that breaks the contracts of tensors.h.
+HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
+
+/// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
+inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {
+  return {resolve(tensors.shape, std::move(task)), tensors.operands};
+}
 
 /// Returns what is read of hidden states that messages call `name` and `second_name`.
 core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);

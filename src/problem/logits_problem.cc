@@ -57,17 +57,17 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row) {
   return core::element(dlogits.data, dlogits.dtype, rows_of(dlogits).offset(row));
 }
 
-LogitsProblem make_problem(const Logits& logits) {
+LogitsTensors check_tensors(const Logits& logits) {
   check_view("logits", logits);
-  LogitsProblem problem;
-  problem.logits = logits;
-  problem.tokens = logits.tokens();
-  problem.vocab_size = problem.entries = logits.vocab;
-  problem.dtype = logits.dtype;
-  problem.rows_name = "logits";
-  problem.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));
-  for (int64_t b = 0; b <= logits.batch; ++b) problem.sequence_offsets.push_back(b * logits.time);
-  return problem;
+  LogitsTensors tensors = {logits};
+  Shape& shape = tensors.shape;
+  shape.tokens = logits.tokens();
+  shape.vocab_size = shape.entries = logits.vocab;
+  shape.dtype = logits.dtype;
+  shape.rows_name = "logits";
+  tensors.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));
+  for (int64_t b = 0; b <= logits.batch; ++b) tensors.sequence_offsets.push_back(b * logits.time);
+  return tensors;
 }
 
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {

@@ -3,7 +3,7 @@
 // of them.
 #pragma once
 
-#include <cstdint>
+#include <utility>
 
 #include "core/checks.h"
 #include "core/store.h"
@@ -12,14 +12,19 @@
 
 namespace logitless::problem {
 
+using LogitsTensors = Tensors<Logits>;
+
 struct LogitsProblem : TokenProblem {
   Logits logits;
-  core::Array<int64_t> sequence_offsets;  // [B + 1]
 };
 
-/// Returns the problem with its logits checked; what stands in TokenProblem beyond shapes is left to the
-/// caller. Throws InvalidInput.
-LogitsProblem make_problem(const Logits& logits);
+/// Returns the logits, checked. Throws InvalidInput.
+LogitsTensors check_tensors(const Logits& logits);
+
+/// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
+inline LogitsProblem resolve(const LogitsTensors& tensors, Task task) {
+  return {resolve(tensors.shape, std::move(task)), tensors.operands};
+}
 
 /// These return the V logits of a row, and where their gradients go.
 const void* logits_row(const Logits& logits, int64_t row);

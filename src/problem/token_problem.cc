@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "core/check_fields.h"
 #include "core/store.h"
@@ -116,13 +117,15 @@ void check_scale(std::string_view name, double value, DType dtype) {
        dtype == DType::kFloat64 ? "float64" : "float32", " sums");
 }
 
-void check_tokens(TokenProblem& problem) {
+TokenProblem resolve(const Shape& shape, Task task) {
+  TokenProblem problem = {shape, std::move(task)};
   check_token_options(problem);
   check_cross(problem);
   check_temperatures(problem);
-  if (problem.cross.weights.empty()) return;
+  if (problem.cross.weights.empty()) return problem;
   problem.cross.mass = 0;
   for (const float q : problem.cross.weights) problem.cross.mass += q;
+  return problem;
 }
 
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {

@@ -44,18 +44,35 @@ struct Cross {
   double mass = 1;  // Σ q
 };
 
-struct TokenProblem {
-  TokenOptions options;
-  StatsRequest request;  // its cross_weights are not read: those of `cross` are
-  Cross cross;
+/// What the tensors of a call say of its logits [tokens, vocab_size].
+struct Shape {
   int64_t tokens = 0;
   int64_t vocab_size = 0;                 // of the whole vocabulary, which targets, weights and losses mean
   int64_t first_entry = 0;                // of those whose logits are here
   int64_t entries = 0;                    // whose logits are here: all, but where ranks share them
   DType dtype = DType::kFloat32;          // type of hidden, or of the logits
   std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
-  RowTargets targets;
+};
 
+/// The tensors of a call, checked before its task is: the operands that its logits come from, their shape and
+/// their sequences.
+template <class Operands>
+struct Tensors {
+  Operands operands;
+  Shape shape = {};
+  core::Array<int64_t> sequence_offsets = {};  // [B + 1]
+};
+
+/// What a call does with its logits: which rows take part and what they predict, how a logit becomes a
+/// log-probability, and which statistics are needed.
+struct Task {
+  TokenOptions options;
+  StatsRequest request;  // its cross_weights are not read: those of `cross` are
+  RowTargets targets;
+  Cross cross = {};
+};
+
+struct TokenProblem : Shape, Task {
   /// Returns the rows that take part, increasing.
   const core::Array<int64_t>& active() const { return targets.rows; }
   /// Returns the token id that `row`, which takes part, predicts; none where the call has no targets.
@@ -87,9 +104,9 @@ struct TokenProblem {
   }
 };
 
-/// Throws InvalidInput for options, temperatures or cross weights that are wrong, and fills cross.mass. All
-/// other members are set by then.
-void check_tokens(TokenProblem& problem);
+/// Returns the task on logits of this shape, with its cross.mass. Throws InvalidInput for options,
+/// temperatures or cross weights that are wrong.
+TokenProblem resolve(const Shape& shape, Task task);
 
 /// Throws InvalidInput unless `value`, a positive factor that kernels divide by, and its reciprocal are
 /// normal numbers of the type in which tensors of type `dtype` are summed.

@@ -51,8 +51,8 @@ struct Cut {
 
 HeadTypes head_types(const LmHead& head, const Gradients& outputs);
 
-/// Returns the cut of `ranks.slice`, a slice that meets nobody. Throws InvalidInput where it is no part of its
-/// vocabulary, and where there are ranks to meet.
+/// Returns the cut of `ranks.slice`, a slice that meets nobody. Throws InvalidInput where it is no part of
+/// its vocabulary, and where there are ranks to meet.
 Cut cut_of_slice(Group& group, const Ranks& ranks, const HeadTypes& types);
 
 /// Tells all ranks how the vocabulary entries of each are cut: `types.entries` vocabulary entries into
