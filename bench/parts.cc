@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -57,28 +58,31 @@ void run_rows(int64_t hidden, int repeat) {
   std::vector<float> logits(kRows * kStride), scratch(kCols), scale(kRows, 1), x(kRows * hidden, 0.5f),
       w(kCols * hidden, 0.5f), tile(kRows * kStride);
   for (float& v : logits) v = normal(random);
-  std::vector<int32_t> target(kRows, 3);
+  const std::vector<int64_t> ids(kRows, 3);
+  std::vector<double> picked(kRows);
+  const kernels::PickGradient<float> pick = {7, 1};
+  std::vector<int64_t> call_rows(kRows);
+  std::vector<int32_t> source_rows(kRows);
+  std::iota(call_rows.begin(), call_rows.end(), int64_t{0});
+  std::iota(source_rows.begin(), source_rows.end(), int32_t{0});
   std::vector<kernels::RowStats> stats(kRows);
-  std::vector<kernels::RowGradient<float>> gradients(kRows);
-  for (int64_t r = 0; r < kRows; ++r) {
-    gradients[static_cast<size_t>(r)] = {.max = 12,
-                                         .log_sum = 3,
-                                         .inverse_temperature = 1,
-                                         .softmax_scale = 1,
-                                         .target = 7,
-                                         .source_row = static_cast<int32_t>(r)};
-  }
+  const std::vector<kernels::RowGradient<float>> gradients(
+      kRows, {.max = 12, .log_sum = 3, .inverse_temperature = 1, .softmax_scale = 1, .pick_count = 1, .picks = &pick});
   kernels::FoldArgs<float> fold;
   fold.shape = {kRows, kCols, kStride, nullptr, 0, {}};
   fold.logits = logits.data();
   fold.inverse_temperature = scale.data();
-  fold.target = target.data();
+  fold.picks.ids = ids.data();
+  fold.call_rows = call_rows.data();
+  fold.picked = picked.data();
   fold.scratch = scratch.data();
   fold.stats = stats.data();
   kernels::GradientArgs<float> gradient;
   gradient.shape = fold.shape;
   gradient.logits = gradient.out = logits.data();
+  gradient.out_stride = kStride;
   gradient.count = kRows;
+  gradient.source_rows = source_rows.data();
   gradient.gradients = gradients.data();
   gradient.scratch = scratch.data();
   const auto& kernels = detail::state_of(context).kernels->f32;

@@ -8,7 +8,7 @@
 #include "logitless/workspace.h"
 #include "ranks/batch_sums.h"
 #include "stats/columns.h"
-#include "stats/row_stats_wire.h"
+#include "stats/statistics.h"
 
 namespace logitless::api {
 namespace {
@@ -126,7 +126,10 @@ void Call::check_slice() const {
 }
 
 size_t Call::slice_bytes() const {
-  return static_cast<size_t>(problem().tokens) * stats::RowStatsWire(problem()).bytes();
+  const stats::CallPartials partials(problem());
+  size_t bytes = 0;
+  for (int64_t row = 0; row < problem().tokens; ++row) bytes += partials.wire_bytes(stats::Walk::kFirst, row);
+  return bytes;
 }
 
 std::vector<std::byte> Call::fold_slice() {

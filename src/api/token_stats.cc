@@ -7,7 +7,7 @@
 #include "logitless/logits.h"
 #include "logitless/slices.h"
 #include "stats/columns.h"
-#include "stats/row_stats_wire.h"
+#include "stats/statistics.h"
 
 namespace logitless {
 namespace {
@@ -163,7 +163,8 @@ size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
   problem::TokenProblem problem;
   problem.dtype = hidden;
   problem.request = request;
-  return stats::RowStatsWire(problem).bytes();
+  problem.targets = problem::row_targets({0});
+  return stats::CallPartials(problem).wire_bytes(stats::Walk::kFirst, 0);
 }
 
 std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,

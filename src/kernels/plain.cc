@@ -51,20 +51,22 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   const T* logits = args.logits + row * shape.stride;
   RowStats out;
   T max = -std::numeric_limits<T>::infinity();
+  bool nan = false;
   for (int64_t v = 0; v < shape.cols; ++v) {
-    const T raw = raw_logit(shape, logits, v);
-    if (std::isnan(raw)) {
-      out.max = std::numeric_limits<double>::quiet_NaN();
-      return out;
-    }
-    args.scratch[v] = capped(raw, shape.softcap);
+    args.scratch[v] = capped(raw_logit(shape, logits, v), shape.softcap);
+    nan |= std::isnan(args.scratch[v]);
     if (args.scratch[v] > max) {
       max = args.scratch[v];
       if (args.argmax) out.argmax = args.first_column + v;
     }
   }
+  args.for_each_pick(row, [&](double* picked, int64_t column) { *picked = args.scratch[column]; });
+  if (nan) {
+    out = {};
+    out.max = std::numeric_limits<double>::quiet_NaN();
+    return out;
+  }
   out.max = max;
-  if (args.target[row] >= 0 && args.target[row] < shape.cols) out.chosen = args.scratch[args.target[row]];
   if (args.cross && args.cross_weights) out.cross_mass = args.weights_mass;
   double below = 0;  // Σ exp(u) below the largest
   int64_t largest = 0;
@@ -100,7 +102,7 @@ void count_above(const CountArgs<T>& args) {
   for (int64_t row = 0; row < shape.rows; ++row) {
     const T* logits = args.logits + row * shape.stride;
     for (int64_t v = 0; v < shape.cols; ++v) {
-      args.counts[row] += capped(raw_logit(shape, logits, v), shape.softcap) > args.chosen[row];
+      args.counts[row] += capped(raw_logit(shape, logits, v), shape.softcap) > args.threshold[row];
     }
   }
 }
@@ -142,7 +144,7 @@ void gradient(const GradientArgs<T, Gradient>& args) {
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
     // A row's gradients may take the place of its logits.
-    const T* from = args.logits + g.source_row * shape.stride;
+    const T* from = args.logits + args.source_rows[k] * shape.stride;
     std::copy_n(from, shape.cols, args.scratch);
     Gradient* out = args.out + k * args.out_stride;
     Gradient* low = args.low ? args.low + k * args.out_stride : nullptr;
@@ -155,7 +157,8 @@ void gradient(const GradientArgs<T, Gradient>& args) {
       if (p != 0) d = -p * (g.softmax_scale + g.entropy_scale * (log_p + g.entropy));
       if (args.cross)
         d += g.cross_scale * static_cast<T>(args.cross_weights ? args.cross_weights[v] : args.uniform_cross);
-      if (v == g.target) d = g.target_gradient;
+      for_each_pick(g.picks, g.picks + g.pick_count, args.first_column + v, 1,
+                    [&](const PickGradient<T>& pick, int64_t) { d = pick.gradient; });
       d *= cap_derivative(raw, shape.softcap);
       if (std::isnan(g.max) || std::isnan(g.log_sum)) d = std::numeric_limits<T>::quiet_NaN();
       store_gradient(d, v, out, low);

@@ -46,21 +46,67 @@ struct TileShape {
   bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 
-/// Folds the tile's columns into each row's running statistics.
+/// Token ids at which rows are looked up, increasing in each row. Those of row r of a call are entries
+/// [offsets[r], offsets[r + 1]) of `ids`; without offsets row r has the one pick r, and without ids none.
+struct Picks {
+  const int64_t* ids = nullptr;
+  const int64_t* offsets = nullptr;
+
+  int64_t begin(int64_t row) const { return offsets ? offsets[row] : row; }
+  int64_t end(int64_t row) const { return ids ? begin(row + 1) : begin(row); }
+};
+
+/// The gradient in the column of a pick, which replaces the formula there: its 1 - p is computed without
+/// cancellation.
+template <class T>
+struct PickGradient {
+  int64_t id = 0;
+  T gradient = 0;
+};
+
+inline int64_t id_of(int64_t id) { return id; }
+template <class T>
+int64_t id_of(const PickGradient<T>& pick) {
+  return pick.id;
+}
+/// Calls visit(pick, column) for those of [begin, end), whose ids increase, that a tile holds: it has `cols`
+/// columns, of which the first is vocabulary entry `first_column`.
+template <class Pick, class Visit>
+void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int64_t cols, const Visit& visit) {
+  const auto before = [](const Pick& pick, int64_t id) { return id_of(pick) < id; };
+  for (const Pick* pick = std::lower_bound(begin, end, first_column, before); pick != end; ++pick) {
+    const int64_t column = id_of(*pick) - first_column;
+    if (column >= cols) return;
+    visit(*pick, column);
+  }
+}
+
+/// Folds the tile's columns into each row's running statistics, and looks up the row's picks.
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
+///   picked  gets, at the place of a pick that the tile holds, its capped logit.
 ///   scratch [cols]; may hold anything on entry.
 /// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh
 /// nothing. rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and
-/// chosen are exact.
+/// picks are exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
   const T* logits = nullptr;
   const T* inverse_temperature = nullptr;  // [rows]
-  // [rows]: the target's column in this tile, or outside [0, cols) for none
-  const int32_t* target = nullptr;
-  int64_t first_column = 0;              // added to the column in stats.argmax
+  int64_t first_column = 0;                // of the tile in the vocabulary, which picks and stats.argmax mean
+  Picks picks;
+  const int64_t* call_rows = nullptr;  // [rows]: which rows of the call these are, where there are picks
+  double* picked = nullptr;
+
+  /// Calls visit(place in `picked`, column) for the picks of a row that the tile holds.
+  template <class Visit>
+  void for_each_pick(int64_t row, const Visit& visit) const {
+    if (!picks.ids) return;
+    const int64_t call_row = call_rows[row];
+    kernels::for_each_pick(picks.ids + picks.begin(call_row), picks.ids + picks.end(call_row), first_column, shape.cols,
+                           [&](const int64_t& pick, int64_t column) { visit(picked + (&pick - picks.ids), column); });
+  }
   bool entropy = false;                  // fill stats.weighted
   bool argmax = false;                   // fill stats.argmax
   bool cross = false;                    // fill stats.cross and cross_mass, with
@@ -71,24 +117,24 @@ struct FoldArgs {
   RowStats* stats = nullptr;
 };
 
-/// Counts, in each row, the columns whose capped logit is larger than the row's `chosen`.
+/// Counts, in each row, the columns whose capped logit is larger than the row's `threshold`.
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// The counts are exact, and the capped logits are those of fold() to the bit: the chosen column itself never
-/// counts. Where `chosen` is NaN nothing counts; other rows may not hold a NaN.
+/// The counts are exact, and the capped logits are those of fold() to the bit: the column of a pick that is
+/// the threshold never counts. Where `threshold` is NaN nothing counts; other rows may not hold a NaN.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;
   const T* logits = nullptr;
-  const T* chosen = nullptr;  // [rows]
+  const T* threshold = nullptr;  // [rows]
   T* scratch = nullptr;
   int64_t* counts = nullptr;
 };
 
 /// What the gradient of one row needs. dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v +
-/// entropy)) + cross_scale q_v for every column but the target's; all scales are already divided by the row's
-/// temperature, so that the kernel only multiplies with the softcap's derivative.
+/// entropy)) + cross_scale q_v for every column but those of picks; all scales are already divided by the
+/// row's temperature, so that the kernel only multiplies with the softcap's derivative.
 template <class T>
 struct RowGradient {
   T max = 0;  // of the capped logits
@@ -98,14 +144,12 @@ struct RowGradient {
   T entropy_scale = 0;
   T entropy = 0;
   T cross_scale = 0;
-  // This replaces the formula in the target's column, because its 1 - p is computed without cancellation.
-  T target_gradient = 0;
-  int32_t target = -1;     // column in this tile, or outside [0, cols)
-  int32_t source_row = 0;  // the tile's row that holds these logits, >= the index of this entry
+  int32_t pick_count = 0;
+  const PickGradient<T>* picks = nullptr;  // [pick_count], their ids increasing; those of equal ids are equal
 };
 
 /// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
-/// gradients[k].source_row and writes row k of the output: rows that are not named are dropped and the others
+/// source_rows[k] >= k and writes row k of the output: rows that are not named are dropped and the others
 /// move up (source rows must increase).
 ///   logits  [shape.rows, cols]
 ///   out     [count, cols] with out_stride: memory apart from the logits, or their own, where row k of `out`
@@ -124,6 +168,8 @@ struct GradientArgs {
   Gradient* low = nullptr;
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
+  const int32_t* source_rows = nullptr;           // [count]
+  int64_t first_column = 0;                       // of the tile in the vocabulary, which picks mean
   bool entropy = false;                           // some entropy_scale is not zero
   bool cross = false;                             // some cross_scale is not zero
   const float* cross_weights = nullptr;           // as in FoldArgs

@@ -14,12 +14,11 @@ namespace logitless::kernels {
 struct RowStats {
   // The largest c: NaN once a NaN was seen, and -inf while there is no mass.
   double max = -std::numeric_limits<double>::infinity();
-  double rest = 0;                                           // Σ exp(u) − 1
-  double weighted = 0;                                       // Σ exp(u) u
-  double cross = 0;                                          // Σ q u
-  double cross_mass = 0;                                     // Σ q
-  double chosen = std::numeric_limits<double>::quiet_NaN();  // c of the target, NaN until it was seen
-  int64_t argmax = -1;                                       // first column with the largest c
+  double rest = 0;        // Σ exp(u) − 1
+  double weighted = 0;    // Σ exp(u) u
+  double cross = 0;       // Σ q u
+  double cross_mass = 0;  // Σ q
+  int64_t argmax = -1;    // first column with the largest c
 
   double log_sum() const { return std::log1p(rest); }
   /// Returns whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
@@ -45,7 +44,6 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   const RowStats& low = later_wins ? earlier : later;
   RowStats out = high;
   out.cross_mass = earlier.cross_mass + later.cross_mass;
-  out.chosen = std::isnan(earlier.chosen) ? later.chosen : earlier.chosen;
   if (high.max == -std::numeric_limits<double>::infinity()) {
     // Neither side has mass, so there is no distance to shift by.
     out.cross = earlier.cross + later.cross;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This folds tiles into statistics, and counts the vocabulary entries above the target.
+// This folds tiles into statistics, and counts the vocabulary entries above a threshold.
 // It is compiled once for each target: its guard is toggled by foreach_target.h.
 #if defined(LOGITLESS_KERNELS_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_FOLD_INL_H_
@@ -154,8 +154,7 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
       tile.weighted = sums.weighted;
       tile.cross = kCross == Cross::kUniform ? sums.cross * args.uniform_cross : sums.cross;
     }
-    const int32_t target = args.target[row];
-    if (target >= 0 && target < shape.cols) tile.chosen = logits[target];
+    args.for_each_pick(row, [&](double* picked, int64_t column) { *picked = logits[column]; });
     if (args.argmax && tile.max > stats.max)
       tile.argmax = args.first_column + find_first(logits, shape.cols, found.max);
     stats = merge(stats, tile, args.inverse_temperature[row]);
@@ -169,10 +168,10 @@ void fold(const FoldArgs<T>& args) {
 }
 
 template <class T>
-HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T chosen) {
+HWY_NOINLINE int64_t count_above(const T* capped, int64_t cols, T threshold) {
   size_t count = 0;
   for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-    count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, capped + v), hn::Set(d, chosen)));
+    count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, capped + v), hn::Set(d, threshold)));
   });
   return static_cast<int64_t>(count);
 }
@@ -186,7 +185,7 @@ void count_above(const CountArgs<T>& args) {
       cap_row<T>(shape, logits, args.scratch, nullptr);
       logits = args.scratch;
     }
-    args.counts[row] += count_above(logits, shape.cols, args.chosen[row]);
+    args.counts[row] += count_above(logits, shape.cols, args.threshold[row]);
   }
 }
 

@@ -95,7 +95,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
   T* const derivative = args.scratch;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
-    const T* from = args.logits + g.source_row * shape.stride;
+    const T* from = args.logits + args.source_rows[k] * shape.stride;
     const auto row = row_at(k);
     T* const capped = row.capped(args.scratch + shape.cols);
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {
@@ -116,9 +116,10 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, args.cross_weights, uniform, whole,
                                                shape.cols, row);
     }
-    if (g.target >= 0 && g.target < shape.cols) {
-      row.store(narrow, hn::Set(narrow, g.target_gradient * (kCap ? derivative[g.target] : T{1})), g.target);
-    }
+    for_each_pick(g.picks, g.picks + g.pick_count, args.first_column, shape.cols,
+                  [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {
+                    row.store(narrow, hn::Set(narrow, pick.gradient * (kCap ? derivative[column] : T{1})), column);
+                  });
   }
 }
 

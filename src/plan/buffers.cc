@@ -12,6 +12,17 @@ namespace {
 
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
+// Returns the most picks of the rows of a chunk.
+int64_t most_picks(const HiddenProblem& problem, const RunPlan& run) {
+  int64_t most = 0;
+  for (int64_t chunk = 0; chunk < run.chunk_count(); ++chunk) {
+    int64_t picks = 0;
+    for (const int64_t row : run.rows_of(chunk)) picks += problem.pick_end(row) - problem.pick_begin(row);
+    most = std::max(most, picks);
+  }
+  return most;
+}
+
 std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, int64_t rows) {
   return arena.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
 }
@@ -19,7 +30,8 @@ std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, in
 }  // namespace
 
 template <class Types>
-ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run) {
+ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run,
+                                      stats::CallFolds<Types>& folds) {
   const TileGrid& grid = run.grid;
   const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size,
                                                     problem.hidden.dtype, problem.head.weight.dtype);
@@ -28,15 +40,9 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& p
     if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
     if (run.gather) thread.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
     thread.gemm = arena.take_bytes(gemm_bytes);
-    thread.fold.row = arena.take<Logit>(grid.vocab_tile);
-    thread.fold.target = arena.take<int32_t>(grid.row_tile);
-    thread.fold.inverse_temperature = arena.take<Logit>(grid.row_tile);
-    if (problem.request.rank) {
-      thread.chosen = arena.take<Logit>(grid.row_tile);
-      thread.above = arena.take<int64_t>(grid.row_tile);
-    }
+    thread.row = arena.take<Logit>(grid.vocab_tile);
   }
-  partials = arena.take<kernels::RowStats>(run.plan.chunk_rows * grid.segments);
+  folds.take(arena, {run.plan.chunk_rows, grid.segments, run.plan.threads, grid.row_tile});
   packed = PackedHidden(arena, run);
 }
 
@@ -62,7 +68,6 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem&
   for (PerThread& thread : threads) {
     thread.gemm = arena.take_bytes(gemm_bytes);
     thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
-    thread.gradients = arena.take<kernels::RowGradient<Logit>>(grid.row_tile);
     if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
       thread.scatter = arena.take<Sum>(grid.row_tile * grid.hidden_block);
     }
@@ -78,6 +83,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem&
     gathered = take_hidden_rows(arena, problem, run.plan.chunk_rows);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
+  picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
   if (run.hidden_apart) d_hidden = arena.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
   if (needs_weight_tiles<Sum>(outputs)) {
     for (Sum*& tile : d_weight) tile = arena.take<Sum>(grid.vocab_tile * grid.hidden_size);
@@ -118,9 +124,6 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   };
   this->gemm = arena.take_bytes(std::max({product(n, v, h, x, w), product(n, h, v, gradient, w),
                                           product(v, h, n, gradient, x), product(h, v, n, x, gradient)}));
-  scratch.resize(static_cast<size_t>(threads));
-  const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
-  for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, stats::kRowColumns, narrow);
   int64_t elements = 0;
   const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
   sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
@@ -132,12 +135,13 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
 }
 
 template <class Types>
-core::Array<typename stats::RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
-                                                                const SweepPlan& run) {
-  core::Array<typename stats::RowWalk<Types>::Scratch> scratch(static_cast<size_t>(run.plan.threads));
-  const bool narrow = core::is_narrow<typename Types::Logit>(problem.dtype);
-  for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, run.plan.vocab_tile, narrow);
-  return scratch;
+typename stats::RowWalk<Types>::Room dense_room(DType gradient, int threads) {
+  return {threads, stats::kRowColumns, core::is_narrow<typename Types::Logit>(gradient)};
+}
+
+template <class Types>
+typename stats::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run) {
+  return {run.plan.threads, run.plan.vocab_tile, core::is_narrow<typename Types::Logit>(problem.dtype)};
 }
 
 namespace {
@@ -160,7 +164,10 @@ size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan
       if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
       const size_t mark = arena.mark();
-      if (work.forward) ForwardBuffers<Types>(arena, problem, run);
+      if (work.forward) {
+        stats::CallFolds<Types> folds(problem, nullptr);
+        ForwardBuffers<Types>(arena, problem, run, folds);
+      }
       arena.rewind(mark);
       if (work.backward) BackwardBuffers<Types>(arena, problem, run, outputs);
     });
@@ -173,6 +180,7 @@ size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DT
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
       DenseBuffers<Types>(arena, gemm, problem, gradient, threads, outputs);
+      stats::RowWalk<Types>(problem, nullptr, nullptr, arena, dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
     });
   });
@@ -180,7 +188,10 @@ size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DT
 
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
-    stats::with_tile_types(problem, [&](auto types) { take_sweep<decltype(types)>(arena, problem, run); });
+    stats::with_tile_types(problem, [&](auto types) {
+      using Types = decltype(types);
+      stats::RowWalk<Types>(problem, nullptr, nullptr, arena, sweep_room<Types>(problem, run));
+    });
   });
 }
 
@@ -191,8 +202,8 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
   template Types::Sum* take_bias_sums(core::Arena&, const HiddenProblem&, const Gradients&);                 \
   template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
-  template core::Array<stats::RowWalk<Types>::Scratch> take_sweep<Types>(core::Arena&, const LogitsProblem&, \
-                                                                         const SweepPlan&);
+  template stats::RowWalk<Types>::Room dense_room<Types>(DType, int);                                        \
+  template stats::RowWalk<Types>::Room sweep_room<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE

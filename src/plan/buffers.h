@@ -15,6 +15,7 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "stats/folds.h"
 #include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
 
@@ -47,15 +48,13 @@ struct ForwardBuffers {
     Logit* tile = nullptr;          // [tile_rows, tile_stride]; null when the logits stay
     std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
     void* gemm = nullptr;
-    typename stats::TileKernels<Types>::FoldScratch fold;  // of row_tile rows
-    Logit* chosen = nullptr;                               // [row_tile], where ranks are wanted
-    int64_t* above = nullptr;                              // [row_tile], the same
+    Logit* row = nullptr;  // [vocab_tile]: scratch of folds
   };
   core::Array<PerThread> threads;
-  kernels::RowStats* partials = nullptr;  // [segments, chunk_rows]
-  PackedHidden packed;                    // of the chunk's blocks
+  PackedHidden packed;  // of the chunk's blocks
 
-  ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run);
+  /// `folds` takes its partials for the rows of a chunk.
+  ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run, stats::CallFolds<Types>& folds);
 };
 
 /// The buffers of a pass that turns tiles into gradients and hands these to the sinks.
@@ -66,9 +65,8 @@ struct BackwardBuffers {
   using Gradient = typename Types::Gradient;
   struct PerThread {
     void* gemm = nullptr;
-    Logit* row = nullptr;                              // scratch of kernels::GradientArgs
-    Sum* scatter = nullptr;                            // [row_tile, hidden_block]
-    kernels::RowGradient<Logit>* gradients = nullptr;  // [row_tile]: those of one tile
+    Logit* row = nullptr;    // scratch of kernels::GradientArgs
+    Sum* scatter = nullptr;  // [row_tile, hidden_block]
   };
   struct Slot {
     Logit* tile = nullptr;          // [tile_rows, tile_stride]: logits, then their gradients
@@ -79,7 +77,8 @@ struct BackwardBuffers {
   core::Array<Slot> slots;
   PackedHidden packed;                               // of the blocks that have gradients, where the same
   std::byte* gathered = nullptr;                     // [chunk_rows, H], where the logits stay
-  kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows], target = vocabulary entry
+  kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
+  kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk
   Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
   Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
 
@@ -105,7 +104,6 @@ template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
   void* gemm = nullptr;
-  core::Array<typename stats::RowWalk<Types>::Scratch> scratch;  // one a thread
   // Outputs that are summed apart use these sums one after another.
   typename Types::Sum* sums = nullptr;
   // [N, H] of hidden's type, where hidden is no matrix
@@ -118,10 +116,11 @@ struct DenseBuffers {
 /// Plan dense sums d_weight this many vocabulary entries at a time where it needs weight tiles.
 inline constexpr int64_t kDenseWeightTile = 4096;
 
-/// Takes the scratch of a walk over finished logits, one for each thread.
+/// These return what the walk over the rows of plan dense, and of finished logits, takes.
 template <class Types>
-core::Array<typename stats::RowWalk<Types>::Scratch> take_sweep(core::Arena& arena, const LogitsProblem& problem,
-                                                                const SweepPlan& run);
+typename stats::RowWalk<Types>::Room dense_room(DType gradient, int threads);
+template <class Types>
+typename stats::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs);

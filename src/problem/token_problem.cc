@@ -109,6 +109,12 @@ bool TokenProblem::takes_part(int64_t row) const {
   return std::binary_search(targets.rows.begin(), targets.rows.end(), row);
 }
 
+int64_t TokenProblem::most_picks() const {
+  int64_t most = 0;
+  for (const int64_t row : active()) most = std::max(most, pick_end(row) - pick_begin(row));
+  return most;
+}
+
 void check_scale(std::string_view name, double value, DType dtype) {
   core::check_field(name, kPositive, value);
   if (is_scale(value, dtype)) return;

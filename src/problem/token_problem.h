@@ -19,10 +19,12 @@ namespace logitless::problem {
 /// It stands for the token id of a row that takes no part. No vocabulary has it.
 inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 
-/// The rows that take part in a call, and the token ids that they predict.
+/// The rows that take part in a call, and their picks: the token ids at which a row's log-probability is
+/// wanted. A target is the one pick of its row.
 struct RowTargets {
-  core::Array<int64_t> rows;  // increasing
-  core::Array<int64_t> ids;   // [N], of the rows that take part; empty where the call has no targets
+  core::Array<int64_t> rows;     // increasing
+  core::Array<int64_t> ids;      // of the picks, increasing in each row; empty where the call has none
+  core::Array<int64_t> offsets;  // [N + 1]: row r has the picks [offsets[r], offsets[r + 1]); empty: the one pick r
 };
 
 /// The one place where ignore_index and shift are resolved. It returns the token id of each of the N
@@ -81,6 +83,15 @@ struct TokenProblem : Shape, Task {
     return targets.ids[static_cast<size_t>(row)];
   }
   bool takes_part(int64_t row) const;
+  /// A row that takes part has the picks [pick_begin(row), pick_end(row)), whose token ids are targets.ids.
+  int64_t pick_begin(int64_t row) const {
+    return targets.offsets.empty() ? row : targets.offsets[static_cast<size_t>(row)];
+  }
+  int64_t pick_end(int64_t row) const { return targets.ids.empty() ? pick_begin(row) : pick_begin(row + 1); }
+  /// Returns how many entries a column of picks has; a call without picks has one a row.
+  int64_t pick_entries() const { return pick_begin(tokens); }
+  /// Returns the most picks of a row.
+  int64_t most_picks() const;
 
   /// Tells whether sums are in float64: they are for float64 tensors, and in float32 for all others.
   bool in_double() const { return dtype == DType::kFloat64; }

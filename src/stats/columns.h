@@ -32,10 +32,12 @@ struct Returned {
 struct Columns {
   TokenStats stats;
   TokenGrads grads;
+  std::vector<double> picked;  // the capped logits of the picks, of which stats.logp are made
 
   explicit Columns(Returned returned = {})
       : stats_store_(returned.stats ? nullptr : core::current_store()),
-        grads_store_(returned.grads ? nullptr : core::current_store()) {}
+        grads_store_(returned.grads ? nullptr : core::current_store()),
+        store_(core::current_store()) {}
   Columns(Columns&&) = default;
   Columns& operator=(Columns&&) = default;
   ~Columns() {
@@ -44,6 +46,7 @@ struct Columns {
     }
     for (auto* column : {&stats.argmax, &stats.rank}) give_back(stats_store_, *column);
     for (const GradColumn& grad : kGradColumns) give_back(grads_store_, grads.*grad.column);
+    give_back(store_, picked);
   }
 
   /// These return `count` entries of `value` for a column of the statistics, and for one of the gradients.
@@ -52,6 +55,7 @@ struct Columns {
     return take(stats_store_, count, value);
   }
   std::vector<double> take_grads(size_t count) const { return take(grads_store_, count, 0.0); }
+  void take_picked(size_t count) { picked = take(store_, count, 0.0); }
 
  private:
   template <class T>
@@ -65,6 +69,7 @@ struct Columns {
 
   core::Store* stats_store_;
   core::Store* grads_store_;
+  core::Store* store_;  // of what no caller gets
 };
 
 }  // namespace logitless::stats

@@ -1,60 +1,71 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stats/row_gradients.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace logitless::stats {
 namespace {
 
-double entry(const std::vector<double>& values, int64_t row) {
-  return values.empty() ? 0.0 : values[static_cast<size_t>(row)];
+double entry(const std::vector<double>& values, int64_t index) {
+  return values.empty() ? 0.0 : values[static_cast<size_t>(index)];
 }
 
 }  // namespace
 
-bool has_gradient(const TokenGrads& grads, int64_t row) {
-  return entry(grads.logp, row) != 0 || entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 ||
-         entry(grads.cross, row) != 0;
+bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row) {
+  for (int64_t pick = problem.pick_begin(row); pick < problem.pick_end(row); ++pick) {
+    if (entry(grads.logp, pick) != 0) return true;
+  }
+  return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0;
 }
 
 template <class T>
 kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
-                                     const TokenGrads& grads, int64_t row) {
+                                     const TokenGrads& grads, int64_t row, kernels::PickGradient<T>* picks) {
   const auto i = static_cast<size_t>(row);
   const double scale = 1 / problem.logit_temperature(row);
-  const double g_logp = entry(grads.logp, row) / problem.logp_temperature(row);
   const double g_lse = entry(grads.lse, row);
   const double g_entropy = entry(grads.entropy, row);
   const double g_cross = entry(grads.cross, row);
   const double entropy = g_entropy != 0 ? stats.entropy[i] : 0;
-  const std::optional<int64_t> target = problem.target(row);
+  const auto g_logp = [&](int64_t pick) { return entry(grads.logp, pick) / problem.logp_temperature(row); };
 
-  double at_target = 0;
-  if (target) {
-    // DL/da of the target's column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
-    const double log_p = stats.logp[i] * problem.logp_temperature(row);
+  const int64_t begin = problem.pick_begin(row), end = problem.pick_end(row);
+  double all = 0;  // Σ g_logp
+  for (int64_t pick = begin; pick < end; ++pick) all += g_logp(pick);
+  // A token id that is picked more than once has one column, in which its gradients add up.
+  for (int64_t pick = begin, next = begin; pick < end; pick = next) {
+    const int64_t id = problem.targets.ids[static_cast<size_t>(pick)];
+    double here = 0;
+    for (; next < end && problem.targets.ids[static_cast<size_t>(next)] == id; ++next) here += g_logp(next);
+    const double elsewhere = next - pick == end - begin ? 0 : all - here;
+    // DL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
+    const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
-    at_target = -g_logp * std::expm1(log_p) + g_cross * problem.cross_weight(*target);
-    at_target += p * (g_lse - g_cross * problem.cross.mass);
-    if (p > 0 && g_entropy != 0) at_target -= g_entropy * p * (log_p + entropy);
+    double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(id);
+    gradient += p * (g_lse - g_cross * problem.cross.mass - elsewhere);
+    if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
+    std::fill(picks + (pick - begin), picks + (next - begin),
+              kernels::PickGradient<T>{id, static_cast<T>(gradient * scale)});
   }
 
   kernels::RowGradient<T> out;
   out.max = static_cast<T>(stats.max_logit[i]);
   out.log_sum = static_cast<T>(stats.log_sum[i]);
   out.inverse_temperature = static_cast<T>(scale);
-  out.softmax_scale = static_cast<T>((g_logp - g_lse + g_cross * problem.cross.mass) * scale);
+  out.softmax_scale = static_cast<T>((all - g_lse + g_cross * problem.cross.mass) * scale);
   out.entropy_scale = static_cast<T>(g_entropy * scale);
   out.entropy = static_cast<T>(entropy);
   out.cross_scale = static_cast<T>(g_cross * scale);
-  out.target_gradient = static_cast<T>(at_target * scale);
-  out.target = static_cast<int32_t>(target.value_or(-1));
+  out.picks = picks;
+  out.pick_count = static_cast<int32_t>(end - begin);
   return out;
 }
 
 template kernels::RowGradient<float> row_gradient(const problem::TokenProblem&, const TokenStats&, const TokenGrads&,
-                                                  int64_t);
+                                                  int64_t, kernels::PickGradient<float>*);
 template kernels::RowGradient<double> row_gradient(const problem::TokenProblem&, const TokenStats&, const TokenGrads&,
-                                                   int64_t);
+                                                   int64_t, kernels::PickGradient<double>*);
 
 }  // namespace logitless::stats

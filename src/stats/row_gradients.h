@@ -8,12 +8,12 @@
 namespace logitless::stats {
 
 /// Returns whether a row has a token gradient that is not zero; a NaN is not zero.
-bool has_gradient(const TokenGrads& grads, int64_t row);
+bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
 
-/// Returns the row kernel's scales for `row`, from the formula of dL/da in token_stats.h. Their target is the
-/// vocabulary entry itself, not yet a column of a tile.
+/// Returns what the row kernel needs for `row`, from the formula of dL/da in token_stats.h. The gradients at
+/// its picks are written to `picks`, which has an entry for each of them and lives as long as the result.
 template <class T>
 kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
-                                     const TokenGrads& grads, int64_t row);
+                                     const TokenGrads& grads, int64_t row, kernels::PickGradient<T>* picks);
 
 }  // namespace logitless::stats

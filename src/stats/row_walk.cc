@@ -1,20 +1,28 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stats/row_walk.h"
 
+#include <omp.h>
+
 #include <algorithm>
 
 #include "core/views.h"
+#include "stats/row_gradients.h"
 
 namespace logitless::stats {
 
 template <class Types>
+const typename RowWalk<Types>::Scratch& RowWalk<Types>::scratch() const {
+  return scratch_[static_cast<size_t>(omp_get_thread_num())];
+}
+
+template <class Types>
 stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits, DType dtype, int64_t first,
                                                               const Scratch& scratch) const {
-  const int64_t cols = std::min(vocab_tile_, vocab_size_ - first);
+  const int64_t cols = std::min(vocab_tile_, problem_.entries - first);
   const void* from = core::element(logits, dtype, first);
   if constexpr (sizeof(Logit) == 4) {
     if (core::is_narrow<Logit>(dtype)) {
-      kernels_.widen(from, dtype, cols, scratch.values);
+      kernels_->widen(from, dtype, cols, scratch.values);
       from = scratch.values;
     }
   }
@@ -22,39 +30,35 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits
 }
 
 template <class Types>
-void RowWalk<Types>::statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
-                                const Scratch& scratch, const stats::Finisher& finish) const {
-  const std::span<const int64_t> rows(&row, 1);
-  Logit inverse_temperature;
-  int32_t target;
-  const typename stats::TileKernels<Types>::FoldScratch fold = {scratch.row, &inverse_temperature, &target};
-  tiles_.set_temperatures(rows, fold);
-  kernels::RowStats folded;
-  for (int64_t first = 0; first < vocab_size_; first += vocab_tile_) {
-    tiles_.fold(tile(logits, dtype, first, scratch), rows, fold, &folded);
-  }
-  finish({&folded, 1, rows});
-  if (!problem.request.rank || !folded.defined()) return;
-  const auto chosen = static_cast<Logit>(folded.chosen);
-  int64_t& rank = finish.ranks()[static_cast<size_t>(row)];
-  for (int64_t first = 0; first < vocab_size_; first += vocab_tile_) {
-    tiles_.count_above(tile(logits, dtype, first, scratch), &chosen, scratch.row, &rank);
-  }
+void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, Columns& columns) const {
+  FoldPart<Logit> part;
+  part.rows = {&row, 1};
+  part.place = part.thread = omp_get_thread_num();
+  part.scratch = scratch().row;
+  part.columns = &columns;
+  make_statistics(folds_.partials(), part.rows, part.place, columns, [&](Walk walk) {
+    for (const Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
+    for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
+      const LogitsTile<Logit> here = tile(logits, dtype, first, scratch());
+      for (const Fold<Types>* fold : folds_.of(walk)) fold->add(part, here);
+    }
+  });
 }
 
 template <class Types>
-void RowWalk<Types>::gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
-                              DType out_dtype, const Scratch& scratch) const {
+void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, const void* logits,
+                              DType dtype, void* out, DType out_dtype) const {
+  const Scratch& mine = scratch();
+  const kernels::RowGradient<Logit> gradient = row_gradient(problem_, stats, grads, row, mine.picks);
   const typename stats::TileKernels<Types>::GradientParts parts = {gradient.entropy_scale != 0,
                                                                    gradient.cross_scale != 0};
   constexpr int32_t kPlace = 0;
-  for (int64_t first = 0; first < vocab_size_; first += vocab_tile_) {
-    kernels::RowGradient<Logit> here = gradient;
-    const auto from = tile(logits, dtype, first, scratch);
+  for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
+    const LogitsTile<Logit> from = tile(logits, dtype, first, mine);
     void* to = core::element(out, out_dtype, first);
-    Logit* wide = core::is_narrow<Logit>(out_dtype) ? scratch.values : static_cast<Logit*>(to);
-    tiles_.gradient(from, {&kPlace, 1}, parts, &here, scratch.row, {wide, from.entries});
-    if (core::is_narrow<Logit>(out_dtype)) kernels_.round(wide, from.entries, false, to, out_dtype);
+    Logit* wide = core::is_narrow<Logit>(out_dtype) ? mine.values : static_cast<Logit*>(to);
+    tiles_->gradient(from, {&kPlace, 1}, parts, &gradient, mine.row, {wide, from.entries});
+    if (core::is_narrow<Logit>(out_dtype)) kernels_->round(wide, from.entries, false, to, out_dtype);
   }
 }
 

@@ -7,8 +7,9 @@
 #include <type_traits>
 
 #include "core/arena.h"
+#include "core/store.h"
 #include "kernels/row_kernels.h"
-#include "stats/statistics.h"
+#include "stats/folds.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::stats {
@@ -25,38 +26,55 @@ class RowWalk {
 
   /// A thread works in this.
   struct Scratch {
-    Logit* row = nullptr;     // [vocab_tile]: capped logits
-    Logit* values = nullptr;  // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
+    Logit* row = nullptr;                           // [vocab_tile]: capped logits
+    Logit* values = nullptr;                        // [vocab_tile]: logits of a 16-bit type, widened, then gradients
+    kernels::PickGradient<Logit>* picks = nullptr;  // of one row
+  };
+  /// What a team of threads takes for its rows; `narrow` says that logits or gradients have a 16-bit type.
+  struct Room {
+    int64_t threads = 1;
+    int64_t vocab_tile = 0;
+    bool narrow = false;
   };
 
-  /// Everything that is given must outlive this.
-  RowWalk(const stats::TileKernels<Types>& tiles, const kernels::RowKernels& kernels, int64_t vocab_size,
-          int64_t vocab_tile)
-      : tiles_(tiles), kernels_(kernels), vocab_size_(vocab_size), vocab_tile_(vocab_tile) {}
-
-  /// `narrow` says that logits or gradients have a 16-bit type.
-  static Scratch take_scratch(core::Arena& arena, int64_t vocab_tile, bool narrow) {
-    return {arena.take<Logit>(vocab_tile), narrow ? arena.take<Logit>(vocab_tile) : nullptr};
+  /// Everything that is given must outlive this. `tiles` is null where the arena only measures.
+  RowWalk(const problem::TokenProblem& problem, const stats::TileKernels<Types>* tiles,
+          const kernels::RowKernels* kernels, core::Arena& arena, const Room& room)
+      : problem_(problem),
+        tiles_(tiles),
+        kernels_(kernels),
+        vocab_tile_(room.vocab_tile),
+        folds_(problem, tiles),
+        scratch_(static_cast<size_t>(room.threads)) {
+    folds_.take(arena, {.rows = room.threads, .threads = room.threads});
+    const int64_t picks = problem.most_picks();
+    for (Scratch& one : scratch_) {
+      one.row = arena.take<Logit>(vocab_tile_);
+      if (room.narrow) one.values = arena.take<Logit>(vocab_tile_);
+      one.picks = arena.take<kernels::PickGradient<Logit>>(picks);
+    }
   }
 
-  /// Hands the statistics of row `row` of `problem`, whose logits [V] stand at `logits`, to `finish`, and
-  /// adds to the row's rank where that is asked for.
-  void statistics(const problem::TokenProblem& problem, int64_t row, const void* logits, DType dtype,
-                  const Scratch& scratch, const stats::Finisher& finish) const;
+  /// Makes the statistics of a row, whose logits [V] stand at `logits`. Threads of a team work on different
+  /// rows.
+  void statistics(int64_t row, const void* logits, DType dtype, Columns& columns) const;
 
-  /// Writes the gradients [V] of the logits to `out`, which begins with the logits and has no wider type, or
-  /// is memory apart from them.
-  void gradient(const kernels::RowGradient<Logit>& gradient, const void* logits, DType dtype, void* out,
-                DType out_dtype, const Scratch& scratch) const;
+  /// Writes the gradients [V] of a row's logits to `out`, which begins with the logits and has no wider type,
+  /// or is memory apart from them.
+  void gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, const void* logits, DType dtype,
+                void* out, DType out_dtype) const;
 
  private:
   /// Returns columns [first, first + vocab_tile) of a row in the type of the sums.
   stats::LogitsTile<Logit> tile(const void* logits, DType dtype, int64_t first, const Scratch& scratch) const;
+  const Scratch& scratch() const;
 
-  const stats::TileKernels<Types>& tiles_;
-  const kernels::RowKernels& kernels_;
-  int64_t vocab_size_;
+  const problem::TokenProblem& problem_;
+  const stats::TileKernels<Types>* tiles_;
+  const kernels::RowKernels* kernels_;
   int64_t vocab_tile_;
+  CallFolds<Types> folds_;        // the partials of a row are at the place of its thread
+  core::Array<Scratch> scratch_;  // one a thread
 };
 
 }  // namespace logitless::stats

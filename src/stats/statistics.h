@@ -1,57 +1,81 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This makes the statistics of the API from partial ones: it combines them, then finishes them.
+// From walks over tiles to the statistics of the API.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "kernels/row_stats.h"
+#include "core/arena.h"
 #include "logitless/token_stats.h"
 #include "problem/token_problem.h"
 #include "stats/columns.h"
+#include "stats/partials.h"
 
 namespace logitless::stats {
 
-/// Partial statistics of some rows: those of row rows[i] over vocabulary segment s stand at data[s
-/// * rows.size() + i]. Segments follow one another in the vocabulary.
-struct Partials {
-  kernels::RowStats* data = nullptr;
-  int64_t segments = 0;
-  std::span<const int64_t> rows = {};
+/// A call visits the tiles of a chunk once, and a second time where a statistic needs what the first walk has
+/// found.
+enum class Walk { kFirst, kSecond };
 
-  kernels::RowStats& of(int64_t segment, int64_t i) const {
-    return data[segment * static_cast<int64_t>(rows.size()) + i];
+/// All partials of a call, by the walk that makes them: a new statistic is a member here, and a fold in
+/// folds.h.
+class CallPartials {
+ public:
+  explicit CallPartials(const problem::TokenProblem& problem)
+      : softmax(problem), above(problem), second_(problem.request.rank ? 1 : 0) {}
+  CallPartials(const CallPartials&) = delete;
+  CallPartials& operator=(const CallPartials&) = delete;
+
+  SoftmaxPartials softmax;
+  AbovePartials above;
+
+  std::span<Partials* const> of(Walk walk) const {
+    if (walk == Walk::kFirst) return of_first_;
+    return std::span<Partials* const>(of_second_).first(second_);
   }
-  /// Returns those of the whole vocabulary, once they are combined.
-  kernels::RowStats& whole(int64_t i) const { return of(0, i); }
+  bool walks_twice() const { return second_ > 0; }
+  /// Takes the room for `rows` rows of `segments` segments each.
+  void take(core::Arena& arena, int64_t rows, int64_t segments) const {
+    for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
+      for (Partials* partials : of(walk)) partials->take(arena, rows, segments);
+    }
+  }
+
+  /// Partials::wire_bytes() of all partials of a walk, which travel together.
+  size_t wire_bytes(Walk walk, int64_t row) const;
+  /// These write a row as it travels, and join one that has come; both return what is behind it.
+  std::byte* put(Walk walk, int64_t row, int64_t place, const Columns& columns, std::byte* to) const;
+  std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;
+  const std::byte* join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
+                        Columns& columns) const;
+
+ private:
+  std::array<Partials*, 1> of_first_ = {&softmax};
+  std::array<Partials*, 1> of_second_ = {&above};
+  size_t second_;
 };
 
-/// The step between fold and finish. It merges the partials of each row, in the order of the segments
-/// whatever the number of threads, and leaves the result in Partials::whole(). Several threads may call it at
-/// once, for different rows.
-void combine(const problem::TokenProblem& problem, const Partials& partials);
+/// Makes the statistics of `rows`, of which row i has the place `place` + i in `partials`. visit(walk) visits
+/// all tiles of the rows and leaves their partials combined.
+template <class Visit>
+void make_statistics(const CallPartials& partials, std::span<const int64_t> rows, int64_t place, Columns& columns,
+                     const Visit& visit) {
+  if (rows.empty()) return;
+  for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
+    if (partials.of(walk).empty()) continue;
+    visit(walk);
+    for (const Partials* of_fold : partials.of(walk)) {
+      for (size_t i = 0; i < rows.size(); ++i) of_fold->finish(rows[i], place + static_cast<int64_t>(i), columns);
+    }
+  }
+}
 
-/// Makes the statistics that the request asks for, [N] each, with the values of rows that take no part.
+/// Makes the columns that the request asks for, with the values of rows that take no part. A logp is 0 where
+/// the problem has no targets.
 void make_stats(const problem::TokenProblem& problem, Columns& columns);
 /// Makes token gradients with an entry a row for each token gradient that `loss` fills.
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns);
-
-/// The steps between folded tiles and the statistics of a call: combine, then finish. A call fills
-/// the entries of the rows whose partials it is given; any thread may call it, for different rows. A logp is
-/// 0 where the problem has no targets. A rank is 1, or 0 where it is undefined, until the vocabulary entries
-/// above the target are added.
-class Finisher {
- public:
-  /// Everything that is given must outlive this. `stats` is made by make_stats().
-  Finisher(const problem::TokenProblem& problem, TokenStats& stats) : problem_(problem), stats_(stats) {}
-
-  void operator()(const Partials& partials) const;
-  /// Returns the ranks of all rows, [N], to which vocabulary entries above their targets are added.
-  std::span<int64_t> ranks() const { return stats_.rank; }
-
- private:
-  const problem::TokenProblem& problem_;
-  TokenStats& stats_;
-};
 
 }  // namespace logitless::stats

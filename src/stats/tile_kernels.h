@@ -37,11 +37,6 @@ struct LogitsTile {
   int64_t first_entry = 0;
   int64_t entries = 0;
   int64_t stride = 0;
-
-  /// Returns the column of `entry`, or -1 where the tile does not hold it.
-  int32_t column(int64_t entry) const {
-    return entry >= first_entry && entry - first_entry < entries ? static_cast<int32_t>(entry - first_entry) : -1;
-  }
 };
 
 /// Rows that gradients are written to, row-major; `low` is null or has the same stride.
@@ -73,28 +68,26 @@ class TileKernels {
 
   const Table& table() const { return kernels_; }
 
-  /// A thread folds some rows with this.
-  struct FoldScratch {
-    Logit* row = nullptr;                  // [entries]
-    Logit* inverse_temperature = nullptr;  // [rows]: set_temperatures()
-    int32_t* target = nullptr;             // [rows]
-  };
-  /// Fills scratch.inverse_temperature. This comes before the first tile of these rows.
-  void set_temperatures(std::span<const int64_t> rows, const FoldScratch& scratch) const {
+  /// Fills what fold() needs of these rows, [rows].
+  void set_temperatures(std::span<const int64_t> rows, Logit* inverse_temperature) const {
     for (size_t r = 0; r < rows.size(); ++r) {
-      scratch.inverse_temperature[r] = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
+      inverse_temperature[r] = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
     }
   }
-  /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the columns before it.
-  void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const FoldScratch& scratch,
-            kernels::RowStats* stats) const {
-    for (size_t r = 0; r < rows.size(); ++r) scratch.target[r] = tile.column(problem_.target(rows[r]).value_or(-1));
+  /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the columns before it, and the capped
+  /// logits of picks into `picked`, which has an entry for each pick of the call. `row_scratch` is [entries].
+  void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const Logit* inverse_temperature,
+            Logit* row_scratch, double* picked, kernels::RowStats* stats) const {
+    const problem::RowTargets& targets = problem_.targets;
     kernels::FoldArgs<Logit> args;
     args.shape = shape(tile);
     args.logits = tile.data;
-    args.inverse_temperature = scratch.inverse_temperature;
-    args.target = scratch.target;
+    args.inverse_temperature = inverse_temperature;
     args.first_column = tile.first_entry;
+    args.picks = {targets.ids.empty() ? nullptr : targets.ids.data(),
+                  targets.offsets.empty() ? nullptr : targets.offsets.data()};
+    args.call_rows = rows.data();
+    args.picked = picked;
     args.entropy = problem_.request.entropy;
     args.argmax = problem_.request.argmax;
     args.cross = problem_.request.cross;
@@ -102,15 +95,14 @@ class TileKernels {
     args.uniform_cross = uniform_cross();
     if (!weights_masses_.empty())
       args.weights_mass = weights_masses_[static_cast<size_t>((tile.first_entry - problem_.first_entry) / vocab_tile_)];
-    args.scratch = scratch.row;
+    args.scratch = row_scratch;
     args.stats = stats;
     kernels_.fold(args);
   }
 
-  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than chosen[r], the
-  /// target's as fold() found it.
-  void count_above(const LogitsTile<Logit>& tile, const Logit* chosen, Logit* row_scratch, int64_t* counts) const {
-    kernels_.count_above({shape(tile), tile.data, chosen, row_scratch, counts});
+  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
+  void count_above(const LogitsTile<Logit>& tile, const Logit* threshold, Logit* row_scratch, int64_t* counts) const {
+    kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});
   }
 
   /// Which parts the rows' gradients have besides the softmax's.
@@ -118,16 +110,12 @@ class TileKernels {
     bool entropy = false;
     bool cross = false;
   };
-  /// Makes the gradients of the tile's logits. gradients[k].target is a vocabulary entry on entry; its row's
-  /// logits stand in row places[k] of the tile, and row k of `out` gets its gradient. kernels::GradientArgs
-  /// says where `out` may stand, and what `row_scratch` and `out.low` are. The entries of `gradients` are
-  /// changed.
+  /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
+  /// and row k of `out` gets their gradients. kernels::GradientArgs says where `out` may stand, and what
+  /// `row_scratch` and `out.low` are.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientParts parts,
-                kernels::RowGradient<Logit>* gradients, Logit* row_scratch, const GradientRows<Gradient>& out) const {
-    for (size_t k = 0; k < places.size(); ++k) {
-      gradients[k].target = tile.column(gradients[k].target);
-      gradients[k].source_row = places[k];
-    }
+                const kernels::RowGradient<Logit>* gradients, Logit* row_scratch,
+                const GradientRows<Gradient>& out) const {
     kernels::GradientArgs<Logit, Gradient> args;
     args.shape = shape(tile);
     args.logits = tile.data;
@@ -136,6 +124,8 @@ class TileKernels {
     args.low = out.low;
     args.count = static_cast<int64_t>(places.size());
     args.gradients = gradients;
+    args.source_rows = places.data();
+    args.first_column = tile.first_entry;
     args.entropy = parts.entropy;
     args.cross = parts.cross;
     args.cross_weights = cross_weights(tile);

@@ -11,12 +11,20 @@ namespace logitless::stream {
 
 namespace {
 
-bool all_have_gradients(const TokenGrads& grads, std::span<const int64_t> rows) {
-  return std::all_of(rows.begin(), rows.end(), [&](int64_t row) { return stats::has_gradient(grads, row); });
-}
+// Tells whether rows have a gradient.
+class HasGradient {
+ public:
+  HasGradient(const problem::TokenProblem& problem, const TokenGrads& grads) : problem_(problem), grads_(grads) {}
+  bool operator()(int64_t row) const { return stats::has_gradient(problem_, grads_, row); }
+  bool all(std::span<const int64_t> rows) const { return std::all_of(rows.begin(), rows.end(), *this); }
+
+ private:
+  const problem::TokenProblem& problem_;
+  const TokenGrads& grads_;
+};
 
 // For one pass this keeps the rows that are left in the tiles where their logits stand.
-void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
   for (size_t b = begin; b < end; ++b) {
     const plan::RowBlock& from = run.blocks.blocks[b];
@@ -24,7 +32,7 @@ void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenG
     to.begin = static_cast<int64_t>(out.blocks.order.size());
     for (int64_t r = 0; r < from.count; ++r) {
       const auto i = static_cast<size_t>(from.begin + r);
-      if (!stats::has_gradient(grads, run.blocks.order[i])) continue;
+      if (!kept(run.blocks.order[i])) continue;
       out.blocks.order.push_back(run.blocks.order[i]);
       out.blocks.place.push_back(run.blocks.place[i]);
     }
@@ -38,18 +46,18 @@ void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenG
 
 // For two pass this puts the rows that are left into as few tiles as they fill. Where the backend knows
 // classes of rows, a block that loses nothing stays as it is and the others' rows are pooled.
-void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads, ActiveBlocks& out) {
+void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;
   for (size_t b = begin; b < end; ++b) {
     const plan::RowBlock& from = run.blocks.blocks[b];
-    if (rule.class_rows > 0 && all_have_gradients(grads, run.blocks.rows(from))) {
+    if (rule.class_rows > 0 && kept.all(run.blocks.rows(from))) {
       append_block(run.blocks, from, out.blocks);
       continue;
     }
     for (int64_t r = 0; r < from.count; ++r) {
       const auto i = static_cast<size_t>(from.begin + r);
-      if (!stats::has_gradient(grads, run.blocks.order[i])) continue;
+      if (!kept(run.blocks.order[i])) continue;
       rows.push_back(run.blocks.order[i]);
       classes.push_back(rule.class_of(run.blocks.place[i]));
     }
@@ -65,19 +73,20 @@ void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const TokenG
 
 }  // namespace
 
-ActiveBlocks active_blocks(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads) {
+ActiveBlocks active_blocks(const problem::TokenProblem& problem, const plan::RunPlan& run, size_t begin, size_t end,
+                           const TokenGrads& grads) {
+  const HasGradient kept(problem, grads);
   ActiveBlocks out;
   out.blocks.breaks = run.blocks.breaks;
   const auto whole = std::span(run.blocks.blocks).subspan(begin, end - begin);
-  const bool nothing_dropped = std::all_of(whole.begin(), whole.end(), [&](const plan::RowBlock& block) {
-    return all_have_gradients(grads, run.blocks.rows(block));
-  });
+  const bool nothing_dropped = std::all_of(
+      whole.begin(), whole.end(), [&](const plan::RowBlock& block) { return kept.all(run.blocks.rows(block)); });
   if (run.logits_stay) {
-    keep_tiles(run, begin, end, grads, out);
+    keep_tiles(run, begin, end, kept, out);
   } else if (nothing_dropped) {
     for (size_t b = begin; b < end; ++b) append_block(run.blocks, run.blocks.blocks[b], out.blocks);
   } else {
-    make_tiles(run, begin, end, grads, out);
+    make_tiles(run, begin, end, kept, out);
   }
   if (!nothing_dropped && !out.empty() && !run.may_drop_rows) {
     throw std::logic_error("logitless: a loss dropped rows that it had promised to keep");

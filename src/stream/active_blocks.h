@@ -9,6 +9,7 @@
 #include "logitless/token_stats.h"
 #include "plan/row_blocks.h"
 #include "plan/run_plan.h"
+#include "problem/token_problem.h"
 
 namespace logitless::stream {
 
@@ -26,6 +27,7 @@ struct ActiveBlocks {
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
 /// its tile. In two pass, which computes the logits again, the rows that are left move into new tiles, at
 /// places where their logits have the same bits as those that the statistics came from.
-ActiveBlocks active_blocks(const plan::RunPlan& run, size_t begin, size_t end, const TokenGrads& grads);
+ActiveBlocks active_blocks(const problem::TokenProblem& problem, const plan::RunPlan& run, size_t begin, size_t end,
+                           const TokenGrads& grads);
 
 }  // namespace logitless::stream

@@ -1,8 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The dense path: all logits are in memory, and every product is as large and as parallel as the BLAS
 // likes it.
-#include <omp.h>
-
 #include <algorithm>
 #include <type_traits>
 
@@ -38,7 +36,7 @@ class DenseSchedule final : public Schedule {
         buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
         tiles_(*context.kernels, problem, stats::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
-        walk_(tiles_, *context.kernels, v_, stats::kRowColumns),
+        walk_(problem, &tiles_, context.kernels, arena_, plan::dense_room<Types>(gradient_, threads_)),
         rows_(problem::all_rows(problem.tokens).rows) {
     if (buffers_.gathered) gather_rows(problem, rows_, threads_, buffers_.gathered);
   }
@@ -46,11 +44,11 @@ class DenseSchedule final : public Schedule {
   int64_t chunks() const override { return 1; }
   std::span<const int64_t> rows(int64_t) const override { return problem_.active(); }
 
-  void fold(int64_t, const stats::Finisher& finish) override {
+  void fold(int64_t, stats::Columns& columns) override {
     make_logits();
     core::parallel_for(threads_, static_cast<int64_t>(problem_.active().size()), [&](int64_t a) {
       const int64_t row = problem_.active()[static_cast<size_t>(a)];
-      walk_.statistics(problem_, row, logits(row), DTypeOf<Logit>::value, scratch(), finish);
+      walk_.statistics(row, logits(row), DTypeOf<Logit>::value, columns);
     });
   }
 
@@ -65,9 +63,6 @@ class DenseSchedule final : public Schedule {
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
-  const typename stats::RowWalk<Types>::Scratch& scratch() const {
-    return buffers_.scratch[static_cast<size_t>(omp_get_thread_num())];
-  }
 
   // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied
   // together.
@@ -100,12 +95,11 @@ class DenseSchedule final : public Schedule {
   }
 
   void make_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads) const {
-    if (!problem_.takes_part(row) || !stats::has_gradient(grads, row)) {
+    if (!problem_.takes_part(row) || !stats::has_gradient(problem_, grads, row)) {
       std::fill_n(logits(row), v_, Logit{0});
       return;
     }
-    walk_.gradient(stats::row_gradient<Logit>(problem_, stats, grads, row), logits(row), DTypeOf<Logit>::value,
-                   logits(row), gradient_, scratch());
+    walk_.gradient(row, stats, grads, logits(row), DTypeOf<Logit>::value, logits(row), gradient_);
   }
 
   // Outputs whose sums stand apart share the room for these.

@@ -11,7 +11,7 @@
 #include "plan/hidden_blocks.h"
 #include "sink/sinks.h"
 #include "stats/row_gradients.h"
-#include "stream/fold_tiles.h"
+#include "stream/walk_tiles.h"
 
 namespace logitless::stream {
 namespace {
@@ -196,10 +196,9 @@ class GradientTasks {
       // The gradients stand without holes, and so must the states that they are multiplied with.
       if (active_.blocks.has_holes(rows)) close_holes(pass_.problem, active_.blocks, rows, gathered);
     }
-    std::copy_n(buffers_.gradients + rows.begin, rows.count, mine.gradients);
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), parts_, mine.gradients, mine.row,
-                         gradient(j, b, slot));
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), parts_,
+                         buffers_.gradients + rows.begin, mine.row, gradient(j, b, slot));
   }
 
   sink::GradientPart part(int64_t j, int64_t b, int64_t slot) const {
@@ -255,9 +254,10 @@ template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, const ActiveBlocks& active,
                     bool begin, const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs) {
   if (active.empty()) return;
+  kernels::PickGradient<typename Types::Logit>* picks = buffers.picks;
   for (size_t i = 0; i < active.blocks.order.size(); ++i) {
-    buffers.gradients[i] =
-        stats::row_gradient<typename Types::Logit>(pass.problem, stats, grads, active.blocks.order[i]);
+    buffers.gradients[i] = stats::row_gradient(pass.problem, stats, grads, active.blocks.order[i], picks);
+    picks += buffers.gradients[i].pick_count;
   }
   GradientTasks<Types>(pass, buffers, active, begin, grads, outputs).run();
 }

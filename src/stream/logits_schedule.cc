@@ -1,7 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Here the caller holds the logits, so there is no product, and each thread takes one row at a time.
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -26,10 +24,9 @@ class SweepSchedule final : public Schedule {
       : problem_(problem),
         dlogits_(dlogits),
         run_(run),
-        tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
-        walk_(tiles_, *context.kernels, problem.vocab_size, run.plan.vocab_tile),
         arena_(run.plan.workspace_bytes),
-        scratch_(plan::take_sweep<Types>(arena_, problem, run)) {}
+        tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
+        walk_(problem, &tiles_, context.kernels, arena_, plan::sweep_room<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -39,8 +36,12 @@ class SweepSchedule final : public Schedule {
 
   int chunk_team() const override { return run_.all_rows_at_once ? 0 : run_.plan.threads; }
 
-  void fold(int64_t chunk, const stats::Finisher& finish) override {
-    for_each_block(chunk, [&](int64_t block) { fold_block(block, finish); });
+  void fold(int64_t chunk, stats::Columns& columns) override {
+    for_each_block(chunk, [&](int64_t block) {
+      for (const int64_t row : active(begin_of(block), end_of(block))) {
+        walk_.statistics(row, problem::logits_row(problem_.logits, row), problem_.dtype, columns);
+      }
+    });
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
@@ -65,16 +66,6 @@ class SweepSchedule final : public Schedule {
     return {first, std::lower_bound(first, rows.end(), end)};
   }
 
-  const typename stats::RowWalk<Types>::Scratch& scratch() const {
-    return scratch_[static_cast<size_t>(omp_get_thread_num())];
-  }
-
-  void fold_block(int64_t block, const stats::Finisher& finish) {
-    for (const int64_t row : active(begin_of(block), end_of(block))) {
-      walk_.statistics(problem_, row, problem::logits_row(problem_.logits, row), problem_.dtype, scratch(), finish);
-    }
-  }
-
   void write_gradient(int64_t block, const TokenStats& stats, const TokenGrads& grads) {
     int64_t next = begin_of(block);
     const auto zeros_until = [&](int64_t row) {
@@ -84,11 +75,10 @@ class SweepSchedule final : public Schedule {
       }
     };
     for (const int64_t row : active(begin_of(block), end_of(block))) {
-      if (!stats::has_gradient(grads, row)) continue;
+      if (!stats::has_gradient(problem_, grads, row)) continue;
       zeros_until(row);
-      walk_.gradient(stats::row_gradient<typename Types::Logit>(problem_, stats, grads, row),
-                     problem::logits_row(problem_.logits, row), problem_.dtype, problem::dlogits_row(dlogits_, row),
-                     dlogits_.dtype, scratch());
+      walk_.gradient(row, stats, grads, problem::logits_row(problem_.logits, row), problem_.dtype,
+                     problem::dlogits_row(dlogits_, row), dlogits_.dtype);
       next = row + 1;
     }
     zeros_until(end_of(block));
@@ -97,10 +87,9 @@ class SweepSchedule final : public Schedule {
   const LogitsProblem& problem_;
   const LogitsGradient& dlogits_;
   const plan::SweepPlan run_;
+  core::Arena arena_;
   const stats::TileKernels<Types> tiles_;
   const stats::RowWalk<Types> walk_;
-  core::Arena arena_;
-  const core::Array<typename stats::RowWalk<Types>::Scratch> scratch_;  // one a thread
 };
 
 }  // namespace

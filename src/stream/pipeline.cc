@@ -23,13 +23,8 @@ using ranks::Shared;
 class Pipeline {
  public:
   // The columns are made already.
-  Pipeline(Schedule& schedule, const TokenProblem& problem, TokenLoss* loss, bool wants_gradients,
-           stats::Columns& columns)
-      : schedule_(schedule),
-        loss_(loss),
-        wants_gradients_(wants_gradients),
-        columns_(columns),
-        finisher_(problem, columns.stats) {}
+  Pipeline(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns)
+      : schedule_(schedule), loss_(loss), wants_gradients_(wants_gradients), columns_(columns) {}
 
   void run() {
     if (schedule_.chunk_team() > 0) {
@@ -45,7 +40,7 @@ class Pipeline {
   }
 
  private:
-  void fold(int64_t chunk) { schedule_.fold(chunk, finisher_); }
+  void fold(int64_t chunk) { schedule_.fold(chunk, columns_); }
 
   // The loss gets the rows of a chunk in order, whatever their order in tiles.
   void evaluate(int64_t chunk) {
@@ -76,7 +71,6 @@ class Pipeline {
   TokenLoss* loss_;
   bool wants_gradients_;
   stats::Columns& columns_;
-  stats::Finisher finisher_;
 };
 
 // Returns what run() has to do.
@@ -96,7 +90,7 @@ plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
   work.forward = false;
   work.backward = true;
   work.kept_rows = std::count_if(problem.active().begin(), problem.active().end(),
-                                 [&](int64_t row) { return stats::has_gradient(grads, row); });
+                                 [&](int64_t row) { return stats::has_gradient(problem, grads, row); });
   work.may_drop_rows = work.kept_rows < static_cast<int64_t>(problem.active().size());
   return work;
 }
@@ -178,7 +172,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
   stats::make_stats(problem, ran);
   if (loss) stats::make_grads(problem, *loss, ran);
-  Pipeline(*schedule, problem, loss, wants_gradients, ran).run();
+  Pipeline(*schedule, loss, wants_gradients, ran).run();
   if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);
   return ran;
 }

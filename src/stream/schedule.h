@@ -32,9 +32,8 @@ class Schedule {
   /// Returns the rows of a chunk that take part, in any order.
   virtual std::span<const int64_t> rows(int64_t chunk) const = 0;
 
-  /// Source and fold: hands the partial statistics of all rows of the chunk to `finish`, and adds
-  /// to ranks where these are asked for.
-  virtual void fold(int64_t chunk, const stats::Finisher& finish) = 0;
+  /// Source, fold, combine and finish: makes the statistics of the rows of a chunk.
+  virtual void fold(int64_t chunk, stats::Columns& columns) = 0;
   /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs.
   /// Chunks come in order; a chunk that was not folded has its logits made for this.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
@@ -46,16 +45,13 @@ class Schedule {
   virtual int chunk_team() const { return 0; }
 };
 
-/// The schedule of a slice of the vocabulary, whose statistics meet those of other slices. fold() is
-/// made of its two parts.
+/// The schedule of a slice of the vocabulary, whose partials meet those of other slices.
 class SliceSchedule : public Schedule {
  public:
-  /// Returns the partial statistics of the rows of the chunk, which stay until its next function is called
-  /// that is not count_above().
-  virtual stats::Partials fold_slice(int64_t chunk) = 0;
-  /// Adds to ranks[row] the vocabulary entries of the slice whose logits are larger than the target's.
-  /// `partials` are those of fold_slice(), whose whole() is that of the whole vocabulary by now.
-  virtual void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) = 0;
+  /// Visits all tiles of the slice for the rows of a chunk, and leaves partials() combined: row i of the chunk
+  /// has the place i. They stay until gradients() is called, or the first walk of another chunk.
+  virtual void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) = 0;
+  virtual const stats::CallPartials& partials() const = 0;
 };
 
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.

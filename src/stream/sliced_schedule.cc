@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/arena.h"
 #include "core/store.h"
 #include "ranks/cut.h"
 #include "ranks/hidden_sums.h"
 #include "ranks/slice.h"
-#include "stats/row_stats_wire.h"
+#include "stats/statistics.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -24,8 +25,16 @@ class SlicedSchedule final : public Schedule {
         cut_(cut),
         group_(*cut_.group),
         plan_(run),
-        wire_(problem),
+        whole_(problem),
+        arena_(bytes_of(whole_, run.plan.chunk_rows)),
         hidden_sums_(*context.kernels, cut, problem, outputs) {
+    whole_.take(arena_, run.plan.chunk_rows, 1);
+    if (cut_.left || !cut_.gathered.empty()) {
+      left_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
+      for (size_t row = 0; row + 1 < left_offsets_.size(); ++row) {
+        left_offsets_[row + 1] = left_offsets_[row] + whole_.wire_bytes(stats::Walk::kFirst, static_cast<int64_t>(row));
+      }
+    }
     const std::span<const int64_t> own = cut_.own();
     slices_.reserve(own.size());
     int64_t first = 0;
@@ -39,19 +48,16 @@ class SlicedSchedule final : public Schedule {
   int64_t chunks() const override { return plan_.chunk_count(); }
   std::span<const int64_t> rows(int64_t chunk) const override { return plan_.rows_of(chunk); }
 
-  void fold(int64_t chunk, const stats::Finisher& finish) override {
+  void fold(int64_t chunk, stats::Columns& columns) override {
     const std::span<const int64_t> rows = this->rows(chunk);
-    if (rows.empty()) return;
-    if (!cut_.gathered.empty()) return finish({merge_gathered(rows).data(), 1, rows});
-    for (Slice& slice : slices_) {
-      if (!slice.schedule) continue;
-      slice.partials = slice.schedule->fold_slice(chunk);
-      stats::combine(*slice.problem, slice.partials);
-    }
-    if (cut_.left) leave(rows);
-    core::Array<kernels::RowStats> whole = meet(rows);
-    finish({whole.data(), 1, rows});
-    if (problem_.request.rank) count_above(chunk, whole, rows, finish.ranks());
+    stats::make_statistics(whole_, rows, 0, columns, [&](stats::Walk walk) {
+      if (!cut_.gathered.empty()) return join_gathered(rows, columns);
+      for (const Slice& slice : slices_) {
+        if (slice.schedule) slice.schedule->walk(walk, chunk, columns);
+      }
+      if (cut_.left) leave(rows, columns);
+      meet(walk, rows, columns);
+    });
   }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
@@ -72,10 +78,15 @@ class SlicedSchedule final : public Schedule {
     std::shared_ptr<const HiddenProblem> problem;
     std::shared_ptr<const Gradients> outputs;
     std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no vocabulary entries
-    stats::Partials partials;
 
     bool has_gradients() const { return schedule && outputs->any(); }
   };
+
+  static size_t bytes_of(const stats::CallPartials& partials, int64_t rows) {
+    core::Arena measured;
+    partials.take(measured, rows, 1);
+    return measured.peak();
+  }
 
   void make_slice(int64_t first, int64_t entries, Slice& slice) {
     slice.problem = core::make_shared<const HiddenProblem>(ranks::problem_of_slice(problem_, first, entries));
@@ -88,68 +99,51 @@ class SlicedSchedule final : public Schedule {
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
 
-  // Writes the statistics of a slice that meets nobody, of each row at its place.
-  void leave(std::span<const int64_t> rows) const {
+  // Writes the partials of a slice that meets nobody, of each row at its place.
+  void leave(std::span<const int64_t> rows, const stats::Columns& columns) const {
+    const stats::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
-      wire_.put(slices_[0].partials.whole(static_cast<int64_t>(i)),
-                cut_.left + static_cast<size_t>(rows[i]) * wire_.bytes());
+      partials.put(stats::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns, cut_.left + offset_of(rows[i]));
     }
   }
 
-  // Merges what all slices have left, in their order.
-  core::Array<kernels::RowStats> merge_gathered(std::span<const int64_t> rows) const {
-    const size_t slice_bytes = wire_.bytes() * static_cast<size_t>(problem_.tokens);
-    core::Array<kernels::RowStats> whole(rows.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const double scale = problem_.inverse_temperature(rows[i]);
-      for (size_t begin = 0; begin < cut_.gathered.size(); begin += slice_bytes) {
-        const std::byte* from = cut_.gathered.data() + begin + static_cast<size_t>(rows[i]) * wire_.bytes();
-        whole[i] = begin == 0 ? wire_.get(from) : kernels::merge(whole[i], wire_.get(from), scale);
+  // Joins what all slices have left, in their order.
+  void join_gathered(std::span<const int64_t> rows, stats::Columns& columns) const {
+    const size_t slice_bytes = offset_of(problem_.tokens);
+    for (size_t begin = 0; begin < cut_.gathered.size(); begin += slice_bytes) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const std::byte* from = cut_.gathered.data() + begin + offset_of(rows[i]);
+        whole_.join(stats::Walk::kFirst, rows[i], static_cast<int64_t>(i), begin == 0, from, columns);
       }
     }
-    return whole;
   }
 
-  // Merges the statistics of all slices, in their order.
-  core::Array<kernels::RowStats> meet(std::span<const int64_t> rows) const {
-    const size_t row_bytes = wire_.bytes(), slice_bytes = row_bytes * rows.size();
+  // Returns where a row stands in what a slice leaves.
+  size_t offset_of(int64_t row) const { return left_offsets_[static_cast<size_t>(row)]; }
+
+  // Joins the partials of all slices, in their order.
+  void meet(stats::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
+    size_t slice_bytes = 0;
+    for (const int64_t row : rows) slice_bytes += whole_.wire_bytes(walk, row);
     const auto most = static_cast<size_t>(cut_.most_slices());
     core::Array<std::byte> mine(most * slice_bytes), all(mine.size() * static_cast<size_t>(group_.size()));
-    for (size_t s = 0; s < slices_.size(); ++s) {
+    std::byte* to = mine.data();
+    for (const Slice& slice : slices_) {
       for (size_t i = 0; i < rows.size(); ++i) {
-        const stats::Partials& partials = slices_[s].partials;
-        wire_.put(slices_[s].schedule ? partials.whole(static_cast<int64_t>(i)) : kernels::RowStats(),
-                  mine.data() + s * slice_bytes + i * row_bytes);
+        to = slice.schedule ? slice.schedule->partials().put(walk, rows[i], static_cast<int64_t>(i), columns, to)
+                            : whole_.put_nothing(walk, rows[i], to);
       }
     }
     group_.all_gather(std::span<const std::byte>(mine), std::span(all));
-    core::Array<kernels::RowStats> whole(rows.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const double scale = problem_.inverse_temperature(rows[i]);
-      bool first = true;
-      for (size_t r = 0; r < cut_.slices.size(); ++r) {
-        for (size_t s = 0; s < static_cast<size_t>(cut_.slices[r]); ++s) {
-          const kernels::RowStats part = wire_.get(all.data() + r * mine.size() + s * slice_bytes + i * row_bytes);
-          whole[i] = std::exchange(first, false) ? part : kernels::merge(whole[i], part, scale);
+    bool first = true;
+    for (size_t r = 0; r < cut_.slices.size(); ++r) {
+      const std::byte* from = all.data() + r * mine.size();
+      for (int64_t s = 0; s < cut_.slices[r]; ++s, first = false) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          from = whole_.join(walk, rows[i], static_cast<int64_t>(i), first, from, columns);
         }
       }
     }
-    return whole;
-  }
-
-  // Adds the vocabulary entries of all slices that are above the targets to the ranks of the rows.
-  void count_above(int64_t chunk, std::span<const kernels::RowStats> whole, std::span<const int64_t> rows,
-                   std::span<int64_t> ranks) const {
-    core::Array<int64_t> above(static_cast<size_t>(problem_.tokens), 0);
-    for (const Slice& slice : slices_) {
-      if (!slice.schedule) continue;
-      for (size_t i = 0; i < rows.size(); ++i) slice.partials.whole(static_cast<int64_t>(i)) = whole[i];
-      slice.schedule->count_above(chunk, slice.partials, above);
-    }
-    core::Array<int64_t> mine(rows.size()), all(rows.size() * static_cast<size_t>(group_.size()));
-    for (size_t i = 0; i < rows.size(); ++i) mine[i] = above[static_cast<size_t>(rows[i])];
-    group_.all_gather(std::span<const int64_t>(mine), std::span(all));
-    for (size_t i = 0; i < all.size(); ++i) ranks[static_cast<size_t>(rows[i % rows.size()])] += all[i];
   }
 
   const detail::ContextState& context_;
@@ -158,7 +152,9 @@ class SlicedSchedule final : public Schedule {
   const ranks::Cut& cut_;
   ranks::Group& group_;
   const plan::RunPlan plan_;
-  stats::RowStatsWire wire_;
+  const stats::CallPartials whole_;  // of the whole vocabulary
+  core::Arena arena_;                // which they stand in
+  core::Array<size_t> left_offsets_;
   ranks::HiddenSums hidden_sums_;
   core::Array<Slice> slices_;
 };

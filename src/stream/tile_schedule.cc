@@ -7,12 +7,13 @@
 #include "core/arena.h"
 #include "core/store.h"
 #include "plan/buffers.h"
+#include "stats/folds.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
-#include "stream/fold_tiles.h"
 #include "stream/gradient_tiles.h"
 #include "stream/pass.h"
 #include "stream/schedule.h"
+#include "stream/walk_tiles.h"
 
 namespace logitless::stream {
 namespace {
@@ -30,6 +31,7 @@ class TileSchedule final : public SliceSchedule {
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
+        folds_(problem, &pass_.tiles),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     pass_.bias_sums = plan::take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, run_);
@@ -39,32 +41,28 @@ class TileSchedule final : public SliceSchedule {
   int64_t chunks() const override { return run_.chunk_count(); }
   std::span<const int64_t> rows(int64_t chunk) const override { return run_.rows_of(chunk); }
 
-  void fold(int64_t chunk, const stats::Finisher& finish) override {
-    const stats::Partials partials = fold_slice(chunk);
-    if (partials.rows.empty()) return;
-    finish(partials);
-    if (pass_.problem.request.rank) count_above(chunk, partials, finish.ranks());
+  void fold(int64_t chunk, stats::Columns& columns) override {
+    stats::make_statistics(folds_.partials(), rows(chunk), 0, columns,
+                           [&](stats::Walk walk) { this->walk(walk, chunk, columns); });
   }
 
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
-  stats::Partials fold_slice(int64_t chunk) override {
-    arena_.rewind(mark_);
-    forward_.emplace(arena_, pass_.problem, run_);
-    const stats::Partials partials = {forward_->partials, run_.grid.segments, rows(chunk)};
-    if (!partials.rows.empty()) fold_tiles(pass_, *forward_, run_.blocks_of(chunk), partials);
-    return partials;
+  void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) override {
+    if (walk == stats::Walk::kFirst) {
+      arena_.rewind(mark_);
+      forward_.emplace(arena_, pass_.problem, run_, folds_);
+    }
+    walk_tiles(pass_, *forward_, run_.blocks_of(chunk), folds_, walk, columns);
   }
 
-  void count_above(int64_t chunk, const stats::Partials& partials, std::span<int64_t> ranks) override {
-    count_above_tiles(pass_, *forward_, run_.blocks_of(chunk), partials, ranks);
-  }
+  const stats::CallPartials& partials() const override { return folds_.partials(); }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
     arena_.rewind(mark_);
     backward_.emplace(arena_, pass_.problem, run_, outputs_);
     const auto c = static_cast<size_t>(chunk);
-    const ActiveBlocks active = active_blocks(run_, run_.chunks[c], run_.chunks[c + 1], grads);
+    const ActiveBlocks active = active_blocks(pass_.problem, run_, run_.chunks[c], run_.chunks[c + 1], grads);
     gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
     wrote_any_ |= !active.empty();
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
@@ -77,6 +75,7 @@ class TileSchedule final : public SliceSchedule {
   const Gradients& outputs_;
   core::Arena arena_;
   Pass<Types> pass_;
+  stats::CallFolds<Types> folds_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;

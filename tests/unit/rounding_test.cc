@@ -107,22 +107,25 @@ TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
   EXPECT_EQ(rounded_to_half(*GetParam(), values, true), rounded_to_half(plain_kernels(), values, true));
 }
 
-// One logit alone: its raw value comes back as stats.chosen.
+// One logit alone: its raw value comes back as a pick.
 template <class T>
 T rounded_logit(const RowKernels& kernels, DType round_to, T value, T bias) {
   FoldArgs<T> args;
   const T one = 1;
-  const int32_t target = 0;
+  const int64_t id = 0, row = 0;
+  double picked = 0;
   T scratch = 0;
   RowStats stats;
   args.shape = {1, 1, 1, &bias, 0, round_to};
   args.logits = &value;
   args.inverse_temperature = &one;
-  args.target = &target;
+  args.picks.ids = &id;
+  args.call_rows = &row;
+  args.picked = &picked;
   args.scratch = &scratch;
   args.stats = &stats;
   kernels.typed<T>().fold(args);
-  return static_cast<T>(stats.chosen);
+  return static_cast<T>(picked);
 }
 
 template <class T>

@@ -81,25 +81,50 @@ std::vector<T> sequence(int64_t count, double from, double step) {
   return out;
 }
 
-/// Folds the tile, whose targets go through all of its vocabulary entries and none.
+/// Picks of the rows of a tile whose first column is vocabulary entry 100: one that goes through all of its
+/// columns and those beside them, and in every second row two more, which may be the same.
+struct TilePicks {
+  explicit TilePicks(int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; ++r) {
+      // The kernel looks a row up by its number in the call.
+      call_rows.push_back(rows - 1 - r);
+      ids.push_back(99 + r % (cols + 2));
+      if (r % 2 == 1) ids.insert(ids.end(), {100 + r * 7 % (cols + 1), 100 + r * 5 % (cols + 1)});
+      std::sort(ids.begin() + offsets.back(), ids.end());
+      offsets.push_back(static_cast<int64_t>(ids.size()));
+    }
+  }
+  /// Returns the place of the first pick of row r of the tile.
+  size_t first_of(size_t r) const { return static_cast<size_t>(offsets[static_cast<size_t>(call_rows[r])]); }
+
+  std::vector<int64_t> ids, call_rows, offsets = {0};
+};
+
+/// What a fold leaves; a pick that the tile does not hold is NaN.
+struct Folded {
+  std::vector<RowStats> stats;
+  std::vector<double> picked;
+};
+
 template <class T>
-std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = Flush::kEnd) {
+Folded fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = Flush::kEnd) {
   const Guarded<T> logits(tile.logits, flush);
   const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
   const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
   const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
   const Guarded<T> inverse_temperature(sequence<T>(tile.rows, 0.5, 0.25), flush);
-  std::vector<int32_t> targets(static_cast<size_t>(tile.rows), -1);
-  for (int64_t r = 0; r < tile.rows; ++r)
-    targets[static_cast<size_t>(r)] = static_cast<int32_t>(r % (tile.cols + 2)) - 1;
-  const Guarded<int32_t> target(targets, flush);
+  const TilePicks picks(tile.rows, tile.cols);
+  const Guarded<int64_t> ids(picks.ids, flush);
+  const Guarded<double> picked(std::vector<double>(picks.ids.size(), kNan), flush);
   std::vector<RowStats> stats(static_cast<size_t>(tile.rows));
   FoldArgs<T> args;
   args.shape = {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
   args.logits = logits.data();
   args.inverse_temperature = inverse_temperature.data();
-  args.target = target.data();
   args.first_column = 100;
+  args.picks = {ids.data(), picks.offsets.data()};
+  args.call_rows = picks.call_rows.data();
+  args.picked = picked.data();
   args.entropy = tile.entropy;
   args.argmax = tile.argmax;
   args.cross = tile.cross;
@@ -111,18 +136,18 @@ std::vector<RowStats> fold(const TypedKernels<T>& kernels, const Tile<T>& tile, 
   args.stats = stats.data();
   kernels.fold(args);
   EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(T))) << "fold wrote logits";
-  return stats;
+  return {stats, picked.values()};
 }
 
-/// Counts the columns above chosen[row], on top of 5.
+/// Counts the columns above threshold[row], on top of 5.
 template <class T>
-std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& chosen,
+std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& threshold,
                                  Flush flush = Flush::kEnd) {
   const Guarded<T> logits(tile.logits, flush);
   const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
   const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
-  const Guarded<T> limits(chosen, flush);
-  const Guarded<int64_t> counts(std::vector<int64_t>(chosen.size(), 5), flush);
+  const Guarded<T> limits(threshold, flush);
+  const Guarded<int64_t> counts(std::vector<int64_t>(threshold.size(), 5), flush);
   kernels.count_above(
       {{tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to},
        logits.data(),
@@ -146,9 +171,6 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
     g.entropy_scale = tile.entropy ? static_cast<T>(0.75) : 0;
     g.entropy = static_cast<T>(2.5);
     g.cross_scale = tile.cross ? static_cast<T>(-0.5) : 0;
-    g.target_gradient = static_cast<T>(3);
-    g.target = row % (static_cast<int32_t>(tile.cols) + 1);
-    g.source_row = row;
     gradients.push_back(g);
   }
   return gradients;
@@ -165,7 +187,18 @@ class GradientInputs {
         bias_(sequence<T>(tile.cols, -1, 0.25), flush),
         weights_(sequence<float>(tile.cols, 0, 0.125), flush),
         scratch_(std::vector<T>(static_cast<size_t>(scratch_rows * tile.cols), static_cast<T>(kNan)), flush),
-        gradients_(row_gradients(tile, kept)) {}
+        kept_(kept),
+        gradients_(row_gradients(tile, kept)),
+        picks_(kept.size()) {
+    for (size_t k = 0; k < kept.size(); ++k) {
+      // One column of the tile, one twice, and one that is not in it.
+      const int64_t column = kept[k] % (tile.cols + 1), other = std::max<int64_t>(column, tile.cols - 1);
+      picks_[k] = {{100 + column, T{3}}, {100 + other, T{-2}}, {100 + other, T{-2}}, {100 + tile.cols, T{5}}};
+      if (column == other) picks_[k].erase(picks_[k].begin());
+      gradients_[k].picks = picks_[k].data();
+      gradients_[k].pick_count = static_cast<int32_t>(picks_[k].size());
+    }
+  }
 
   /// Everything but where the gradients go.
   template <class Gradient>
@@ -176,6 +209,8 @@ class GradientInputs {
     out.logits = logits.data();
     out.count = static_cast<int64_t>(gradients_.size());
     out.gradients = gradients_.data();
+    out.source_rows = kept_.data();
+    out.first_column = 100;
     out.entropy = tile_.entropy;
     out.cross = tile_.cross;
     out.cross_weights = tile_.cross_weights ? weights_.data() : nullptr;
@@ -195,7 +230,9 @@ class GradientInputs {
   Guarded<T> bias_;
   Guarded<float> weights_;
   Guarded<T> scratch_;
+  std::vector<int32_t> kept_;
   std::vector<RowGradient<T>> gradients_;
+  std::vector<std::vector<PickGradient<T>>> picks_;
 };
 
 /// Where gradients in bfloat16 stand, and of how many terms they are.
@@ -255,7 +292,8 @@ inline void expect_close(double got, double want, double relative, const char* w
 }
 
 template <class T>
-void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowStats>& want, const Tile<T>& tile) {
+void expect_same_stats(const Folded& all_got, const Folded& all_want, const Tile<T>& tile) {
+  const std::vector<RowStats>&got = all_got.stats, &want = all_want.stats;
   const double eps = std::numeric_limits<T>::epsilon();
   // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp,
   // which a softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8)
@@ -268,8 +306,10 @@ void expect_same_stats(const std::vector<RowStats>& got, const std::vector<RowSt
     expect_close(got[r].weighted, want[r].weighted, sum, "weighted");
     expect_close(got[r].cross, want[r].cross, sum, "cross");
     expect_close(got[r].cross_mass, want[r].cross_mass, 1e-12, "cross_mass");
-    expect_close(got[r].chosen, want[r].chosen, tile.softcap > 0 ? 8 * eps : 0, "chosen");
     EXPECT_EQ(got[r].argmax, want[r].argmax);
+  }
+  for (size_t k = 0; k < all_want.picked.size(); ++k) {
+    expect_close(all_got.picked[k], all_want.picked[k], tile.softcap > 0 ? 8 * eps : 0, "pick");
   }
 }
 

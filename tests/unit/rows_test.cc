@@ -52,8 +52,8 @@ void plant_special_values(const RowKernels& kernels) {
         tile.entropy = tile.argmax = tile.cross = true;
         tile.seed(7);
         tile.logits[static_cast<size_t>(at)] = static_cast<T>(special);
-        const RowStats got = fold(kernels.typed<T>(), tile)[0];
-        const RowStats want = fold(plain_kernels().typed<T>(), tile)[0];
+        const RowStats got = fold(kernels.typed<T>(), tile).stats[0];
+        const RowStats want = fold(plain_kernels().typed<T>(), tile).stats[0];
         SCOPED_TRACE("special " + std::to_string(special) + " at " + std::to_string(at));
         EXPECT_EQ(std::isnan(got.max), std::isnan(special));
         if (std::isnan(special)) continue;
@@ -76,7 +76,7 @@ TEST_P(SimdTargets, NothingButMinusInfinityIsNoMass) {
   Tile<float> tile;
   tile.entropy = tile.cross = true;
   tile.logits.assign(tile.elements(), -std::numeric_limits<float>::infinity());
-  for (const RowStats& stats : fold(GetParam()->f32, tile)) {
+  for (const RowStats& stats : fold(GetParam()->f32, tile).stats) {
     EXPECT_EQ(stats.max, -kInf);
     EXPECT_EQ(stats.rest, 0);
     EXPECT_EQ(stats.weighted, 0);
@@ -117,6 +117,8 @@ TEST_P(SimdTargets, ExponentialWithinTwoUlp) {
   args.out_stride = kCount;
   args.count = 1;
   args.gradients = &g;
+  const int32_t source_row = 0;
+  args.source_rows = &source_row;
   args.scratch = scratch.data();
   GetParam()->f32.gradient(args);
   double worst = 0;
@@ -148,12 +150,14 @@ TEST_P(SimdTargets, ColumnSumsAndAdditions) {
   }
 }
 
-// Above what fold() of the same kernels has chosen; rows without a target have NaN there.
+// Above what fold() of the same kernels has picked first; rows whose pick is not in the tile have NaN there.
 template <class T>
-std::vector<int64_t> count_above_target(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush) {
-  std::vector<T> chosen;
-  for (const RowStats& stats : fold(kernels, tile, flush)) chosen.push_back(static_cast<T>(stats.chosen));
-  return count_above(kernels, tile, chosen, flush);
+std::vector<int64_t> count_above_pick(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush) {
+  const TilePicks picks(tile.rows, tile.cols);
+  const std::vector<double> picked = fold(kernels, tile, flush).picked;
+  std::vector<T> thresholds;
+  for (size_t r = 0; r < picks.call_rows.size(); ++r) thresholds.push_back(static_cast<T>(picked[picks.first_of(r)]));
+  return count_above(kernels, tile, thresholds, flush);
 }
 
 template <class T>
@@ -172,8 +176,8 @@ void compare_counts(const RowKernels& simd) {
         tile.cols = cols;
         SCOPED_TRACE("cols " + std::to_string(cols) + " option " + std::to_string(option));
         for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
-          EXPECT_EQ(count_above_target(simd.typed<T>(), tile, flush),
-                    count_above_target(plain_kernels().typed<T>(), tile, flush));
+          EXPECT_EQ(count_above_pick(simd.typed<T>(), tile, flush),
+                    count_above_pick(plain_kernels().typed<T>(), tile, flush));
         }
       }
     }
@@ -193,7 +197,7 @@ void count_one_by_one(const TypedKernels<T>& kernels) {
     tile.rows = 1;
     tile.softcap = softcap;
     tile.logits.assign(tile.elements(), T{1.5});
-    const T equal = static_cast<T>(fold(kernels, tile)[0].max);
+    const T equal = static_cast<T>(fold(kernels, tile).stats[0].max);
     EXPECT_EQ(count_above(kernels, tile, {equal}), std::vector<int64_t>{5}) << "equal logits";
     EXPECT_EQ(count_above(kernels, tile, {std::nextafter(equal, T{0})}), std::vector<int64_t>{5 + tile.cols});
     EXPECT_EQ(count_above(kernels, tile, {static_cast<T>(kNan)}), std::vector<int64_t>{5});
@@ -279,8 +283,10 @@ TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
       Tile<float> tile;
       tile.seed(3);
       std::vector<RowGradient<float>> rows = row_gradients(tile, {0});
-      rows[0].target = 5;
-      rows[0].target_gradient = static_cast<float>(special);
+      const PickGradient<float> pick = {5, static_cast<float>(special)};
+      rows[0].picks = &pick;
+      rows[0].pick_count = 1;
+      const int32_t source_row = 0;
       std::vector<float> scratch(static_cast<size_t>(2 * tile.cols));
       std::vector<bfloat16> out(static_cast<size_t>(2 * tile.cols));
       GradientArgs<float, bfloat16> args;
@@ -291,6 +297,7 @@ TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
       args.low = terms == 2 ? out.data() + tile.cols : nullptr;
       args.count = 1;
       args.gradients = rows.data();
+      args.source_rows = &source_row;
       args.scratch = scratch.data();
       GetParam()->bf16.gradient(args);
       std::vector<float> got(out.size());
@@ -357,14 +364,15 @@ TEST(RowStatsMerge, JoinsInEveryGrouping) {
   tile.padding = 0;
   tile.entropy = tile.argmax = tile.cross = true;
   tile.seed(5);
-  const RowStats whole = fold(plain_kernels().f64, tile)[0];
+  const RowStats whole = fold(plain_kernels().f64, tile).stats[0];
   for (size_t cut = 1; cut < 30; ++cut) {
     Tile<double> left = tile, right = tile;
     left.cols = static_cast<int64_t>(cut);
     left.logits.resize(cut);
     right.cols = static_cast<int64_t>(30 - cut);
     right.logits.erase(right.logits.begin(), right.logits.begin() + static_cast<int64_t>(cut));
-    const RowStats joined = merge(fold(plain_kernels().f64, left)[0], fold(plain_kernels().f64, right)[0], 0.5);
+    const RowStats joined =
+        merge(fold(plain_kernels().f64, left).stats[0], fold(plain_kernels().f64, right).stats[0], 0.5);
     EXPECT_EQ(joined.max, whole.max);
     expect_close(joined.rest, whole.rest, 1e-13, "rest");
     expect_close(joined.weighted, whole.weighted, 1e-13, "weighted");

@@ -1,0 +1,154 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What makes partials of tiles. A walk visits tiles and hands each to the folds of its list; it knows nothing
+// of what they compute.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "core/arena.h"
+#include "stats/columns.h"
+#include "stats/statistics.h"
+#include "stats/tile_kernels.h"
+
+namespace logitless::stats {
+
+/// What one thread folds at a time: the tiles of some rows over one vocabulary segment.
+template <class Logit>
+struct FoldPart {
+  std::span<const int64_t> rows;  // of the call
+  int64_t place = 0;              // of the first row among those whose partials are kept
+  int64_t segment = 0;
+  int64_t thread = 0;
+  Logit* scratch = nullptr;  // [columns of a tile]: a fold may write into it
+  Columns* columns = nullptr;
+};
+
+template <class Types>
+class Fold {
+ public:
+  using Part = FoldPart<typename Types::Logit>;
+  using Tile = LogitsTile<typename Types::Logit>;
+
+  virtual ~Fold() = default;
+  /// Takes the scratch of `threads` threads for parts of at most `rows` rows.
+  virtual void take(core::Arena& arena, int64_t threads, int64_t rows) = 0;
+  /// Comes before the first tile of a part.
+  virtual void begin(const Part& part) const = 0;
+  /// Folds the next tile of the part, whose rows are the part's.
+  virtual void add(const Part& part, const Tile& tile) const = 0;
+};
+
+template <class Types>
+class SoftmaxFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+
+  SoftmaxFold(const TileKernels<Types>* tiles, const SoftmaxPartials& partials) : tiles_(tiles), partials_(partials) {}
+
+  void take(core::Arena& arena, int64_t threads, int64_t rows) override {
+    inverse_temperature_ = arena.take<typename Types::Logit>(threads * rows);
+    rows_ = rows;
+  }
+  void begin(const Part& part) const override {
+    tiles_->set_temperatures(part.rows, temperatures(part));
+    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+  }
+  void add(const Part& part, const Tile& tile) const override {
+    tiles_->fold(tile, part.rows, temperatures(part), part.scratch, part.columns->picked.data(),
+                 partials_.of(part.segment, part.place));
+  }
+
+ private:
+  typename Types::Logit* temperatures(const Part& part) const { return inverse_temperature_ + part.thread * rows_; }
+
+  const TileKernels<Types>* tiles_;
+  const SoftmaxPartials& partials_;
+  typename Types::Logit* inverse_temperature_ = nullptr;  // [threads, rows]
+  int64_t rows_ = 0;
+};
+
+/// The same product makes the same tiles, so the target's logit of the first walk has the bits of its column
+/// in the second.
+template <class Types>
+class AboveFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+  using Logit = typename Types::Logit;
+
+  AboveFold(const TileKernels<Types>* tiles, const problem::TokenProblem& problem, const AbovePartials& partials)
+      : tiles_(tiles), problem_(problem), partials_(partials) {}
+
+  void take(core::Arena& arena, int64_t threads, int64_t rows) override {
+    thresholds_ = arena.take<Logit>(threads * rows);
+    rows_ = rows;
+  }
+  void begin(const Part& part) const override {
+    for (size_t r = 0; r < part.rows.size(); ++r) {
+      const int64_t row = part.rows[r];
+      const bool counts = problem_.target(row) && !std::isnan(part.columns->stats.max_logit[static_cast<size_t>(row)]);
+      thresholds(part)[r] =
+          static_cast<Logit>(counts ? part.columns->picked[static_cast<size_t>(problem_.pick_begin(row))]
+                                    : std::numeric_limits<double>::quiet_NaN());
+    }
+    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), int64_t{0});
+  }
+  void add(const Part& part, const Tile& tile) const override {
+    tiles_->count_above(tile, thresholds(part), part.scratch, partials_.of(part.segment, part.place));
+  }
+
+ private:
+  Logit* thresholds(const Part& part) const { return thresholds_ + part.thread * rows_; }
+
+  const TileKernels<Types>* tiles_;
+  const problem::TokenProblem& problem_;
+  const AbovePartials& partials_;
+  Logit* thresholds_ = nullptr;  // [threads, rows]
+  int64_t rows_ = 0;
+};
+
+/// The partials and the folds of a call.
+template <class Types>
+class CallFolds {
+ public:
+  /// `tiles` is null where the arena only measures.
+  CallFolds(const problem::TokenProblem& problem, const TileKernels<Types>* tiles)
+      : partials_(problem), softmax_(tiles, partials_.softmax), above_(tiles, problem, partials_.above) {}
+  CallFolds(const CallFolds&) = delete;
+  CallFolds& operator=(const CallFolds&) = delete;
+
+  /// What a call takes for its partials, and for the scratch of its folds.
+  struct Room {
+    int64_t rows = 0;
+    int64_t segments = 1;
+    int64_t threads = 1;
+    int64_t part_rows = 1;  // that a thread folds at a time
+  };
+  void take(core::Arena& arena, const Room& room) {
+    partials_.take(arena, room.rows, room.segments);
+    for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
+      for (Fold<Types>* fold : of(walk)) fold->take(arena, room.threads, room.part_rows);
+    }
+  }
+
+  const CallPartials& partials() const { return partials_; }
+  std::span<Fold<Types>* const> of(Walk walk) const {
+    if (walk == Walk::kFirst) return of_first_;
+    return std::span<Fold<Types>* const>(of_second_).first(partials_.walks_twice() ? of_second_.size() : 0);
+  }
+
+ private:
+  CallPartials partials_;
+  SoftmaxFold<Types> softmax_;
+  AboveFold<Types> above_;
+  std::array<Fold<Types>*, 1> of_first_ = {&softmax_};
+  std::array<Fold<Types>*, 1> of_second_ = {&above_};
+};
+
+}  // namespace logitless::stats

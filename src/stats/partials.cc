@@ -1,0 +1,168 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stats/partials.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace logitless::stats {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// These write and read numbers one after the other, in the type of their second argument.
+class Writer {
+ public:
+  explicit Writer(std::byte* to) : to_(to) {}
+  template <class Value, class As>
+  void operator()(const Value& value, As as) {
+    as = static_cast<As>(value);
+    std::memcpy(to_, &as, sizeof as);
+    to_ += sizeof as;
+  }
+
+ private:
+  std::byte* to_;
+};
+class Reader {
+ public:
+  explicit Reader(const std::byte* from) : from_(from) {}
+  template <class Value, class As>
+  void operator()(Value& value, As as) {
+    std::memcpy(&as, from_, sizeof as);
+    value = as;
+    from_ += sizeof as;
+  }
+
+ private:
+  const std::byte* from_;
+};
+
+}  // namespace
+
+template <class Visit>
+void SoftmaxPartials::logit(double& value, Visit& visit) const {
+  problem_.in_double() ? visit(value, double()) : visit(value, float());
+}
+
+template <class Visit>
+void SoftmaxPartials::each_sent(kernels::RowStats& stats, Visit& visit) const {
+  logit(stats.max, visit);
+  visit(stats.rest, double());
+  if (problem_.request.entropy) visit(stats.weighted, double());
+  if (problem_.request.cross) {
+    visit(stats.cross, double());
+    visit(stats.cross_mass, double());
+  }
+  if (problem_.request.argmax) visit(stats.argmax, int64_t());
+}
+
+void SoftmaxPartials::take(core::Arena& arena, int64_t rows, int64_t segments) {
+  data_ = arena.take<kernels::RowStats>(rows * segments);
+  rows_ = rows;
+  segments_ = segments;
+}
+
+void SoftmaxPartials::combine(int64_t row, int64_t place) const {
+  const double scale = problem_.inverse_temperature(row);
+  kernels::RowStats& whole = *of(0, place);
+  for (int64_t s = 1; s < segments_; ++s) whole = kernels::merge(whole, *of(s, place), scale);
+}
+
+size_t SoftmaxPartials::wire_bytes(int64_t row) const {
+  size_t bytes = 0;
+  const auto count = [&](auto&, auto as) { bytes += sizeof as; };
+  kernels::RowStats any;
+  each_sent(any, count);
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) logit(any.max, count);
+  return bytes;
+}
+
+template <class ValueOf>
+void SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const {
+  Writer write(to);
+  each_sent(stats, write);
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+    double value = value_of(static_cast<size_t>(pick));
+    logit(value, write);
+  }
+}
+
+void SoftmaxPartials::put(int64_t row, int64_t place, const Columns& columns, std::byte* to) const {
+  // Only the slice that has a token id knows its logit.
+  const auto value_of = [&](size_t pick) {
+    const int64_t entry = problem_.targets.ids[pick] - problem_.first_entry;
+    return entry >= 0 && entry < problem_.entries ? columns.picked[pick] : kNan;
+  };
+  put(row, *of(0, place), value_of, to);
+}
+
+void SoftmaxPartials::put_nothing(int64_t row, std::byte* to) const {
+  put(
+      row, kernels::RowStats(), [](size_t) { return kNan; }, to);
+}
+
+void SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::byte* from, Columns& columns) const {
+  Reader read(from);
+  kernels::RowStats part;
+  each_sent(part, read);
+  kernels::RowStats& whole = *of(0, place);
+  whole = first ? part : kernels::merge(whole, part, problem_.inverse_temperature(row));
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+    double& picked = columns.picked[static_cast<size_t>(pick)];
+    double value = kNan;
+    logit(value, read);
+    if (first || !std::isnan(value)) picked = value;
+  }
+}
+
+void SoftmaxPartials::finish(int64_t row, int64_t place, Columns& columns) const {
+  const kernels::RowStats& folded = *of(0, place);
+  TokenStats& stats = columns.stats;
+  const auto i = static_cast<size_t>(row);
+  const double t = problem_.logit_temperature(row);
+  const bool valid = folded.defined();
+  const double log_sum = valid ? folded.log_sum() : kNan;
+  stats.max_logit[i] = valid ? folded.max : kNan;
+  stats.log_sum[i] = log_sum;
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+    const auto k = static_cast<size_t>(pick);
+    stats.logp[k] = ((columns.picked[k] - stats.max_logit[i]) / t - log_sum) / problem_.logp_temperature(row);
+  }
+  stats.lse[i] = stats.max_logit[i] / t + log_sum;
+  if (problem_.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
+  if (problem_.request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
+  if (problem_.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
+}
+
+void AbovePartials::take(core::Arena& arena, int64_t rows, int64_t segments) {
+  data_ = arena.take<int64_t>(rows * segments);
+  rows_ = rows;
+  segments_ = segments;
+}
+
+void AbovePartials::combine(int64_t, int64_t place) const {
+  for (int64_t s = 1; s < segments_; ++s) *of(0, place) += *of(s, place);
+}
+
+size_t AbovePartials::wire_bytes(int64_t) const { return sizeof(int64_t); }
+
+void AbovePartials::put(int64_t, int64_t place, const Columns&, std::byte* to) const {
+  std::memcpy(to, of(0, place), sizeof(int64_t));
+}
+
+void AbovePartials::put_nothing(int64_t, std::byte* to) const { std::memset(to, 0, sizeof(int64_t)); }
+
+void AbovePartials::join(int64_t, int64_t place, bool first, const std::byte* from, Columns&) const {
+  int64_t part = 0;
+  std::memcpy(&part, from, sizeof part);
+  *of(0, place) = first ? part : *of(0, place) + part;
+}
+
+void AbovePartials::finish(int64_t row, int64_t place, Columns& columns) const {
+  const auto i = static_cast<size_t>(row);
+  const bool defined = problem_.target(row) && !std::isnan(columns.stats.max_logit[i]);
+  columns.stats.rank[i] = defined ? 1 + *of(0, place) : 0;
+}
+
+}  // namespace logitless::stats
