@@ -160,10 +160,8 @@ Plan plan_token_loss(const Context& context, const Logits& logits, const Targets
 }
 
 size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
-  problem::TokenProblem problem;
-  problem.dtype = hidden;
-  problem.request = request;
-  problem.targets = problem::row_targets({0});
+  const problem::TokenProblem problem = problem::resolve(
+      {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .targets = problem::row_targets({0})});
   return stats::CallPartials(problem).wire_bytes(stats::Walk::kFirst, 0);
 }
 
