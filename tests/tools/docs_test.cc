@@ -222,9 +222,9 @@ class MemoryFormula {
   int64_t bytes() const {
     const bool one_pass = p_.kind == PlanKind::kOnePass;
     const int64_t logits = tile() * p_.row_tile;
-    int64_t forward = p_.threads * (4 * p_.vocab_tile + 8 * p_.row_tile) + 56 * segments() * p_.chunk_rows;
+    int64_t forward = p_.threads * (4 * p_.vocab_tile + 4 * p_.row_tile) + 48 * segments() * p_.chunk_rows;
     const int64_t rows_of_scratch = p_.gradient_dtype == DType::kBFloat16 ? 2 : 1;
-    int64_t backward = p_.threads * (rows_of_scratch * 4 * p_.vocab_tile + 40 * p_.row_tile) + 40 * p_.chunk_rows;
+    int64_t backward = p_.threads * rows_of_scratch * 4 * p_.vocab_tile + 56 * p_.chunk_rows;
     forward += static_cast<int64_t>(p_.packed_bytes);
     if (!one_pass) backward += static_cast<int64_t>(p_.packed_bytes);
     if (!one_pass) forward += p_.threads * logits;
