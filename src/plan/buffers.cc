@@ -5,29 +5,33 @@
 #include <type_traits>
 
 #include "core/store.h"
-#include "plan/hidden_blocks.h"
 
 namespace logitless::plan {
 namespace {
 
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
-std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, int64_t rows) {
-  return arena.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
+// Returns what tells the scratch of a product on one thread.
+auto scratch_of(const gemm::Backend& gemm) {
+  return [&gemm](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
 }
 
 }  // namespace
 
+source::PartSizes part_sizes(const TileGrid& grid) {
+  return {grid.row_tile, grid.vocab_tile, grid.hidden_block, grid.weight_block};
+}
+
 template <class Types>
-ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run) {
+ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source,
+                                      const RunPlan& run) {
   const TileGrid& grid = run.grid;
-  const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size,
-                                                    problem.hidden.dtype, problem.head.weight.dtype);
+  const size_t gemm_bytes = source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
-    if (run.gather) thread.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
-    thread.gemm = arena.take_bytes(gemm_bytes);
+    if (run.gather) thread.gathered = source.take_room(arena, grid.tile_rows);
+    thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.fold.row = arena.take<Logit>(grid.vocab_tile);
     thread.fold.target = arena.take<int32_t>(grid.row_tile);
     thread.fold.inverse_temperature = arena.take<Logit>(grid.row_tile);
@@ -37,30 +41,20 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& p
     }
   }
   partials = arena.take<kernels::RowStats>(run.plan.chunk_rows * grid.segments);
-  packed = PackedHidden(arena, run);
+  packed = source::PackedStates(arena, run.plan.packed_bytes);
 }
 
 template <class Types>
-BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run,
+BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run,
                                         const Gradients& outputs) {
-  const gemm::Backend& gemm = *run.gemm;
   const TileGrid& grid = run.grid;
-  const DType gradient = DTypeOf<Gradient>::value;
-  const DType hidden = problem.hidden.dtype;
-  const DType weight = problem.head.weight.dtype;
-  const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
-  size_t gemm_bytes = gemm.scratch_bytes(grid.row_tile, grid.hidden_block, grid.vocab_tile, gradient, weight);
-  gemm_bytes =
-      std::max(gemm_bytes,
-               hidden_vocab ? gemm.scratch_bytes(grid.weight_block, grid.vocab_tile, grid.row_tile, hidden, gradient)
-                            : gemm.scratch_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, gradient, hidden));
+  size_t gemm_bytes = source.most_of_gradients(part_sizes(grid), DTypeOf<Gradient>::value, scratch_of(*run.gemm));
   if (!run.logits_stay) {
-    gemm_bytes =
-        std::max(gemm_bytes, gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, hidden, weight));
+    gemm_bytes = std::max(gemm_bytes, source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm)));
   }
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
-    thread.gemm = arena.take_bytes(gemm_bytes);
+    thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
     thread.gradients = arena.take<kernels::RowGradient<Logit>>(grid.row_tile);
     if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
@@ -71,11 +65,11 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem&
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
       slot.tile = arena.take<Logit>(tile_elements(run));
-      if (run.gather) slot.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
+      if (run.gather) slot.gathered = source.take_room(arena, grid.tile_rows);
     }
-    packed = PackedHidden(arena, run);
+    packed = source::PackedStates(arena, run.plan.packed_bytes);
   } else if (run.gather) {
-    gathered = take_hidden_rows(arena, problem, run.plan.chunk_rows);
+    gathered = source.take_room(arena, run.plan.chunk_rows);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   if (run.hidden_apart) d_hidden = arena.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
@@ -108,16 +102,16 @@ Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
 
 template <class Types>
 DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                  DType gradient, int threads, const Gradients& outputs) {
+                                  const Source& source, DType gradient, int threads, const Gradients& outputs) {
   using Sum = typename Types::Sum;
-  const DType x = problem.hidden.dtype, w = problem.head.weight.dtype;
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   logits = arena.take<typename Types::Logit>(n * v);
-  const auto product = [&](int64_t rows, int64_t columns, int64_t depth, DType a, DType b) {
-    return gemm.parallel_scratch_bytes(rows, columns, depth, a, b, threads);
+  const auto bytes = [&](const source::ProductShape& p) {
+    return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, threads);
   };
-  this->gemm = arena.take_bytes(std::max({product(n, v, h, x, w), product(n, h, v, gradient, w),
-                                          product(v, h, n, gradient, x), product(h, v, n, x, gradient)}));
+  const size_t gemm_bytes =
+      std::max(source.most_of_logits(n, v, bytes), source.most_of_gradients({n, v, h, h}, gradient, bytes));
+  products = source.take_scratch(arena, gemm_bytes, v);
   scratch.resize(static_cast<size_t>(threads));
   const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
   for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, stats::kRowColumns, narrow);
@@ -128,7 +122,7 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   sum_apart(needs_weight_tiles<Sum>(outputs), std::min(v, kDenseWeightTile) * h);
   sum_apart(is_rounded<Sum>(outputs.d_bias), v);
   sums = arena.take<Sum>(elements);
-  if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(arena, problem, n);
+  if (!source.is_matrix()) gathered = source.take_room(arena, n);
 }
 
 template <class Types>
@@ -152,7 +146,8 @@ size_t measured(const Measure& measure) {
 
 }  // namespace
 
-size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs) {
+size_t measure_run(const HiddenProblem& problem, const Source& source, const Work& work, const RunPlan& run,
+                   const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
@@ -160,19 +155,19 @@ size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan
       if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
       const size_t mark = arena.mark();
-      if (work.forward) ForwardBuffers<Types>(arena, problem, run);
+      if (work.forward) ForwardBuffers<Types>(arena, problem, source, run);
       arena.rewind(mark);
-      if (work.backward) BackwardBuffers<Types>(arena, problem, run, outputs);
+      if (work.backward) BackwardBuffers<Types>(arena, source, run, outputs);
     });
   });
 }
 
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
-                     const Gradients& outputs) {
+size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, const Source& source, DType gradient,
+                     int threads, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      DenseBuffers<Types>(arena, gemm, problem, gradient, threads, outputs);
+      DenseBuffers<Types>(arena, gemm, problem, source, gradient, threads, outputs);
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
     });
   });

@@ -10,10 +10,12 @@
 #include "gemm/gemm.h"
 #include "logitless/context.h"
 #include "problem/hidden_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
 using problem::HiddenProblem;
+using source::Source;
 
 /// This cuts rows, vocabulary and hidden into tiles and blocks.
 struct TileGrid {
@@ -45,14 +47,14 @@ struct TileCap {
 
 /// Returns the row rule of the smallest products that are logits. Tiles have the same class_rows, and the
 /// same row_step up to the row count that gemm::Backend::row_rule() names.
-gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source);
 
 /// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part. Where
 /// no gradients follow, tiles of many rows are higher.
-void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
-              const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
+void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
+              bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each slice too.
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, TileGrid& grid);
+void set_row_rule(const gemm::Backend& gemm, const Source& source, const HiddenProblem& problem, TileGrid& grid);
 /// Sets what depends on how many blocks of rows there are in a chunk.
 void set_splits(int64_t row_blocks, TileGrid& grid);
 

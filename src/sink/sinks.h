@@ -13,10 +13,10 @@
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
-#include "plan/hidden_blocks.h"
 #include "problem/hidden_rows.h"
 #include "sink/gradient_part.h"
 #include "sink/store_sums.h"
+#include "source/source.h"
 
 namespace logitless::sink {
 
@@ -29,7 +29,7 @@ class HiddenSink {
   /// `sums` [rows, H] are apart from the output; without them every part is added to the output.
   HiddenSink(const kernels::RowKernels& kernels, const HiddenProblem& problem, const Gradients& outputs, Sum* sums)
       : kernels_(kernels), problem_(problem), outputs_(outputs), sums_(sums) {
-    if (wanted()) breaks_ = plan::d_hidden_breaks(problem, outputs);
+    if (wanted()) breaks_ = source::breaks_of(problem::d_hidden_rows(problem, outputs));
   }
 
   bool wanted() const { return outputs_.wants_d_hidden(); }
@@ -48,7 +48,8 @@ class HiddenSink {
     product.m = static_cast<int64_t>(part.rows.size());
     product.n = columns;
     product.k = part.entries;
-    product.b = plan::head_operand(problem_.head, part.first_entry, component, /*hidden_first=*/false);
+    product.b = source::Head(problem_.head)
+                    .operand(source::Head::Order::kEntriesFirst, part.first_entry, part.entries, component, nullptr);
     if (sums_) {
       product.c = sums_ + place * problem_.hidden_size + component;
       product.ldc = problem_.hidden_size;
@@ -91,7 +92,7 @@ class HiddenSink {
   const HiddenProblem& problem_;
   const Gradients& outputs_;
   Sum* sums_;
-  plan::RowBreaks breaks_;
+  source::RowBreaks breaks_;
 };
 
 /// Writes zeros to the rows of an overwritten d_hidden for which has_sums(row) is false.

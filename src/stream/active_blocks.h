@@ -7,8 +7,8 @@
 
 #include "core/store.h"
 #include "logitless/token_stats.h"
-#include "plan/row_blocks.h"
 #include "plan/run_plan.h"
+#include "source/row_blocks.h"
 
 namespace logitless::stream {
 

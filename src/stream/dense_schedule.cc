@@ -11,7 +11,6 @@
 #include "core/store.h"
 #include "core/views.h"
 #include "plan/buffers.h"
-#include "plan/hidden_blocks.h"
 #include "sink/sinks.h"
 #include "stats/row_gradients.h"
 #include "stats/row_walk.h"
@@ -30,17 +29,18 @@ class DenseSchedule final : public Schedule {
                 const Plan& plan)
       : context_(context),
         problem_(problem),
+        source_(problem),
         outputs_(outputs),
         threads_(plan.threads),
         v_(problem.vocab_size),
         gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
-        buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
+        buffers_(arena_, *context.gemm, problem, source_, gradient_, threads_, outputs),
         tiles_(*context.kernels, problem, stats::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
         walk_(tiles_, *context.kernels, v_, stats::kRowColumns),
         rows_(problem::all_rows(problem.tokens).rows) {
-    if (buffers_.gathered) gather_rows(problem, rows_, threads_, buffers_.gathered);
+    if (!source_.is_matrix()) source_.gather(rows_, threads_, buffers_.gathered);
   }
 
   int64_t chunks() const override { return 1; }
@@ -69,33 +69,22 @@ class DenseSchedule final : public Schedule {
     return buffers_.scratch[static_cast<size_t>(omp_get_thread_num())];
   }
 
-  // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied
-  // together.
-  gemm::Operand hidden() const {
-    const DType dtype = problem_.hidden.dtype;
-    if (buffers_.gathered) return {buffers_.gathered, dtype, problem_.hidden_size, false};
-    return {problem_.hidden.data, dtype, problem_.hidden_places.row_stride, false};
-  }
-
-  template <class T>
-  void multiply(const gemm::Product<T>& product) const {
-    context_.gemm->multiply_parallel(product, *context_.kernels, buffers_.gemm, threads_);
-  }
+  source::Multiplier multiplier() const { return {*context_.gemm, *context_.kernels, buffers_.products, threads_}; }
 
   // The gradients of a row begin where its logits did, in a type that may be narrower.
   sink::GradientPart part() const {
     const auto stride = v_ * static_cast<int64_t>(sizeof(Logit) / size_of(gradient_));
     sink::GradientPart out;
     out.terms[0] = {buffers_.logits, gradient_, stride, false};
-    out.hidden = hidden();
+    const source::Product& product = source_.products().front();
+    out.hidden = product.states.operand(rows_, product.rows_in(buffers_.gathered));
     out.rows = rows_;
     out.entries = v_;
     return out;
   }
 
   void make_logits() {
-    multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), plan::head_operand(problem_.head, 0, 0, true),
-                     buffers_.logits, v_, false});
+    source_.make_logits(rows_, buffers_.gathered, buffers_.logits, multiplier());
     has_logits_ = true;
   }
 
@@ -116,8 +105,7 @@ class DenseSchedule final : public Schedule {
     const bool apart =
         !d_hidden_is_matrix(problem_, outputs_) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs_));
     const sink::HiddenSink<Sum> sink(*context_.kernels, problem_, outputs_, sums(apart));
-    sink.add(all, 0, 0, problem_.hidden_size, /*first=*/true, nullptr,
-             [this](const gemm::Product<Sum>& product) { multiply(product); });
+    sink.add(all, 0, 0, problem_.hidden_size, /*first=*/true, nullptr, multiplier());
     sink.finish(rows_, threads_);
   }
 
@@ -128,8 +116,7 @@ class DenseSchedule final : public Schedule {
     const sink::WeightSink<Sum> sink(*context_.kernels, problem_, outputs_, std::span(tile).first(apart ? 1 : 0), step);
     for (int64_t first = 0; sink.wanted() && first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
-      sink.add(all.columns(first, entries), 0, 0, problem_.hidden_size, /*first=*/true,
-               [this](const gemm::Product<Sum>& product) { multiply(product); });
+      sink.add(all.columns(first, entries), 0, 0, problem_.hidden_size, /*first=*/true, multiplier());
       sink.finish(0, first, entries, threads_);
     }
   }
@@ -145,6 +132,7 @@ class DenseSchedule final : public Schedule {
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
+  const source::Source source_;
   const Gradients& outputs_;
   int threads_;
   int64_t v_;

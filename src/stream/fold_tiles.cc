@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "core/parallel.h"
-#include "plan/hidden_blocks.h"
 
 namespace logitless::stream {
 namespace {
@@ -20,7 +19,7 @@ class SegmentTask {
   using Logit = typename Types::Logit;
 
   SegmentTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
-              const plan::RowBlock& block, const void* packed, int64_t segment, int64_t chunk_begin)
+              const plan::RowBlock& block, const std::byte* packed, int64_t segment, int64_t chunk_begin)
       : pass_(pass),
         scratch_(scratch),
         block_(block),
@@ -36,9 +35,9 @@ class SegmentTask {
   void fold(kernels::RowStats* stats) {
     std::fill_n(stats, block_.count, kernels::RowStats{});
     pass_.tiles.set_temperatures(rows_, scratch_.fold);
-    const gemm::Operand hidden = gathered();
+    gather();
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
-      compute_logits(pass_, block_, hidden, j, scratch_.gemm, data(j));
+      make_logits(j);
       pass_.tiles.fold(own_rows(j), rows_, scratch_.fold, stats);
     }
   }
@@ -52,9 +51,9 @@ class SegmentTask {
           static_cast<Logit>(whole[r].defined() ? whole[r].chosen : std::numeric_limits<double>::quiet_NaN());
     }
     std::fill_n(scratch_.above, block_.count, int64_t{0});
-    const gemm::Operand hidden = pass_.run.logits_stay ? gemm::Operand() : gathered();
+    if (!pass_.run.logits_stay) gather();
     for (int64_t j = first_tile_; j < end_tile_; ++j) {
-      if (!pass_.run.logits_stay) compute_logits(pass_, block_, hidden, j, scratch_.gemm, data(j));
+      if (!pass_.run.logits_stay) make_logits(j);
       pass_.tiles.count_above(own_rows(j), scratch_.chosen, scratch_.fold.row, scratch_.above);
     }
     for (int64_t r = 0; r < block_.count; ++r) {
@@ -65,13 +64,12 @@ class SegmentTask {
   }
 
  private:
-  // Returns the rows of the block's tiles, which are copied together where they neither follow one another
-  // nor are packed.
-  gemm::Operand gathered() const {
-    if (!block_.contiguous && !packed_) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
-    gemm::Operand rows = tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
-    rows.packed = packed_;
-    return rows;
+  source::TileRows tile_rows() const { return {pass_.run.blocks, block_, scratch_.gathered, packed_}; }
+  void gather() const { pass_.source.gather(*pass_.run.gemm, tile_rows()); }
+  void make_logits(int64_t j) const {
+    const plan::TileGrid& grid = pass_.run.grid;
+    pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
+                           pass_.multiplier(scratch_.products));
   }
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
@@ -82,32 +80,13 @@ class SegmentTask {
   const Pass<Types>& pass_;
   typename plan::ForwardBuffers<Types>::PerThread& scratch_;
   const plan::RowBlock& block_;
-  const void* packed_;  // the rows of its tiles; null where they are not
+  const std::byte* packed_;  // the rows of its tiles; null where they are not
   std::span<const int64_t> rows_;
   int64_t chunk_begin_;
   int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
   int64_t first_tile_;
   int64_t end_tile_;
 };
-
-}  // namespace
-
-template <class Types>
-void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
-                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile) {
-  const plan::TileGrid& grid = pass.run.grid;
-  gemm::Product<typename Types::Logit> product;
-  product.m = block.tile_rows;
-  product.n = grid.entries(vocab_tile);
-  product.k = grid.hidden_size;
-  product.a = hidden;
-  product.b = plan::head_operand(pass.problem.head, grid.first_entry(vocab_tile), 0, /*hidden_first=*/true);
-  product.c = tile;
-  product.ldc = grid.tile_stride;
-  pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
-}
-
-namespace {
 
 // Calls work(task, index of the block's first row in the chunk, segment) for each segment and row block.
 // Neighbouring tasks share a part of the head, so that it comes from memory once.
@@ -135,7 +114,7 @@ void fold_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
                 const stats::Partials& partials) {
   {
     const auto alone = pass.run.gemm->single_threaded_region();
-    buffers.packed.pack(pass.problem, pass.run, pass.run.blocks, blocks,
+    buffers.packed.pack(pass.source, *pass.run.gemm, pass.run.plan.threads, pass.run.blocks, blocks,
                         [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   for_each_segment(pass, buffers, blocks, [&](SegmentTask<Types> task, int64_t first, int64_t segment) {
@@ -153,8 +132,6 @@ void count_above_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buf
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                                 \
-  template void compute_logits(const Pass<Types>&, const plan::RowBlock&, const gemm::Operand&, int64_t, void*,      \
-                               Types::Logit*);                                                                       \
   template void fold_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>,        \
                            const stats::Partials&);                                                                  \
   template void count_above_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>, \

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The source and the fold of tiles that are products: row blocks of hidden times tiles of the head.
+// The fold of tiles that are products, which this makes too.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,6 @@
 #include "stream/pass.h"
 
 namespace logitless::stream {
-
-/// Overwrites `tile` with the raw logits [block.tile_rows, entries] = hidden · head. `hidden` is a
-/// tile_operand().
-template <class Types>
-void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
-                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile);
 
 /// Folds the tiles of one chunk's blocks into `partials`, which has the segments of the grid. Where the
 /// logits stay, they are in pass.chunk afterwards.

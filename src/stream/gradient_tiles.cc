@@ -8,10 +8,8 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "core/views.h"
-#include "plan/hidden_blocks.h"
 #include "sink/sinks.h"
 #include "stats/row_gradients.h"
-#include "stream/fold_tiles.h"
 
 namespace logitless::stream {
 namespace {
@@ -60,12 +58,12 @@ class GradientTasks {
   void run() {
     for (const plan::RowBlock& rows : active_.blocks.blocks) {
       if (logits_stay_ && !rows.contiguous) {
-        gather_rows(pass_.problem, active_.blocks.rows(rows), pass_.run.plan.threads, chunk_gathered(rows));
+        pass_.source.gather(active_.blocks.rows(rows), pass_.run.plan.threads, buffers_.gathered.from(rows.begin));
       }
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
     // A thread has at least one slot.
-    buffers_.packed.pack(pass_.problem, pass_.run, active_.blocks, active_.blocks.blocks,
+    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.run.plan.threads, active_.blocks, active_.blocks.blocks,
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
@@ -171,15 +169,11 @@ class GradientTasks {
     return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
   }
 
-  gemm::Operand hidden(int64_t b, int64_t slot) const {
-    const std::byte* gathered =
-        logits_stay_ ? chunk_gathered(block(b)) : buffers_.slots[static_cast<size_t>(slot)].gathered;
-    return hidden_operand(pass_.problem, active_.blocks, block(b), gathered);
-  }
-
-  std::byte* chunk_gathered(const plan::RowBlock& rows) const {
-    const int64_t row_bytes = grid_.hidden_size * static_cast<int64_t>(size_of(pass_.problem.hidden.dtype));
-    return buffers_.gathered ? buffers_.gathered + rows.begin * row_bytes : nullptr;
+  // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
+  // place.
+  source::Room gathered(int64_t b, int64_t slot) const {
+    if (block(b).contiguous) return {};
+    return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
   }
 
   // Computes the logits of a tile, unless they have stayed, and then their gradients.
@@ -188,13 +182,13 @@ class GradientTasks {
     auto& mine = scratch();
     Logit* raw = logits(j, b, slot);
     if (!logits_stay_) {
-      std::byte* gathered = buffers_.slots[static_cast<size_t>(slot)].gathered;
-      if (!rows.contiguous) gather_tile(pass_.problem, active_.blocks, rows, gathered);
-      gemm::Operand operand = tile_operand(pass_.problem, active_.blocks, rows, gathered);
-      operand.packed = buffers_.packed.of(b);
-      compute_logits(pass_, rows, operand, j, mine.gemm, raw);
+      source::TileRows tile = {active_.blocks, rows, gathered(b, slot)};
+      pass_.source.gather(*pass_.run.gemm, tile);  // the sinks read these, where the backend has packed others
+      tile.packed = buffers_.packed.of(b);
+      pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), raw, grid_.tile_stride,
+                             pass_.multiplier(mine.products));
       // The gradients stand without holes, and so must the states that they are multiplied with.
-      if (active_.blocks.has_holes(rows)) close_holes(pass_.problem, active_.blocks, rows, gathered);
+      pass_.source.close_holes(tile);
     }
     std::copy_n(buffers_.gradients + rows.begin, rows.count, mine.gradients);
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
@@ -211,7 +205,8 @@ class GradientTasks {
     sink::GradientPart out;
     out.terms = {term(of_rows.data), term(of_rows.low)};
     out.term_count = of_rows.low ? 2 : 1;
-    out.hidden = hidden(b, slot);
+    const source::Product& product = pass_.source.products().front();
+    out.hidden = product.states.operand(active_.blocks.rows(rows), product.rows_in(gathered(b, slot)));
     out.rows = active_.blocks.rows(rows);
     out.contiguous = rows.contiguous;
     out.first_entry = grid_.first_entry(j);
@@ -219,9 +214,7 @@ class GradientTasks {
     return out;
   }
 
-  void multiply(const gemm::Product<Sum>& product) {
-    pass_.run.gemm->multiply(product, *pass_.context.kernels, scratch().gemm);
-  }
+  void multiply(const gemm::Product<Sum>& product) { pass_.multiplier(scratch().products)(product); }
 
   void add_d_hidden(int64_t j, int64_t b, int64_t slot, int64_t h) {
     const int64_t component = h * grid_.hidden_block;

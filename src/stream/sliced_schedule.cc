@@ -8,36 +8,17 @@
 
 #include "core/arena.h"
 #include "core/views.h"
-#include "plan/hidden_blocks.h"
 #include "plan/planner.h"
 #include "ranks/cut.h"
 #include "ranks/row_sums.h"
 #include "sink/sinks.h"
 #include "sink/store_sums.h"
+#include "source/head.h"
 #include "stats/row_stats_wire.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::stream {
 namespace {
-
-// Returns vocabulary entries [first, first + count) of a matrix in the head's layout.
-template <class AnyMatrix>
-AnyMatrix entries_of(const AnyMatrix& matrix, HeadLayout layout, int64_t first, int64_t count) {
-  AnyMatrix out = core::with_used_stride(matrix);
-  const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
-  (hidden_vocab ? out.cols : out.rows) = count;
-  if (out.data) out.data = core::element(out.data, out.dtype, hidden_vocab ? first : first * out.stride);
-  return out;
-}
-
-template <class AnyVector>
-AnyVector entries_of(const AnyVector& vector, int64_t first, int64_t count) {
-  AnyVector out = vector;
-  if (!out.data) return out;
-  out.size = count;
-  out.data = core::element(out.data, out.dtype, first);
-  return out;
-}
 
 // Returns the problem on vocabulary entries [first, first + count) of those that are here.
 HiddenProblem problem_of(const HiddenProblem& problem, int64_t first, int64_t count) {
@@ -45,8 +26,7 @@ HiddenProblem problem_of(const HiddenProblem& problem, int64_t first, int64_t co
   out.cut = nullptr;
   out.first_entry = problem.first_entry + first;
   out.entries = count;
-  out.head.weight = entries_of(problem.head.weight, problem.head.layout, first, count);
-  out.head.bias = entries_of(problem.head.bias, first, count);
+  out.head = source::slice(problem.head, first, count);
   return out;
 }
 
@@ -55,8 +35,8 @@ DType sum_type(const HiddenProblem& problem) { return problem.in_double() ? DTyp
 // Returns outputs on vocabulary entries [first, first + count), without d_hidden.
 Gradients outputs_of(const Gradients& outputs, const HiddenProblem& problem, int64_t first, int64_t count) {
   Gradients out = outputs;
-  out.d_weight = entries_of(outputs.d_weight, problem.head.layout, first, count);
-  out.d_bias = entries_of(outputs.d_bias, first, count);
+  out.d_weight = source::Layout(problem.head.layout).entries_of(outputs.d_weight, first, count);
+  out.d_bias = source::entries_of(outputs.d_bias, first, count);
   if (outputs.weight_sink) {
     out.weight_sink = [&sink = outputs.weight_sink, first](int64_t entry, int64_t entries, ConstMatrix tile) {
       sink(first + entry, entries, tile);
@@ -88,8 +68,8 @@ struct Planned {
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = whole.cut->most_entries(), h = problem.hidden_size;
     problem.head.layout = static_cast<HeadLayout>(types.layout);
-    const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t rows = hidden_vocab ? h : entries, cols = hidden_vocab ? entries : h;
+    const source::Layout layout(problem.head.layout);
+    const int64_t rows = layout.rows(entries, h), cols = layout.cols(entries, h);
     problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
     problem.head.bias = {};
     if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), entries);

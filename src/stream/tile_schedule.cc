@@ -27,6 +27,7 @@ class TileSchedule final : public SliceSchedule {
         arena_(run_.plan.workspace_bytes),
         pass_{context,
               problem,
+              source::Source(problem),
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
@@ -49,7 +50,7 @@ class TileSchedule final : public SliceSchedule {
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
   stats::Partials fold_slice(int64_t chunk) override {
     arena_.rewind(mark_);
-    forward_.emplace(arena_, pass_.problem, run_);
+    forward_.emplace(arena_, pass_.problem, pass_.source, run_);
     const stats::Partials partials = {forward_->partials, run_.grid.segments, rows(chunk)};
     if (!partials.rows.empty()) fold_tiles(pass_, *forward_, run_.blocks_of(chunk), partials);
     return partials;
@@ -62,7 +63,7 @@ class TileSchedule final : public SliceSchedule {
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
     arena_.rewind(mark_);
-    backward_.emplace(arena_, pass_.problem, run_, outputs_);
+    backward_.emplace(arena_, pass_.source, run_, outputs_);
     const auto c = static_cast<size_t>(chunk);
     const ActiveBlocks active = active_blocks(run_, run_.chunks[c], run_.chunks[c + 1], grads);
     gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
