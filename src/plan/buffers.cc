@@ -5,9 +5,16 @@
 #include <type_traits>
 
 #include "core/store.h"
+#include "sink/make_sinks.h"
+#include "sink/weight_sink.h"
 
 namespace logitless::plan {
 namespace {
+
+// This many tiles of d_weight are summed at the same time: while one is finished, the next one fills.
+constexpr int64_t kWeightTiles = 2;
+// Plan dense sums this many vocabulary entries of d_weight at a time where they are apart from the output.
+constexpr int64_t kDenseWeightTile = 4096;
 
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
@@ -20,6 +27,35 @@ auto scratch_of(const gemm::Backend& gemm) {
 
 source::PartSizes part_sizes(const TileGrid& grid) {
   return {grid.row_tile, grid.vocab_tile, grid.hidden_block, grid.weight_block};
+}
+
+sink::Sizes sink_sizes(const RunPlan& run) {
+  sink::Sizes sizes;
+  sizes.part = part_sizes(run.grid);
+  sizes.rows = run.plan.chunk_rows;
+  sizes.entries = run.grid.vocab_size;
+  sizes.threads = run.plan.threads;
+  sizes.weight_tiles = kWeightTiles;
+  sizes.hidden_apart = run.hidden_apart;
+  sizes.scatter = run.scatter;
+  return sizes;
+}
+
+sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads) {
+  const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
+  return stats::with_tile_types(problem, [&](auto types) {
+    using Sum = typename decltype(types)::Sum;
+    const bool in_tiles = sink::is_summed_in_tiles<Sum>(outputs);
+    sink::Sizes sizes;
+    sizes.part = {n, in_tiles ? std::min(kDenseWeightTile, v) : v, h, h};
+    sizes.rows = n;
+    sizes.entries = v;
+    sizes.threads = threads;
+    sizes.weight_tiles = 1;
+    sizes.hidden_apart =
+        !d_hidden_is_matrix(problem, outputs) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs));
+    return sizes;
+  });
 }
 
 template <class Types>
@@ -45,8 +81,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& p
 }
 
 template <class Types>
-BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run,
-                                        const Gradients& outputs) {
+BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run) {
   const TileGrid& grid = run.grid;
   size_t gemm_bytes = source.most_of_gradients(part_sizes(grid), DTypeOf<Gradient>::value, scratch_of(*run.gemm));
   if (!run.logits_stay) {
@@ -57,9 +92,6 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const Source& source
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
     thread.gradients = arena.take<kernels::RowGradient<Logit>>(grid.row_tile);
-    if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
-      thread.scatter = arena.take<Sum>(grid.row_tile * grid.hidden_block);
-    }
   }
   if (!run.logits_stay) {
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
@@ -72,10 +104,6 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const Source& source
     gathered = source.take_room(arena, run.plan.chunk_rows);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
-  if (run.hidden_apart) d_hidden = arena.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
-  if (needs_weight_tiles<Sum>(outputs)) {
-    for (Sum*& tile : d_weight) tile = arena.take<Sum>(grid.vocab_tile * grid.hidden_size);
-  }
 }
 
 template <class Logit>
@@ -89,22 +117,15 @@ const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels
   return out;
 }
 
-template <class Sum>
-Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs) {
-  if (!is_rounded<Sum>(outputs.d_bias)) return nullptr;
-  return arena.take<Sum>(problem.entries);
-}
-
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
   return arena.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
 }
 
 template <class Types>
-DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                  const Source& source, DType gradient, int threads, const Gradients& outputs) {
-  using Sum = typename Types::Sum;
-  const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
+DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows,
+                                  DType gradient, int threads) {
+  const int64_t n = rows, h = source.hidden_size(), v = source.entries();
   logits = arena.take<typename Types::Logit>(n * v);
   const auto bytes = [&](const source::ProductShape& p) {
     return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, threads);
@@ -115,13 +136,6 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
   scratch.resize(static_cast<size_t>(threads));
   const bool narrow = core::is_narrow<typename Types::Logit>(gradient);
   for (auto& one : scratch) one = stats::RowWalk<Types>::take_scratch(arena, stats::kRowColumns, narrow);
-  int64_t elements = 0;
-  const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
-  sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
-            n * h);
-  sum_apart(needs_weight_tiles<Sum>(outputs), std::min(v, kDenseWeightTile) * h);
-  sum_apart(is_rounded<Sum>(outputs.d_bias), v);
-  sums = arena.take<Sum>(elements);
   if (!source.is_matrix()) gathered = source.take_room(arena, n);
 }
 
@@ -146,29 +160,39 @@ size_t measured(const Measure& measure) {
 
 }  // namespace
 
-size_t measure_run(const HiddenProblem& problem, const Source& source, const Work& work, const RunPlan& run,
-                   const Gradients& outputs) {
+size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                   const Work& work, const RunPlan& run, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
+      using Sum = typename Types::Sum;
+      sink::Sinks<Sum> sinks;
+      if (work.backward) {
+        sinks = sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sink_sizes(run));
+      }
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
-      if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
+      for (const auto& sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
       const size_t mark = arena.mark();
       if (work.forward) ForwardBuffers<Types>(arena, problem, source, run);
       arena.rewind(mark);
-      if (work.backward) BackwardBuffers<Types>(arena, source, run, outputs);
+      if (work.backward) BackwardBuffers<Types>(arena, source, run);
+      for (const auto& sink : sinks) sink->take(arena);
     });
   });
 }
 
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, const Source& source, DType gradient,
-                     int threads, const Gradients& outputs) {
+size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                     DType gradient, int threads, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      DenseBuffers<Types>(arena, gemm, problem, source, gradient, threads, outputs);
+      using Sum = typename Types::Sum;
+      DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
+      const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
+      for_each_in_turn<Sum>(arena, sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sizes),
+                            [](const sink::Sink<Sum>&) {});
     });
   });
 }
@@ -184,7 +208,6 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template struct BackwardBuffers<Types>;                                                                    \
   template struct DenseBuffers<Types>;                                                                       \
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
-  template Types::Sum* take_bias_sums(core::Arena&, const HiddenProblem&, const Gradients&);                 \
   template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
   template core::Array<stats::RowWalk<Types>::Scratch> take_sweep<Types>(core::Arena&, const LogitsProblem&, \
                                                                          const SweepPlan&);

@@ -8,6 +8,7 @@
 #include "gemm/few_rows.h"
 #include "plan/arithmetic.h"
 #include "plan/buffers.h"
+#include "sink/weight_sink.h"
 #include "source/packed_states.h"
 #include "stats/tile_kernels.h"
 
@@ -59,7 +60,7 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
       rows_(rows_of(problem, work)),
       gemm_(gemm::backend_for_rows(*context.gemm, rows(), source_.states_type(), source_.head_type())),
       one_chunk_(stats::with_tile_types(
-          problem, [&](auto types) { return needs_weight_tiles<typename decltype(types)::Sum>(outputs); })) {
+          problem, [&](auto types) { return sink::is_summed_in_tiles<typename decltype(types)::Sum>(outputs); })) {
   const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
   if (may_keep_logits) groups_ = make_row_groups(rows_, work.groups);
 }
@@ -126,7 +127,7 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
-  plan.workspace_bytes = measure_run(problem_, source_, work_, run, outputs_);
+  plan.workspace_bytes = measure_run(context_, problem_, source_, work_, run, outputs_);
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });

@@ -58,7 +58,7 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
   const Source source(problem);
   const int terms = gradient_terms(context, source);
   set_arithmetic(*context.gemm, source, terms == 1 ? 1 : 0, plan);
-  plan.workspace_bytes = measure_dense(*context.gemm, problem, source, plan.gradient_dtype, threads, outputs);
+  plan.workspace_bytes = measure_dense(context, problem, source, plan.gradient_dtype, threads, outputs);
   plan.blas_bytes =
       static_cast<size_t>(threads) * packing_bytes(*context.gemm, source, plan.gradient_dtype,
                                                    {plan.tokens, plan.vocab_size, plan.hidden_size, plan.hidden_size});

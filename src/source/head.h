@@ -77,8 +77,8 @@ class Head {
   enum class Order { kComponentsFirst, kEntriesFirst };
   /// Tells whether such an operand is a transpose of what stands in memory.
   bool is_transposed(Order order) const { return layout_.is_hidden_vocab() != (order == Order::kComponentsFirst); }
-  /// Returns the bytes of scratch that operand() needs for so many entries: none, since a matrix is read as it
-  /// stands.
+  /// Returns the bytes of scratch that operand() needs for so many entries: none, because a matrix is read as
+  /// it stands.
   size_t scratch_bytes(int64_t /*entries*/) const { return 0; }
   /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component, ...).
   /// It lives as long as what `scratch` holds.

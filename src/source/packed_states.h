@@ -29,9 +29,10 @@ class PackedStates {
     return bytes;
   }
 
-  /// Packs the tile rows of `blocks`, which are of `all`, on a team of at most `threads`. Blocks of rows that do
-  /// not follow one another are gathered into gathered(thread) first. A block that finds no more room, because
-  /// rows were dropped and stand in other blocks now than in those of the plan, is multiplied as it stands.
+  /// Packs the tile rows of `blocks`, which are of `all`, on a team of at most `threads`. Blocks of rows that
+  /// do not follow one another are gathered into gathered(thread) first. A block that finds no more room,
+  /// because rows were dropped and stand in other blocks now than in those of the plan, is multiplied as it
+  /// stands.
   template <class Gathered>
   void pack(const Source& source, const gemm::Backend& gemm, int threads, const RowBlocks& all,
             std::span<const RowBlock> blocks, const Gathered& gathered) {

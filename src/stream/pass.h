@@ -23,8 +23,7 @@ struct Pass {
   const source::Source source;
   const plan::RunPlan& run;
   stats::TileKernels<Types> tiles;
-  typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
-  Logit* chunk = nullptr;                    // where the logits of a chunk stay
+  Logit* chunk = nullptr;  // where the logits of a chunk stay
 
   /// Returns what multiplies on the calling thread.
   source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }

@@ -11,7 +11,7 @@
 #include "plan/planner.h"
 #include "ranks/cut.h"
 #include "ranks/row_sums.h"
-#include "sink/sinks.h"
+#include "sink/hidden_sink.h"
 #include "sink/store_sums.h"
 #include "source/head.h"
 #include "stats/row_stats_wire.h"
@@ -288,7 +288,8 @@ class SlicedSchedule final : public Schedule {
       std::copy_n(static_cast<const Sum*>(sums_of(slice, rows[static_cast<size_t>(i)])), h, to);
     };
     if (!in_place_) {
-      sink::clear_other_rows(problem_, outputs_, [&](int64_t row) { return problem_.takes_part(row); });
+      sink::clear_other_rows(problem::d_hidden_rows(problem_, outputs_), outputs_.d_hidden_mode,
+                             [&](int64_t row) { return problem_.takes_part(row); });
     }
     const auto count = static_cast<int64_t>(rows.size());
     if (!cut_.own_d_hidden && group_.size() > 1) return sum_over_group<Sum>(count, table, load, store);
