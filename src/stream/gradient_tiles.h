@@ -11,8 +11,8 @@
 namespace logitless::stream {
 
 /// Makes the gradients of `active` and hands them to the sinks, which have taken their memory. `begin` is
-/// true in the first call of a run that has rows; later calls add to what the first one has written. Vocabulary
-/// tiles whose sums stand apart are finished here, so such a run has one chunk.
+/// true in the first call of a run that has rows; later calls add to what the first one has written.
+/// Vocabulary tiles whose sums stand apart are finished here, so such a run has one chunk.
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
                     const sink::Sinks<typename Types::Sum>& sinks, const ActiveBlocks& active, bool begin,
