@@ -10,7 +10,7 @@
 
 namespace logitless::sink {
 
-/// The gradients of finished logits, whose rows are each written once and in place. There are no sums, so this
+/// The gradients of finished logits: each row is written once, to its place. There are no sums, so that this
 /// is no Sink.
 class DlogitsSink {
  public:
