@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/store.h"
+#include "core/views.h"
 #include "sink/make_sinks.h"
 #include "sink/weight_sink.h"
 

@@ -8,7 +8,6 @@
 
 #include "core/arena.h"
 #include "core/store.h"
-#include "core/views.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "plan/context_state.h"

@@ -33,8 +33,6 @@ struct TileGrid {
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
   int64_t first_entry(int64_t tile) const { return tile * vocab_tile; }
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
-  int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
-  int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
   /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
   int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };

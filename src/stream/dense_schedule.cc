@@ -4,12 +4,10 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "core/arena.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "core/views.h"
 #include "plan/buffers.h"
 #include "sink/make_sinks.h"
 #include "stats/row_gradients.h"
