@@ -100,13 +100,14 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
   const std::span<const int64_t> rows = problem.active();
-  statement.say(of + "a sample of hidden", sample(
-                                               of + "hidden", static_cast<int64_t>(rows.size()),
-                                               static_cast<size_t>(problem.hidden_size) * size_of(problem.dtype),
-                                               [&problem, rows](int64_t i) {
-                                                 return problem::hidden_row(problem, rows[static_cast<size_t>(i)]).data;
-                                               },
-                                               [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
+  statement.say(of + "a sample of hidden",
+                sample(
+                    of + "hidden", static_cast<int64_t>(rows.size()),
+                    static_cast<size_t>(problem.hidden_size) * size_of(problem.dtype),
+                    [&problem, rows](int64_t i) {
+                      return problem::hidden_rows(problem).place(rows[static_cast<size_t>(i)]).data;
+                    },
+                    [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
 }
 
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {

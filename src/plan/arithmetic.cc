@@ -5,19 +5,14 @@
 
 namespace logitless::plan {
 
-size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, const ProductSizes& sizes,
-                     int64_t hidden_block, int64_t weight_block) {
-  const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
-  const auto [rows, entries, depth] = sizes;
-  const size_t d_weight = problem.head.layout == HeadLayout::kHiddenVocab
-                              ? gemm.packing_bytes(weight_block, entries, rows, hidden, gradient)
-                              : gemm.packing_bytes(entries, weight_block, rows, gradient, hidden);
-  return std::max({gemm.packing_bytes(rows, entries, depth, hidden, weight),
-                   gemm.packing_bytes(rows, hidden_block, entries, gradient, weight), d_weight});
+size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
+  const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
+  return std::max(source.most_of_logits(sizes.rows, sizes.entries, bytes),
+                  source.most_of_gradients(sizes, gradient, bytes));
 }
 
-int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem) {
-  const DType hidden = problem.hidden.dtype, weight = problem.head.weight.dtype;
+int gradient_terms(const detail::ContextState& context, const Source& source) {
+  const DType hidden = source.states_type(), weight = source.head_type();
   // Where a backend widens bfloat16, narrow gradients would lose digits and save nothing.
   if (hidden != DType::kBFloat16 || weight != DType::kBFloat16 || !context.gemm->reads(hidden, weight)) return 0;
   switch (context.options.gradient_precision) {
@@ -31,9 +26,11 @@ int gradient_terms(const detail::ContextState& context, const HiddenProblem& pro
   return 0;
 }
 
-void set_arithmetic(const gemm::Backend& gemm, const HiddenProblem& problem, int terms, Plan& plan) {
-  plan.gemm_library = gemm.library_of(problem.hidden.dtype, problem.head.weight.dtype);
-  plan.gradient_dtype = problem.in_double() ? DType::kFloat64 : terms > 0 ? DType::kBFloat16 : DType::kFloat32;
+void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan) {
+  plan.gemm_library = gemm.library_of(source.states_type(), source.head_type());
+  plan.gradient_dtype = core::sums_in_double(source.states_type()) ? DType::kFloat64
+                        : terms > 0                                ? DType::kBFloat16
+                                                                   : DType::kFloat32;
   plan.gradient_terms = std::max(1, terms);
 }
 

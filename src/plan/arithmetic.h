@@ -8,26 +8,21 @@
 #include "gemm/gemm.h"
 #include "logitless/plan.h"
 #include "plan/context_state.h"
-#include "problem/hidden_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
-using problem::HiddenProblem;
+using source::Source;
 
 /// Returns of how many terms of bfloat16 the gradients of logits are made, or 0 where they have the logits'
 /// type: it follows from the operands, the backend and ContextOptions::gradient_precision.
-int gradient_terms(const detail::ContextState& context, const HiddenProblem& problem);
+int gradient_terms(const detail::ContextState& context, const Source& source);
 
-/// The sizes of a product that is logits: hidden [rows, depth] · head [depth, entries].
-struct ProductSizes {
-  int64_t rows, entries, depth;
-};
 /// Estimates what the backend allocates by itself for one thread's logits of these sizes and the products of
-/// their gradients, which write so many components of d_hidden and d_weight at once.
-size_t packing_bytes(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, const ProductSizes& sizes,
-                     int64_t hidden_block, int64_t weight_block);
+/// their gradients.
+size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes);
 
 /// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
-void set_arithmetic(const gemm::Backend& gemm, const HiddenProblem& problem, int terms, Plan& plan);
+void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan);
 
 }  // namespace logitless::plan

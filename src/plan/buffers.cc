@@ -5,15 +5,22 @@
 #include <type_traits>
 
 #include "core/store.h"
-#include "plan/hidden_blocks.h"
+#include "core/views.h"
+#include "sink/make_sinks.h"
+#include "sink/weight_sink.h"
 
 namespace logitless::plan {
 namespace {
 
+// This many tiles of d_weight are summed at the same time: while one is finished, the next one fills.
+constexpr int64_t kWeightTiles = 2;
+// Plan dense sums this many vocabulary entries of d_weight at a time where they are apart from the output.
+constexpr int64_t kDenseWeightTile = 4096;
+
 int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
 
 // Returns the most picks of the rows of a chunk.
-int64_t most_picks(const HiddenProblem& problem, const RunPlan& run) {
+int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
   int64_t most = 0;
   for (int64_t chunk = 0; chunk < run.chunk_count(); ++chunk) {
     int64_t picks = 0;
@@ -23,71 +30,87 @@ int64_t most_picks(const HiddenProblem& problem, const RunPlan& run) {
   return most;
 }
 
-std::byte* take_hidden_rows(core::Arena& arena, const HiddenProblem& problem, int64_t rows) {
-  return arena.take<std::byte>(rows * problem.hidden_size * static_cast<int64_t>(size_of(problem.hidden.dtype)));
+// Returns what tells the scratch of a product on one thread.
+auto scratch_of(const gemm::Backend& gemm) {
+  return [&gemm](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
 }
 
 }  // namespace
 
-template <class Types>
-ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run,
-                                      stats::CallFolds<Types>& folds) {
-  const TileGrid& grid = run.grid;
-  const size_t gemm_bytes = run.gemm->scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size,
-                                                    problem.hidden.dtype, problem.head.weight.dtype);
-  threads.resize(static_cast<size_t>(run.plan.threads));
-  for (PerThread& thread : threads) {
-    if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
-    if (run.gather) thread.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
-    thread.gemm = arena.take_bytes(gemm_bytes);
-    thread.row = arena.take<Logit>(grid.vocab_tile);
-  }
-  folds.take(arena, {run.plan.chunk_rows, grid.segments, run.plan.threads, grid.row_tile});
-  packed = PackedHidden(arena, run);
+source::PartSizes part_sizes(const TileGrid& grid) {
+  return {grid.row_tile, grid.vocab_tile, grid.hidden_block, grid.weight_block};
+}
+
+sink::Sizes sink_sizes(const RunPlan& run) {
+  sink::Sizes sizes;
+  sizes.part = part_sizes(run.grid);
+  sizes.rows = run.plan.chunk_rows;
+  sizes.entries = run.grid.vocab_size;
+  sizes.threads = run.plan.threads;
+  sizes.weight_tiles = kWeightTiles;
+  sizes.hidden_apart = run.hidden_apart;
+  sizes.scatter = run.scatter;
+  return sizes;
+}
+
+sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads) {
+  const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
+  return stats::with_tile_types(problem, [&](auto types) {
+    using Sum = typename decltype(types)::Sum;
+    const bool in_tiles = sink::is_summed_in_tiles<Sum>(outputs);
+    sink::Sizes sizes;
+    sizes.part = {n, in_tiles ? std::min(kDenseWeightTile, v) : v, h, h};
+    sizes.rows = n;
+    sizes.entries = v;
+    sizes.threads = threads;
+    sizes.weight_tiles = 1;
+    sizes.hidden_apart =
+        !d_hidden_is_matrix(problem, outputs) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs));
+    return sizes;
+  });
 }
 
 template <class Types>
-BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run,
-                                        const Gradients& outputs) {
-  const gemm::Backend& gemm = *run.gemm;
+ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run,
+                                      stats::CallFolds<Types>& folds) {
   const TileGrid& grid = run.grid;
-  const DType gradient = DTypeOf<Gradient>::value;
-  const DType hidden = problem.hidden.dtype;
-  const DType weight = problem.head.weight.dtype;
-  const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
-  size_t gemm_bytes = gemm.scratch_bytes(grid.row_tile, grid.hidden_block, grid.vocab_tile, gradient, weight);
-  gemm_bytes =
-      std::max(gemm_bytes,
-               hidden_vocab ? gemm.scratch_bytes(grid.weight_block, grid.vocab_tile, grid.row_tile, hidden, gradient)
-                            : gemm.scratch_bytes(grid.vocab_tile, grid.weight_block, grid.row_tile, gradient, hidden));
+  const size_t gemm_bytes = source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
+  threads.resize(static_cast<size_t>(run.plan.threads));
+  for (PerThread& thread : threads) {
+    if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
+    if (run.gather) thread.gathered = source.take_room(arena, grid.tile_rows);
+    thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
+    thread.row = arena.take<Logit>(grid.vocab_tile);
+  }
+  folds.take(arena, {run.plan.chunk_rows, grid.segments, run.plan.threads, grid.row_tile});
+  packed = source::PackedStates(arena, run.plan.packed_bytes);
+}
+
+template <class Types>
+BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source,
+                                        const RunPlan& run) {
+  const TileGrid& grid = run.grid;
+  size_t gemm_bytes = source.most_of_gradients(part_sizes(grid), DTypeOf<Gradient>::value, scratch_of(*run.gemm));
   if (!run.logits_stay) {
-    gemm_bytes =
-        std::max(gemm_bytes, gemm.scratch_bytes(grid.tile_rows, grid.vocab_tile, grid.hidden_size, hidden, weight));
+    gemm_bytes = std::max(gemm_bytes, source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm)));
   }
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
-    thread.gemm = arena.take_bytes(gemm_bytes);
+    thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
-    if (run.scatter && outputs.wants_d_hidden() && !run.hidden_apart) {
-      thread.scatter = arena.take<Sum>(grid.row_tile * grid.hidden_block);
-    }
   }
   if (!run.logits_stay) {
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
       slot.tile = arena.take<Logit>(tile_elements(run));
-      if (run.gather) slot.gathered = take_hidden_rows(arena, problem, grid.tile_rows);
+      if (run.gather) slot.gathered = source.take_room(arena, grid.tile_rows);
     }
-    packed = PackedHidden(arena, run);
+    packed = source::PackedStates(arena, run.plan.packed_bytes);
   } else if (run.gather) {
-    gathered = take_hidden_rows(arena, problem, run.plan.chunk_rows);
+    gathered = source.take_room(arena, run.plan.chunk_rows);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
-  if (run.hidden_apart) d_hidden = arena.take<Sum>(run.plan.chunk_rows * grid.hidden_size);
-  if (needs_weight_tiles<Sum>(outputs)) {
-    for (Sum*& tile : d_weight) tile = arena.take<Sum>(grid.vocab_tile * grid.hidden_size);
-  }
 }
 
 template <class Logit>
@@ -101,37 +124,23 @@ const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels
   return out;
 }
 
-template <class Sum>
-Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs) {
-  if (!is_rounded<Sum>(outputs.d_bias)) return nullptr;
-  return arena.take<Sum>(problem.entries);
-}
-
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
   return arena.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
 }
 
 template <class Types>
-DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem,
-                                  DType gradient, int threads, const Gradients& outputs) {
-  using Sum = typename Types::Sum;
-  const DType x = problem.hidden.dtype, w = problem.head.weight.dtype;
-  const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
+DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows,
+                                  DType gradient, int threads) {
+  const int64_t n = rows, h = source.hidden_size(), v = source.entries();
   logits = arena.take<typename Types::Logit>(n * v);
-  const auto product = [&](int64_t rows, int64_t columns, int64_t depth, DType a, DType b) {
-    return gemm.parallel_scratch_bytes(rows, columns, depth, a, b, threads);
+  const auto bytes = [&](const source::ProductShape& p) {
+    return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, threads);
   };
-  this->gemm = arena.take_bytes(std::max({product(n, v, h, x, w), product(n, h, v, gradient, w),
-                                          product(v, h, n, gradient, x), product(h, v, n, x, gradient)}));
-  int64_t elements = 0;
-  const auto sum_apart = [&](bool apart, int64_t count) { elements = apart ? std::max(elements, count) : elements; };
-  sum_apart(outputs.wants_d_hidden() && (is_rounded<Sum>(outputs.d_hidden) || !d_hidden_is_matrix(problem, outputs)),
-            n * h);
-  sum_apart(needs_weight_tiles<Sum>(outputs), std::min(v, kDenseWeightTile) * h);
-  sum_apart(is_rounded<Sum>(outputs.d_bias), v);
-  sums = arena.take<Sum>(elements);
-  if (!hidden_is_matrix(problem)) gathered = take_hidden_rows(arena, problem, n);
+  const size_t gemm_bytes =
+      std::max(source.most_of_logits(n, v, bytes), source.most_of_gradients({n, v, h, h}, gradient, bytes));
+  products = source.take_scratch(arena, gemm_bytes, v);
+  if (!source.is_matrix()) gathered = source.take_room(arena, n);
 }
 
 template <class Types>
@@ -156,32 +165,43 @@ size_t measured(const Measure& measure) {
 
 }  // namespace
 
-size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs) {
+size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                   const Work& work, const RunPlan& run, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
+      using Sum = typename Types::Sum;
+      sink::Sinks<Sum> sinks;
+      if (work.backward) {
+        sinks = sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sink_sizes(run));
+      }
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
-      if (work.backward) take_bias_sums<typename Types::Sum>(arena, problem, outputs);
+      for (const auto& sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
       const size_t mark = arena.mark();
       if (work.forward) {
         stats::CallFolds<Types> folds(problem, nullptr);
-        ForwardBuffers<Types>(arena, problem, run, folds);
+        ForwardBuffers<Types>(arena, source, run, folds);
       }
       arena.rewind(mark);
-      if (work.backward) BackwardBuffers<Types>(arena, problem, run, outputs);
+      if (work.backward) BackwardBuffers<Types>(arena, problem, source, run);
+      for (const auto& sink : sinks) sink->take(arena);
     });
   });
 }
 
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
-                     const Gradients& outputs) {
+size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                     DType gradient, int threads, const Gradients& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      DenseBuffers<Types>(arena, gemm, problem, gradient, threads, outputs);
+      using Sum = typename Types::Sum;
+      DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
       stats::RowWalk<Types>(problem, nullptr, nullptr, arena, dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
+      const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
+      for_each_in_turn<Sum>(arena, sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sizes),
+                            [](const sink::Sink<Sum>&) {});
     });
   });
 }
@@ -200,7 +220,6 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template struct BackwardBuffers<Types>;                                                                    \
   template struct DenseBuffers<Types>;                                                                       \
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
-  template Types::Sum* take_bias_sums(core::Arena&, const HiddenProblem&, const Gradients&);                 \
   template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
   template stats::RowWalk<Types>::Room dense_room<Types>(DType, int);                                        \
   template stats::RowWalk<Types>::Room sweep_room<Types>(const LogitsProblem&, const SweepPlan&);

@@ -8,13 +8,15 @@
 
 #include "core/arena.h"
 #include "core/store.h"
-#include "core/views.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
-#include "plan/packed_hidden.h"
+#include "plan/context_state.h"
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "sink/sink.h"
+#include "source/packed_states.h"
+#include "source/source.h"
 #include "stats/folds.h"
 #include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
@@ -24,76 +26,57 @@ namespace logitless::plan {
 using problem::HiddenProblem;
 using problem::LogitsProblem;
 
-/// Returns true when an output is wanted in a narrower type than its sums, so that these need a place of
-/// their own until the one rounding.
-template <class Sum, class Output>
-bool is_rounded(const Output& output) {
-  return output.data && core::is_narrow<Sum>(output.dtype);
-}
-
-/// Returns true when d_weight is summed in a tile of its own and handed on once all rows are in it.
-template <class Sum>
-bool needs_weight_tiles(const Gradients& outputs) {
-  return outputs.weight_sink || is_rounded<Sum>(outputs.d_weight);
-}
-
-/// This many weight tiles are summed at the same time: while one is finished, the next one fills.
-inline constexpr int64_t kWeightTiles = 2;
+/// Returns how a pass cuts gradients.
+source::PartSizes part_sizes(const TileGrid& grid);
+/// Returns what the sinks of a pass need to know of it.
+sink::Sizes sink_sizes(const RunPlan& run);
 
 /// The buffers of a pass that folds tiles.
 template <class Types>
 struct ForwardBuffers {
   using Logit = typename Types::Logit;
   struct PerThread {
-    Logit* tile = nullptr;          // [tile_rows, tile_stride]; null when the logits stay
-    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
-    void* gemm = nullptr;
+    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null when the logits stay
+    source::Room gathered;  // [tile_rows]
+    source::Scratch products;
     Logit* row = nullptr;  // [vocab_tile]: scratch of folds
   };
   core::Array<PerThread> threads;
-  PackedHidden packed;  // of the chunk's blocks
+  source::PackedStates packed;  // of the chunk's blocks
 
   /// `folds` takes its partials for the rows of a chunk.
-  ForwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run, stats::CallFolds<Types>& folds);
+  ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run, stats::CallFolds<Types>& folds);
 };
 
-/// The buffers of a pass that turns tiles into gradients and hands these to the sinks.
+/// The buffers of a pass that turns tiles into gradients. The sinks of these take their own.
 template <class Types>
 struct BackwardBuffers {
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
   struct PerThread {
-    void* gemm = nullptr;
-    Logit* row = nullptr;    // scratch of kernels::GradientArgs
-    Sum* scatter = nullptr;  // [row_tile, hidden_block]
+    source::Scratch products;
+    Logit* row = nullptr;  // scratch of kernels::GradientArgs
   };
   struct Slot {
-    Logit* tile = nullptr;          // [tile_rows, tile_stride]: logits, then their gradients
-    std::byte* gathered = nullptr;  // [tile_rows, H] of hidden's type
+    Logit* tile = nullptr;  // [tile_rows, tile_stride]: logits, then their gradients
+    source::Room gathered;  // [tile_rows]
   };
   core::Array<PerThread> threads;
   // The tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
-  PackedHidden packed;                               // of the blocks that have gradients, where the same
-  std::byte* gathered = nullptr;                     // [chunk_rows, H], where the logits stay
+  source::PackedStates packed;                       // of the blocks that have gradients, where the same
+  source::Room gathered;                             // [chunk_rows], where the logits stay
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
   kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk
-  Sum* d_hidden = nullptr;                           // [chunk_rows, H] sums of a d_hidden that are apart
-  Sum* d_weight[kWeightTiles] = {};                  // [vocab_tile, H] or [H, vocab_tile] each
 
-  BackwardBuffers(core::Arena& arena, const HiddenProblem& problem, const RunPlan& run, const Gradients& outputs);
+  BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run);
 };
 
 /// Returns the bias in the type of the logits, or null without one. `kernels` widens it, and is null where
 /// the arena only measures.
 template <class Logit>
 const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
-
-/// Takes [V] sums for a narrow d_bias, which live until the last chunk is done; returns null when d_bias is
-/// wide or not wanted.
-template <class Sum>
-Sum* take_bias_sums(core::Arena& arena, const HiddenProblem& problem, const Gradients& outputs);
 
 /// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile.
 template <class Logit>
@@ -103,18 +86,27 @@ Logit* take_chunk(core::Arena& arena, const RunPlan& run);
 template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
-  void* gemm = nullptr;
-  // Outputs that are summed apart use these sums one after another.
-  typename Types::Sum* sums = nullptr;
-  // [N, H] of hidden's type, where hidden is no matrix
-  std::byte* gathered = nullptr;
+  source::Scratch products;
+  // [N], where no product can take the states in place
+  source::Room gathered;
 
   /// `gradient` is the type of the gradients of the logits.
-  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
-               const Gradients& outputs);
+  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows, DType gradient,
+               int threads);
 };
-/// Plan dense sums d_weight this many vocabulary entries at a time where it needs weight tiles.
-inline constexpr int64_t kDenseWeightTile = 4096;
+/// Returns what the sinks of plan dense need to know of it.
+sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads);
+/// Calls use(sink) with each sink of plan dense. They take their memory one after the other, and so share it.
+template <class Sum, class Use>
+void for_each_in_turn(core::Arena& arena, const sink::Sinks<Sum>& sinks, const Use& use) {
+  for (const std::shared_ptr<sink::Sink<Sum>>& sink : sinks) {
+    const size_t mark = arena.mark();
+    sink->take_lasting(arena);
+    sink->take(arena);
+    use(*sink);
+    arena.rewind(mark);
+  }
+}
 
 /// These return what the walk over the rows of plan dense, and of finished logits, takes.
 template <class Types>
@@ -123,9 +115,10 @@ template <class Types>
 typename stats::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
-size_t measure_run(const HiddenProblem& problem, const Work& work, const RunPlan& run, const Gradients& outputs);
-size_t measure_dense(const gemm::Backend& gemm, const HiddenProblem& problem, DType gradient, int threads,
-                     const Gradients& outputs);
+size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                   const Work& work, const RunPlan& run, const Gradients& outputs);
+size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
+                     DType gradient, int threads, const Gradients& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
 }  // namespace logitless::plan

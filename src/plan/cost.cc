@@ -9,19 +9,22 @@ constexpr double kCachedBytes = 16 << 20;
 
 }  // namespace
 
-bool keeping_pays(const problem::HiddenProblem& problem, const Gradients& outputs, const RunPlan& one) {
+bool keeping_pays(const source::Source& source, const Gradients& outputs, const RunPlan& one) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
-  const double logits = area(one.plan.active_rows, problem.entries);
-  const auto logit_bytes = static_cast<double>(problem.in_double() ? sizeof(double) : sizeof(float));
-  if (logit_bytes * area(one.plan.chunk_rows, problem.entries) <= kCachedBytes) return true;
-  const double head = area(problem.hidden_size, problem.entries);
-  double chunk_bytes = static_cast<double>(size_of(problem.head.weight.dtype)) * (1 + outputs.wants_d_hidden());
-  if (outputs.d_weight.data) chunk_bytes += 2 * static_cast<double>(size_of(outputs.d_weight.dtype));
-  const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes * head;
-  const double flops = 2 * logits * static_cast<double>(problem.hidden_size);
-  return bytes * one.gemm->flops_per_byte(problem.hidden.dtype, problem.head.weight.dtype) <= flops;
+  const double logits = area(one.plan.active_rows, source.entries());
+  const auto logit_bytes =
+      static_cast<double>(core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float));
+  if (logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
+  double chunk_bytes = source.head_bytes() * (1 + outputs.wants_d_hidden());
+  if (outputs.d_weight.data) {
+    chunk_bytes +=
+        2 * static_cast<double>(size_of(outputs.d_weight.dtype)) * area(source.hidden_size(), source.entries());
+  }
+  const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
+  const double flops = 2 * logits * static_cast<double>(source.depth());
+  return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
 }
 
 }  // namespace logitless::plan

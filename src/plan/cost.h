@@ -4,13 +4,13 @@
 
 #include "logitless/tensors.h"
 #include "plan/run_plan.h"
-#include "problem/hidden_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
 /// Returns whether logits are sooner read than computed again. One that is kept is written, read as its
 /// gradient is written in its place, and read by the products of that; caches take in what is written first.
 /// Each chunk but one reads the head again, and reads and writes d_weight.
-bool keeping_pays(const problem::HiddenProblem& problem, const Gradients& outputs, const RunPlan& one);
+bool keeping_pays(const source::Source& source, const Gradients& outputs, const RunPlan& one);
 
 }  // namespace logitless::plan

@@ -8,7 +8,8 @@
 #include "gemm/few_rows.h"
 #include "plan/arithmetic.h"
 #include "plan/buffers.h"
-#include "plan/hidden_blocks.h"
+#include "sink/weight_sink.h"
+#include "source/packed_states.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::plan {
@@ -53,12 +54,13 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
                const Gradients& outputs)
     : context_(context),
       problem_(problem),
+      source_(problem),
       work_(work),
       outputs_(outputs),
       rows_(rows_of(problem, work)),
-      gemm_(gemm::backend_for_rows(*context.gemm, rows(), problem.hidden.dtype, problem.head.weight.dtype)),
+      gemm_(gemm::backend_for_rows(*context.gemm, rows(), source_.states_type(), source_.head_type())),
       one_chunk_(stats::with_tile_types(
-          problem, [&](auto types) { return needs_weight_tiles<typename decltype(types)::Sum>(outputs); })) {
+          problem, [&](auto types) { return sink::is_summed_in_tiles<typename decltype(types)::Sum>(outputs); })) {
   const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
   if (may_keep_logits) groups_ = make_row_groups(rows_, work.groups);
 }
@@ -78,18 +80,18 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     chunks = pack_groups(rows_, groups_, chunk_rows);
     chunk_rows = chunks.largest;
   }
-  set_grid(context_.options, gemm_, cap, problem_, !work_.backward, std::min(rows(), chunk_rows), rows(), run.grid);
+  set_grid(context_.options, gemm_, cap, source_, !work_.backward, std::min(rows(), chunk_rows), rows(), run.grid);
   if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
-    const int64_t step = block_step(any_row_rule(gemm_, problem_));
+    const int64_t step = source::block_step(any_row_rule(gemm_, source_));
     run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
     if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
   }
-  set_row_rule(gemm_, problem_, work_.slices, run.grid);
+  set_row_rule(gemm_, source_, work_.slices, run.grid);
   if (whole_groups) {
-    cut_chunks(chunks, row_breaks(problem_), run);
+    cut_chunks(chunks, source_.breaks(), run);
   } else {
-    run.blocks = make_row_blocks(rows_, run.grid.row_tile, run.grid.row_rule, row_breaks(problem_));
+    run.blocks = make_row_blocks(rows_, run.grid.row_tile, run.grid.row_rule, source_.breaks());
     cut_chunks(chunk_rows, run);
   }
   int64_t row_blocks = 0;
@@ -105,7 +107,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   run.may_drop_rows = work_.may_drop_rows;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
   run.hidden_apart = narrow_hidden();
-  run.gradient_terms = gradient_terms(context_, problem_);
+  run.gradient_terms = gradient_terms(context_, source_);
   run.scatter = run.gather || !stands_in_blocks(run.blocks);
   Plan& plan = run.plan;
   plan.kind = kind;
@@ -117,7 +119,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   plan.vocab_tile = run.grid.vocab_tile;
   plan.hidden_block = run.grid.hidden_block;
   plan.chunk_rows = std::min(chunk_rows, rows());
-  set_arithmetic(gemm_, problem_, run.gradient_terms, plan);
+  set_arithmetic(gemm_, source_, run.gradient_terms, plan);
   return run;
 }
 
@@ -125,19 +127,17 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
-  plan.workspace_bytes = measure_run(problem_, work_, run, outputs_);
+  plan.workspace_bytes = measure_run(context_, problem_, source_, work_, run, outputs_);
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-  plan.blas_bytes = static_cast<size_t>(plan.threads) *
-                    packing_bytes(gemm_, problem_, gradient, {grid.row_tile, grid.vocab_tile, grid.hidden_size},
-                                  grid.hidden_block, grid.weight_block);
+  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, part_sizes(grid));
 }
 
 // Returns whether the rows of every block follow one another in d_hidden.
 bool Cutter::stands_in_blocks(const RowBlocks& blocks) const {
   if (!work_.backward || !outputs_.wants_d_hidden()) return true;
-  const RowBreaks breaks = d_hidden_breaks(problem_, outputs_);
+  const RowBreaks breaks = source::breaks_of(problem::d_hidden_rows(problem_, outputs_));
   return std::all_of(blocks.blocks.begin(), blocks.blocks.end(), [&](const RowBlock& block) {
     return breaks.same_piece(blocks.rows(block).front(), blocks.rows(block).back());
   });
@@ -150,10 +150,16 @@ bool Cutter::wants_sums_apart() const {
 
 bool Cutter::halve_tiles(TileCap& cap) const {
   TileGrid grid;
-  set_grid(context_.options, gemm_, cap, problem_, !work_.backward, rows(), rows(), grid);
+  set_grid(context_.options, gemm_, cap, source_, !work_.backward, rows(), rows(), grid);
   return plan::halve_tiles(context_.options, grid, cap);
 }
 
-size_t Cutter::packed_bytes(const RunPlan& run) const { return PackedHidden::most_bytes(problem_, run); }
+size_t Cutter::packed_bytes(const RunPlan& run) const {
+  size_t most = 0;
+  for (int64_t c = 0; c < run.chunk_count(); ++c) {
+    most = std::max(most, source::PackedStates::bytes_of(source_, gemm_, run.blocks_of(c)));
+  }
+  return most;
+}
 
 }  // namespace logitless::plan

@@ -11,6 +11,7 @@
 #include "plan/row_groups.h"
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
@@ -24,6 +25,7 @@ class Cutter {
   /// Returns how many rows are cut: all that a forward pass had, so that those that are left find their
   /// places.
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
+  const Source& source() const { return source_; }
   /// The groups of a loss that one pass may run.
   const RowGroups& groups() const { return groups_; }
   /// Returns whether d_weight takes all rows in one chunk: several chunks would add to it several times, but
@@ -49,6 +51,7 @@ class Cutter {
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
+  const Source source_;
   const Work& work_;
   const Gradients& outputs_;
   std::span<const int64_t> rows_;

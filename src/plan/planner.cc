@@ -90,7 +90,7 @@ class Planner {
   RunPlan one_pass_or_two() const {
     RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
     const bool one_fits = fits(one);
-    if (one_fits && keeping_pays(problem_, outputs_, one)) return one;
+    if (one_fits && keeping_pays(cutter_.source(), outputs_, one)) return one;
     RunPlan two = tiled(PlanKind::kTwoPass);
     if (fits(two)) return two;
     return one_fits ? one : smaller(one, two);

@@ -9,10 +9,14 @@
 #include "core/store.h"
 #include "gemm/gemm.h"
 #include "logitless/plan.h"
-#include "plan/row_blocks.h"
 #include "plan/tile_grid.h"
+#include "source/row_blocks.h"
 
 namespace logitless::plan {
+
+using source::RowBlock;
+using source::RowBlocks;
+using source::RowBreaks;
 
 /// What a call has to do, as far as planning needs to know.
 struct Work {

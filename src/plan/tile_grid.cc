@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/integers.h"
-#include "plan/hidden_blocks.h"
 
 namespace logitless::plan {
 namespace {
@@ -41,26 +40,18 @@ int64_t padded_stride(int64_t cols) {
   return stride % 256 == 0 ? stride + 16 : stride;
 }
 
-gemm::RowFamily logit_products(const HiddenProblem& problem, int64_t entries) {
-  const gemm::Operand head = head_operand(problem.head, 0, 0, /*hidden_first=*/true);
-  return {entries, problem.hidden_size, problem.hidden.dtype, head.dtype, head.transposed};
-}
-
 }  // namespace
 
-gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem) {
-  return gemm.row_rule(logit_products(problem, 1), 1);
-}
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source) { return source.row_rule(gemm, 1, 1); }
 
-void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
-              const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
-  grid.vocab_size = problem.entries;
-  grid.hidden_size = problem.hidden_size;
-  const int64_t step = any_row_rule(gemm, problem).row_step;
+void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
+              bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
+  grid.vocab_size = source.entries();
+  grid.hidden_size = source.hidden_size();
+  const int64_t step = any_row_rule(gemm, source).row_step;
   const bool high = forward_only && rows >= kForwardRowTile;
   const int64_t table_rows = high ? kForwardRowTile : kRowTile;
-  const int64_t table_words =
-      high ? kForwardEntries : gemm.tile_entries(problem.hidden.dtype, problem.head.weight.dtype);
+  const int64_t table_words = high ? kForwardEntries : gemm.tile_entries(source.states_type(), source.head_type());
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
@@ -74,9 +65,8 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, std::span<const int64_t> slices,
-                  TileGrid& grid) {
-  const auto rule_of = [&](int64_t entries) { return gemm.row_rule(logit_products(problem, entries), grid.row_tile); };
+void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid) {
+  const auto rule_of = [&](int64_t entries) { return source.row_rule(gemm, entries, grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
   const auto add_last = [&](int64_t entries) {
     if (entries == 0) return;

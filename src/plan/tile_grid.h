@@ -11,10 +11,12 @@
 #include "gemm/gemm.h"
 #include "logitless/context.h"
 #include "problem/hidden_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
 using problem::HiddenProblem;
+using source::Source;
 
 /// This cuts rows, vocabulary and hidden into tiles and blocks.
 struct TileGrid {
@@ -32,8 +34,6 @@ struct TileGrid {
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
   int64_t first_entry(int64_t tile) const { return tile * vocab_tile; }
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
-  int64_t hidden_blocks() const { return core::div_up(hidden_size, hidden_block); }
-  int64_t weight_blocks() const { return core::div_up(hidden_size, weight_block); }
   /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
   int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
 };
@@ -46,16 +46,15 @@ struct TileCap {
 
 /// Returns the row rule of the smallest products that are logits. Tiles have the same class_rows, and the
 /// same row_step up to the row count that gemm::Backend::row_rule() names.
-gemm::RowRule any_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem);
+gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source);
 
 /// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part. Where
 /// no gradients follow, tiles of many rows are higher.
-void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap,
-              const HiddenProblem& problem, bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
+void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
+              bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each of the slices
 /// too (Work::slices).
-void set_row_rule(const gemm::Backend& gemm, const HiddenProblem& problem, std::span<const int64_t> slices,
-                  TileGrid& grid);
+void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid);
 /// Sets what depends on how many blocks of rows there are in a chunk.
 void set_splits(int64_t row_blocks, TileGrid& grid);
 

@@ -55,12 +55,13 @@ Plan dense_plan(const detail::ContextState& context, int threads, const HiddenPr
   plan.threads = threads;
   // A row is walked in parts and in place: a second term behind the first would stand on logits that are not
   // read yet.
-  const int terms = gradient_terms(context, problem);
-  set_arithmetic(*context.gemm, problem, terms == 1 ? 1 : 0, plan);
-  plan.workspace_bytes = measure_dense(*context.gemm, problem, plan.gradient_dtype, threads, outputs);
-  plan.blas_bytes = static_cast<size_t>(threads) * packing_bytes(*context.gemm, problem, plan.gradient_dtype,
-                                                                 {plan.tokens, plan.vocab_size, plan.hidden_size},
-                                                                 plan.hidden_size, plan.hidden_size);
+  const Source source(problem);
+  const int terms = gradient_terms(context, source);
+  set_arithmetic(*context.gemm, source, terms == 1 ? 1 : 0, plan);
+  plan.workspace_bytes = measure_dense(context, problem, source, plan.gradient_dtype, threads, outputs);
+  plan.blas_bytes =
+      static_cast<size_t>(threads) * packing_bytes(*context.gemm, source, plan.gradient_dtype,
+                                                   {plan.tokens, plan.vocab_size, plan.hidden_size, plan.hidden_size});
   return plan;
 }
 

@@ -3,11 +3,8 @@
 // each, and that the sequences of each may stand apart.
 #pragma once
 
-#include <cstddef>
-#include <cstring>
-#include <span>
+#include <cstdint>
 
-#include "core/parallel.h"
 #include "core/views.h"
 #include "problem/hidden_problem.h"
 
@@ -20,29 +17,33 @@ struct RowPlace {
   int64_t stride;
 };
 
-inline RowPlace<const void*> hidden_row(const HiddenProblem& problem, int64_t row) {
-  const bool in_second = row >= problem.hidden.rows;
-  const ConstMatrix& matrix = in_second ? problem.hidden_second : problem.hidden;
-  const core::BatchedRows& places = in_second ? problem.second_places : problem.hidden_places;
-  const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
-}
+/// Rows that stand in two matrices, one after the other, whose sequences may be apart in memory.
+template <class AnyMatrix>
+struct Rows {
+  AnyMatrix first;
+  AnyMatrix second;
+  core::BatchedRows first_places;
+  core::BatchedRows second_places;
+  int64_t count = 0;   // of both
+  int64_t border = 0;  // rows of the first matrix
+  int64_t cols = 0;
+  DType dtype = DType::kFloat32;
 
-inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradients& outputs, int64_t row) {
-  const bool in_second = row >= problem.hidden.rows;
-  const Matrix& matrix = in_second ? outputs.d_hidden_second : outputs.d_hidden;
-  const core::BatchedRows places =
-      in_second ? d_hidden_second_places(problem, outputs) : d_hidden_places(problem, outputs);
-  const int64_t index = in_second ? row - problem.hidden.rows : row;
-  return {core::element(matrix.data, matrix.dtype, places.offset(index)), places.row_stride};
-}
+  using Pointer = decltype(AnyMatrix().data);
 
-/// These return whether hidden, or d_hidden, is one matrix that a single product can take.
-inline bool hidden_is_matrix(const HiddenProblem& problem) {
-  return problem.hidden_second.rows == 0 && problem.hidden_places.is_matrix();
-}
-inline bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
-  return problem.hidden_second.rows == 0 && d_hidden_places(problem, outputs).is_matrix();
+  RowPlace<Pointer> place(int64_t row) const {
+    const bool in_second = row >= border;
+    const core::BatchedRows& places = in_second ? second_places : first_places;
+    const int64_t offset = places.offset(in_second ? row - border : row);
+    return {core::element((in_second ? second : first).data, dtype, offset), places.row_stride};
+  }
+  /// Returns whether they are one matrix that a single product can take.
+  bool is_matrix() const { return border == count && first_places.is_matrix(); }
+};
+
+inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) {
+  return {problem.hidden, problem.hidden_second, problem.hidden_places, problem.second_places,
+          problem.tokens, problem.hidden.rows,   problem.hidden_size,   problem.hidden.dtype};
 }
 
 /// Returns the type of d_hidden, of whose two matrices there may be one alone.
@@ -50,14 +51,20 @@ inline DType d_hidden_dtype(const Gradients& outputs) {
   return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;
 }
 
-/// Copies `rows` of hidden to `to`, one after the other, on a team of at most `threads`.
-inline void gather_rows(const HiddenProblem& problem, std::span<const int64_t> rows, int threads, std::byte* to) {
-  const size_t bytes = static_cast<size_t>(problem.hidden_size) * size_of(problem.hidden.dtype);
-  core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      std::memcpy(to + i * bytes, hidden_row(problem, rows[i]).data, bytes);
-    }
-  });
+inline Rows<Matrix> d_hidden_rows(const HiddenProblem& problem, const Gradients& outputs) {
+  Rows<Matrix> rows = {outputs.d_hidden,    outputs.d_hidden_second, {}, {}, problem.tokens,
+                       problem.hidden.rows, problem.hidden_size,     {}};
+  if (rows.first.data) rows.first_places = d_hidden_places(problem, outputs);
+  if (rows.second.data) rows.second_places = d_hidden_second_places(problem, outputs);
+  rows.dtype = d_hidden_dtype(outputs);
+  return rows;
+}
+
+inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradients& outputs, int64_t row) {
+  return d_hidden_rows(problem, outputs).place(row);
+}
+inline bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
+  return d_hidden_rows(problem, outputs).is_matrix();
 }
 
 }  // namespace logitless::problem

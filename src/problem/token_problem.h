@@ -22,9 +22,10 @@ inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 /// The rows that take part in a call, and their picks: the token ids at which a row's log-probability is
 /// wanted. A target is the one pick of its row.
 struct RowTargets {
-  core::Array<int64_t> rows;     // increasing
-  core::Array<int64_t> ids;      // of the picks, increasing in each row; empty where the call has none
-  core::Array<int64_t> offsets;  // [N + 1]: row r has the picks [offsets[r], offsets[r + 1]); empty: the one pick r
+  core::Array<int64_t> rows;  // increasing
+  core::Array<int64_t> ids;   // of the picks, increasing in each row; empty where the call has none
+  // [N + 1]: row r has the picks [offsets[r], offsets[r + 1]); empty: the one pick r
+  core::Array<int64_t> offsets;
 };
 
 /// The one place where ignore_index and shift are resolved. It returns the token id of each of the N

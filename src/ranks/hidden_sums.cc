@@ -8,7 +8,7 @@
 #include "problem/hidden_rows.h"
 #include "ranks/row_sums.h"
 #include "ranks/slice.h"
-#include "sink/sinks.h"
+#include "sink/hidden_sink.h"
 #include "sink/store_sums.h"
 
 namespace logitless::ranks {
@@ -59,7 +59,8 @@ void HiddenSums::load(int64_t row, int64_t slice, Sum* to) const {
 template <class Sum>
 void HiddenSums::finish_as(int threads) const {
   if (!in_place_) {
-    sink::clear_other_rows(problem_, outputs_, [&](int64_t row) { return problem_.takes_part(row); });
+    sink::clear_other_rows(problem::d_hidden_rows(problem_, outputs_), outputs_.d_hidden_mode,
+                           [&](int64_t row) { return problem_.takes_part(row); });
   }
   if (!cut_.own_d_hidden && cut_.group->size() > 1) return sum_over_group<Sum>(threads);
   if (in_place_) return;

@@ -8,6 +8,7 @@
 #include "plan/planner.h"
 #include "problem/hidden_rows.h"
 #include "ranks/slice.h"
+#include "source/head.h"
 
 namespace logitless::ranks {
 namespace {
@@ -27,8 +28,8 @@ struct Planned {
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
     problem.head.layout = static_cast<HeadLayout>(types.layout);
-    const bool hidden_vocab = problem.head.layout == HeadLayout::kHiddenVocab;
-    const int64_t rows = hidden_vocab ? h : entries, cols = hidden_vocab ? entries : h;
+    const source::Layout layout(problem.head.layout);
+    const int64_t rows = layout.rows(entries, h), cols = layout.cols(entries, h);
     problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
     problem.head.bias = {};
     if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), entries);

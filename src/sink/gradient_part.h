@@ -7,6 +7,7 @@
 
 #include "core/views.h"
 #include "gemm/gemm.h"
+#include "source/source.h"
 
 namespace logitless::sink {
 
@@ -15,9 +16,10 @@ namespace logitless::sink {
 struct GradientPart {
   std::array<gemm::Operand, 2> terms;  // [rows, entries] each; their sum is the gradient
   int term_count = 1;
-  gemm::Operand hidden;           // [rows, H]: the states of the rows
   std::span<const int64_t> rows;  // of hidden
   bool contiguous = true;         // they follow one another in hidden
+  source::Room gathered;          // where the states of the rows have been copied together, if they have
+  int64_t first_row = 0;          // rows of the chunk before these
   int64_t first_entry = 0;
   int64_t entries = 0;
 

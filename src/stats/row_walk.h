@@ -26,8 +26,9 @@ class RowWalk {
 
   /// A thread works in this.
   struct Scratch {
-    Logit* row = nullptr;                           // [vocab_tile]: capped logits
-    Logit* values = nullptr;                        // [vocab_tile]: logits of a 16-bit type, widened, then gradients
+    Logit* row = nullptr;  // [vocab_tile]: capped logits
+    // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
+    Logit* values = nullptr;
     kernels::PickGradient<Logit>* picks = nullptr;  // of one row
   };
   /// What a team of threads takes for its rows; `narrow` says that logits or gradients have a 16-bit type.

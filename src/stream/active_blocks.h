@@ -7,9 +7,9 @@
 
 #include "core/store.h"
 #include "logitless/token_stats.h"
-#include "plan/row_blocks.h"
 #include "plan/run_plan.h"
 #include "problem/token_problem.h"
+#include "source/row_blocks.h"
 
 namespace logitless::stream {
 

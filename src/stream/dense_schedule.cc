@@ -2,15 +2,12 @@
 // The dense path: all logits are in memory, and every product is as large and as parallel as the BLAS
 // likes it.
 #include <algorithm>
-#include <type_traits>
 
 #include "core/arena.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "core/views.h"
 #include "plan/buffers.h"
-#include "plan/hidden_blocks.h"
-#include "sink/sinks.h"
+#include "sink/make_sinks.h"
 #include "stats/row_gradients.h"
 #include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
@@ -28,17 +25,19 @@ class DenseSchedule final : public Schedule {
                 const Plan& plan)
       : context_(context),
         problem_(problem),
-        outputs_(outputs),
+        source_(problem),
         threads_(plan.threads),
         v_(problem.vocab_size),
         gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
-        buffers_(arena_, *context.gemm, problem, gradient_, threads_, outputs),
+        buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
         tiles_(*context.kernels, problem, stats::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
         walk_(problem, &tiles_, context.kernels, arena_, plan::dense_room<Types>(gradient_, threads_)),
+        sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
+        sinks_(sink::make_sinks<Sum>(*context.kernels, problem, source_, outputs, sizes_)),
         rows_(problem::all_rows(problem.tokens).rows) {
-    if (buffers_.gathered) gather_rows(problem, rows_, threads_, buffers_.gathered);
+    if (!source_.is_matrix()) source_.gather(rows_, threads_, buffers_.gathered);
   }
 
   int64_t chunks() const override { return 1; }
@@ -56,41 +55,27 @@ class DenseSchedule final : public Schedule {
     if (!has_logits_) make_logits();
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     const sink::GradientPart all = part();
-    d_hidden(all);
-    d_weight(all);
-    d_bias(all);
+    plan::for_each_in_turn<Sum>(arena_, sinks_, [&](sink::Sink<Sum>& sink) { hand(all, sink); });
   }
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
 
-  // One product takes one matrix: rows that stand in two of them, or in sequences apart, have been copied
-  // together.
-  gemm::Operand hidden() const {
-    const DType dtype = problem_.hidden.dtype;
-    if (buffers_.gathered) return {buffers_.gathered, dtype, problem_.hidden_size, false};
-    return {problem_.hidden.data, dtype, problem_.hidden_places.row_stride, false};
-  }
-
-  template <class T>
-  void multiply(const gemm::Product<T>& product) const {
-    context_.gemm->multiply_parallel(product, *context_.kernels, buffers_.gemm, threads_);
-  }
+  source::Multiplier multiplier() const { return {*context_.gemm, *context_.kernels, buffers_.products, threads_}; }
 
   // The gradients of a row begin where its logits did, in a type that may be narrower.
   sink::GradientPart part() const {
     const auto stride = v_ * static_cast<int64_t>(sizeof(Logit) / size_of(gradient_));
     sink::GradientPart out;
     out.terms[0] = {buffers_.logits, gradient_, stride, false};
-    out.hidden = hidden();
     out.rows = rows_;
+    out.gathered = buffers_.gathered;
     out.entries = v_;
     return out;
   }
 
   void make_logits() {
-    multiply<Logit>({problem_.tokens, v_, problem_.hidden_size, hidden(), plan::head_operand(problem_.head, 0, 0, true),
-                     buffers_.logits, v_, false});
+    source_.make_logits(rows_, buffers_.gathered, buffers_.logits, multiplier());
     has_logits_ = true;
   }
 
@@ -102,44 +87,21 @@ class DenseSchedule final : public Schedule {
     walk_.gradient(row, stats, grads, logits(row), DTypeOf<Logit>::value, logits(row), gradient_);
   }
 
-  // Outputs whose sums stand apart share the room for these.
-  Sum* sums(bool apart) const { return apart ? buffers_.sums : nullptr; }
-
-  void d_hidden(const sink::GradientPart& all) const {
-    if (!outputs_.wants_d_hidden()) return;
-    const bool apart =
-        !d_hidden_is_matrix(problem_, outputs_) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs_));
-    const sink::HiddenSink<Sum> sink(*context_.kernels, problem_, outputs_, sums(apart));
-    sink.add(all, 0, 0, problem_.hidden_size, /*first=*/true, nullptr,
-             [this](const gemm::Product<Sum>& product) { multiply(product); });
-    sink.finish(rows_, threads_);
-  }
-
-  void d_weight(const sink::GradientPart& all) const {
-    const bool apart = plan::needs_weight_tiles<Sum>(outputs_);
-    const int64_t step = apart ? std::min(plan::kDenseWeightTile, v_) : v_;
-    Sum* const tile[] = {buffers_.sums};
-    const sink::WeightSink<Sum> sink(*context_.kernels, problem_, outputs_, std::span(tile).first(apart ? 1 : 0), step);
-    for (int64_t first = 0; sink.wanted() && first < v_; first += step) {
+  // Hands all gradients to a sink: in one part, or in parts as wide as its tiles of sums.
+  void hand(const sink::GradientPart& all, sink::Sink<Sum>& sink) const {
+    const int64_t step = sink.tiles_apart() > 0 ? sizes_.part.entries : v_;
+    for (int64_t first = 0; first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
-      sink.add(all.columns(first, entries), 0, 0, problem_.hidden_size, /*first=*/true,
-               [this](const gemm::Product<Sum>& product) { multiply(product); });
-      sink.finish(0, first, entries, threads_);
+      sink.add(all.columns(first, entries), 0, /*first=*/true, 0, multiplier());
+      sink.finish_tile(first, entries, threads_);
     }
-  }
-
-  void d_bias(const sink::GradientPart& all) const {
-    const sink::BiasSink<Sum> sink(*context_.kernels, outputs_, sums(core::is_narrow<Sum>(outputs_.d_bias.dtype)));
-    if (!sink.wanted()) return;
-    core::parallel_ranges(threads_, v_, [&](int64_t begin, int64_t end) {
-      sink.add(all.columns(begin, end - begin), /*first=*/true);
-      sink.finish(begin, end - begin);
-    });
+    sink.finish_chunk(rows_, threads_);
+    sink.finish(core::Array<bool>(rows_.size(), true), /*any=*/true);
   }
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
-  const Gradients& outputs_;
+  const source::Source source_;
   int threads_;
   int64_t v_;
   DType gradient_;  // of the gradients of the logits
@@ -147,6 +109,8 @@ class DenseSchedule final : public Schedule {
   plan::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
   const stats::RowWalk<Types> walk_;
+  const sink::Sizes sizes_;
+  const sink::Sinks<Sum> sinks_;
   const core::Array<int64_t> rows_;  // all of hidden's
   bool has_logits_ = false;
 };

@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Here the caller holds the logits, so there is no product, and each thread takes one row at a time.
 #include <algorithm>
-#include <cstring>
 
 #include "core/arena.h"
 #include "core/integers.h"
 #include "core/parallel.h"
 #include "core/store.h"
 #include "plan/buffers.h"
+#include "sink/dlogits_sink.h"
 #include "stats/row_gradients.h"
 #include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
@@ -22,7 +22,7 @@ class SweepSchedule final : public Schedule {
   SweepSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
                 const plan::SweepPlan& run)
       : problem_(problem),
-        dlogits_(dlogits),
+        dlogits_(dlogits, problem.vocab_size),
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
@@ -67,25 +67,17 @@ class SweepSchedule final : public Schedule {
   }
 
   void write_gradient(int64_t block, const TokenStats& stats, const TokenGrads& grads) {
-    int64_t next = begin_of(block);
-    const auto zeros_until = [&](int64_t row) {
-      for (; next < row; ++next) {
-        std::memset(problem::dlogits_row(dlogits_, next), 0,
-                    static_cast<size_t>(problem_.vocab_size) * size_of(dlogits_.dtype));
-      }
-    };
-    for (const int64_t row : active(begin_of(block), end_of(block))) {
-      if (!stats::has_gradient(problem_, grads, row)) continue;
-      zeros_until(row);
-      walk_.gradient(row, stats, grads, problem::logits_row(problem_.logits, row), problem_.dtype,
-                     problem::dlogits_row(dlogits_, row), dlogits_.dtype);
-      next = row + 1;
-    }
-    zeros_until(end_of(block));
+    const int64_t begin = begin_of(block), end = end_of(block);
+    dlogits_.write(
+        begin, end, active(begin, end), [&](int64_t row) { return stats::has_gradient(problem_, grads, row); },
+        [&](int64_t row, void* to) {
+          walk_.gradient(row, stats, grads, problem::logits_row(problem_.logits, row), problem_.dtype, to,
+                         dlogits_.dtype());
+        });
   }
 
   const LogitsProblem& problem_;
-  const LogitsGradient& dlogits_;
+  const sink::DlogitsSink dlogits_;
   const plan::SweepPlan run_;
   core::Arena arena_;
   const stats::TileKernels<Types> tiles_;

@@ -6,6 +6,7 @@
 #include "plan/context_state.h"
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
+#include "source/source.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::stream {
@@ -19,11 +20,13 @@ struct Pass {
 
   const detail::ContextState& context;
   const HiddenProblem& problem;
+  const source::Source source;
   const plan::RunPlan& run;
   stats::TileKernels<Types> tiles;
-  typename Types::Sum* bias_sums = nullptr;  // of a narrow d_bias
-  Logit* chunk = nullptr;                    // where the logits of a chunk stay
+  Logit* chunk = nullptr;  // where the logits of a chunk stay
 
+  /// Returns what multiplies on the calling thread.
+  source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }
   /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
   /// has `chunk_begin` tile rows before it.
   Logit* chunk_tile(const plan::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {

@@ -48,8 +48,8 @@ class Schedule {
 /// The schedule of a slice of the vocabulary, whose partials meet those of other slices.
 class SliceSchedule : public Schedule {
  public:
-  /// Visits all tiles of the slice for the rows of a chunk, and leaves partials() combined: row i of the chunk
-  /// has the place i. They stay until gradients() is called, or the first walk of another chunk.
+  /// Visits all tiles of the slice for the rows of a chunk, and leaves partials() combined: row i of the
+  /// chunk has the place i. They stay until gradients() is called, or the first walk of another chunk.
   virtual void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) = 0;
   virtual const stats::CallPartials& partials() const = 0;
 };

@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/store.h"
 #include "plan/buffers.h"
+#include "sink/make_sinks.h"
 #include "stats/folds.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
@@ -21,19 +22,22 @@ namespace {
 template <class Types>
 class TileSchedule final : public SliceSchedule {
  public:
+  using Sum = typename Types::Sum;
+
   TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
                plan::RunPlan run)
       : run_(std::move(run)),
-        outputs_(outputs),
         arena_(run_.plan.workspace_bytes),
         pass_{context,
               problem,
+              source::Source(problem),
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
         folds_(problem, &pass_.tiles),
+        sinks_(sink::make_sinks<Sum>(*context.kernels, problem, pass_.source, outputs, plan::sink_sizes(run_))),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
-    pass_.bias_sums = plan::take_bias_sums<typename Types::Sum>(arena_, problem, outputs);
+    for (const auto& sink : sinks_) sink->take_lasting(arena_);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, run_);
     mark_ = arena_.mark();
   }
@@ -50,7 +54,7 @@ class TileSchedule final : public SliceSchedule {
   void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) override {
     if (walk == stats::Walk::kFirst) {
       arena_.rewind(mark_);
-      forward_.emplace(arena_, pass_.problem, run_, folds_);
+      forward_.emplace(arena_, pass_.source, run_, folds_);
     }
     walk_tiles(pass_, *forward_, run_.blocks_of(chunk), folds_, walk, columns);
   }
@@ -60,26 +64,29 @@ class TileSchedule final : public SliceSchedule {
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
     arena_.rewind(mark_);
-    backward_.emplace(arena_, pass_.problem, run_, outputs_);
+    backward_.emplace(arena_, pass_.problem, pass_.source, run_);
+    for (const auto& sink : sinks_) sink->take(arena_);
     const auto c = static_cast<size_t>(chunk);
     const ActiveBlocks active = active_blocks(pass_.problem, run_, run_.chunks[c], run_.chunks[c + 1], grads);
-    gradient_tiles(pass_, *backward_, active, !wrote_any_, stats, grads, outputs_);
+    gradient_tiles(pass_, *backward_, sinks_, active, !wrote_any_, stats, grads);
     wrote_any_ |= !active.empty();
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
   }
 
-  void finish_gradients() override { stream::finish_gradients(pass_, *backward_, wrote_rows_, wrote_any_, outputs_); }
+  void finish_gradients() override {
+    for (const auto& sink : sinks_) sink->finish(wrote_rows_, wrote_any_);
+  }
 
  private:
   const plan::RunPlan run_;
-  const Gradients& outputs_;
   core::Arena arena_;
   Pass<Types> pass_;
   stats::CallFolds<Types> folds_;
+  const sink::Sinks<Sum> sinks_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;
-  core::Array<bool> wrote_rows_;  // rows of d_hidden that have been written, over all chunks
+  core::Array<bool> wrote_rows_;  // rows of hidden that have had gradients, over all chunks
   bool wrote_any_ = false;
 };
 

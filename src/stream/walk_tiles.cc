@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include "core/parallel.h"
-#include "plan/hidden_blocks.h"
 
 namespace logitless::stream {
 namespace {
@@ -17,7 +16,7 @@ class SegmentTask {
   using Logit = typename Types::Logit;
 
   SegmentTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
-              const plan::RowBlock& block, const void* packed, int64_t chunk_begin)
+              const plan::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
       : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {
     // Rows that have been in no tile before stand one after the other.
     first_row_ = pass.run.blocks.first_place(block) * pass.run.grid.tile_stride;
@@ -26,10 +25,13 @@ class SegmentTask {
   // `made` says that the tiles stand where they stay.
   void run(std::span<stats::Fold<Types>* const> folds, const stats::FoldPart<Logit>& part, bool made) {
     for (const stats::Fold<Types>* fold : folds) fold->begin(part);
-    const gemm::Operand hidden = made ? gemm::Operand() : gathered();
+    if (!made) pass_.source.gather(*pass_.run.gemm, tile_rows());
     const plan::TileGrid& grid = pass_.run.grid;
     for (int64_t j = grid.segment_begin(part.segment); j < grid.segment_begin(part.segment + 1); ++j) {
-      if (!made) compute_logits(pass_, block_, hidden, j, scratch_.gemm, data(j));
+      if (!made) {
+        pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
+                               pass_.multiplier(scratch_.products));
+      }
       // The folds get the rows of the block, without those that pad its tiles.
       const stats::LogitsTile<Logit> tile = pass_.tile(data(j) + first_row_, block_.count, j);
       for (const stats::Fold<Types>* fold : folds) fold->add(part, tile);
@@ -37,14 +39,7 @@ class SegmentTask {
   }
 
  private:
-  // Returns the rows of the block's tiles, which are copied together where they neither follow one another
-  // nor are packed.
-  gemm::Operand gathered() const {
-    if (!block_.contiguous && !packed_) gather_tile(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
-    gemm::Operand rows = tile_operand(pass_.problem, pass_.run.blocks, block_, scratch_.gathered);
-    rows.packed = packed_;
-    return rows;
-  }
+  source::TileRows tile_rows() const { return {pass_.run.blocks, block_, scratch_.gathered, packed_}; }
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
   }
@@ -52,7 +47,7 @@ class SegmentTask {
   const Pass<Types>& pass_;
   typename plan::ForwardBuffers<Types>::PerThread& scratch_;
   const plan::RowBlock& block_;
-  const void* packed_;  // the rows of its tiles; null where they are not
+  const std::byte* packed_;  // the rows of its tiles; null where they are not
   int64_t chunk_begin_;
   int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
 };
@@ -74,28 +69,13 @@ void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, co
 }  // namespace
 
 template <class Types>
-void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
-                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile) {
-  const plan::TileGrid& grid = pass.run.grid;
-  gemm::Product<typename Types::Logit> product;
-  product.m = block.tile_rows;
-  product.n = grid.entries(vocab_tile);
-  product.k = grid.hidden_size;
-  product.a = hidden;
-  product.b = plan::head_operand(pass.problem.head, grid.first_entry(vocab_tile), 0, /*hidden_first=*/true);
-  product.c = tile;
-  product.ldc = grid.tile_stride;
-  pass.run.gemm->multiply(product, *pass.context.kernels, gemm_scratch);
-}
-
-template <class Types>
 void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
                 const stats::CallFolds<Types>& folds, stats::Walk walk, stats::Columns& columns) {
   if (blocks.empty()) return;
   const auto alone = pass.run.gemm->single_threaded_region();
   const bool first_walk = walk == stats::Walk::kFirst;
   if (first_walk) {
-    buffers.packed.pack(pass.problem, pass.run, pass.run.blocks, blocks,
+    buffers.packed.pack(pass.source, *pass.run.gemm, pass.run.plan.threads, pass.run.blocks, blocks,
                         [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
@@ -117,10 +97,8 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
   combine(pass, blocks, folds, walk);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                            \
-  template void compute_logits(const Pass<Types>&, const plan::RowBlock&, const gemm::Operand&, int64_t, void*, \
-                               Types::Logit*);                                                                  \
-  template void walk_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>,   \
+#define LOGITLESS_INSTANTIATE(Types)                                                                          \
+  template void walk_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>, \
                            const stats::CallFolds<Types>&, stats::Walk, stats::Columns&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

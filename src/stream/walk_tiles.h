@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The walk over tiles that are products: row blocks of hidden times tiles of the head.
+// The walk over tiles that a source makes.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,6 @@
 #include "stream/pass.h"
 
 namespace logitless::stream {
-
-/// Overwrites `tile` with the raw logits [block.tile_rows, entries] = hidden · head. `hidden` is a
-/// tile_operand().
-template <class Types>
-void compute_logits(const Pass<Types>& pass, const plan::RowBlock& block, const gemm::Operand& hidden,
-                    int64_t vocab_tile, void* gemm_scratch, typename Types::Logit* tile);
 
 /// Visits all tiles of one chunk's blocks, hands each to the folds of the walk, and combines their partials.
 /// Where the logits stay, they are in pass.chunk after the first walk; else the second one makes them again.

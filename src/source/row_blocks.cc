@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/row_blocks.h"
+#include "source/row_blocks.h"
 
 #include <algorithm>
 
 #include "core/integers.h"
 #include "core/store.h"
 
-namespace logitless::plan {
+namespace logitless::source {
 namespace {
 
 using core::div_up;
@@ -123,4 +123,4 @@ void append_block(const RowBlocks& from, const RowBlock& block, RowBlocks& out) 
   close_block(begin, block.contiguous, block.tile_rows, out);
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::source

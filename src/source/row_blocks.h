@@ -8,7 +8,7 @@
 #include "core/store.h"
 #include "gemm/gemm.h"
 
-namespace logitless::plan {
+namespace logitless::source {
 
 /// A block is a few rows of hidden that are computed together: order[begin .. begin + count) of its
 /// RowBlocks. Its tiles have more rows where the backend's RowRule asks for them: rows before the block's
@@ -75,4 +75,4 @@ void append_classed_blocks(std::span<const int64_t> rows, std::span<const int64_
 /// Appends one block of rows that have been computed before, as they stood.
 void append_block(const RowBlocks& from, const RowBlock& block, RowBlocks& out);
 
-}  // namespace logitless::plan
+}  // namespace logitless::source

@@ -1,0 +1,123 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "core/views.h"
+#include "kernels/row_kernels.h"
+#include "logitless/tensors.h"
+#include "problem/hidden_rows.h"
+#include "sink/sink.h"
+#include "sink/store_sums.h"
+
+namespace logitless::sink {
+
+/// Writes zeros to the rows of an overwritten output for which has_sums(row) is false.
+template <class HasSums>
+void clear_other_rows(const problem::Rows<Matrix>& out, WriteMode mode, const HasSums& has_sums) {
+  if (mode != WriteMode::kOverwrite) return;
+  for (int64_t row = 0; row < out.count; ++row) {
+    if (!has_sums(row)) core::fill_zero(Matrix(out.place(row).data, out.dtype, 1, out.cols));
+  }
+}
+
+/// The gradient [N, cols] of a product's states (+)= gradients · head: d_hidden.
+template <class Sum>
+class HiddenSink final : public Sink<Sum> {
+ public:
+  HiddenSink(const kernels::RowKernels& kernels, const source::Head& head, const problem::Rows<Matrix>& out,
+             WriteMode mode, const Sizes& sizes)
+      : Sink<Sum>(ChainOf::kRowBlock),
+        kernels_(kernels),
+        head_(head),
+        out_(out),
+        breaks_(source::breaks_of(out)),
+        mode_(mode),
+        sizes_(sizes),
+        columns_(std::min(sizes.part.hidden_block, out.cols)) {}
+
+  void take(core::Arena& arena) override {
+    if (sizes_.hidden_apart) {
+      sums_ = arena.take<Sum>(sizes_.rows * out_.cols);
+    } else if (sizes_.scatter) {
+      scratch_.resize(static_cast<size_t>(sizes_.threads));
+      for (Sum*& mine : scratch_) mine = arena.take<Sum>(sizes_.part.rows * columns_);
+    }
+  }
+
+  int64_t splits() const override { return core::div_up(out_.cols, columns_); }
+
+  void add(const GradientPart& part, int64_t split, bool first, int thread,
+           const source::Multiplier& multiply) override {
+    if (part.rows.empty()) return;
+    const int64_t component = split * columns_;
+    const bool together = part.contiguous && breaks_.same_piece(part.rows.front(), part.rows.back());
+    const bool scattered = !sizes_.hidden_apart && !together;
+    const bool adds = !first || (!sizes_.hidden_apart && mode_ == WriteMode::kAccumulate);
+    gemm::Product<Sum> product;
+    product.m = static_cast<int64_t>(part.rows.size());
+    product.n = std::min(columns_, out_.cols - component);
+    product.k = part.entries;
+    product.b = head_.operand(source::Head::Order::kEntriesFirst, part.first_entry, part.entries, component,
+                              multiply.scratch.head);
+    if (sizes_.hidden_apart) {
+      product.c = sums_ + part.first_row * out_.cols + component;
+      product.ldc = out_.cols;
+    } else if (scattered) {
+      product.c = scratch_[static_cast<size_t>(thread)];
+      product.ldc = product.n;
+    } else {
+      const problem::RowPlace<void*> row = out_.place(part.rows.front());
+      product.c = static_cast<Sum*>(row.data) + component;
+      product.ldc = row.stride;
+    }
+    part.for_each_term([&](const gemm::Operand& gradients, bool first_term) {
+      product.a = gradients;
+      product.accumulate = !first_term || (adds && !scattered);
+      multiply(product);
+    });
+    if (scattered) scatter(part.rows, product, component, adds);
+  }
+
+  void finish_chunk(std::span<const int64_t> rows, int threads) override {
+    if (!sizes_.hidden_apart) return;
+    core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        void* to = out_.place(rows[static_cast<size_t>(i)]).data;
+        store_sums(kernels_, sums_ + i * out_.cols, out_.cols, mode_, to, out_.dtype);
+      }
+    });
+  }
+
+  void finish(const core::Array<bool>& has_parts, bool) override {
+    clear_other_rows(out_, mode_, [&](int64_t row) { return has_parts[static_cast<size_t>(row)]; });
+  }
+
+ private:
+  void scatter(std::span<const int64_t> rows, const gemm::Product<Sum>& product, int64_t component, bool adds) const {
+    const WriteMode mode = adds ? WriteMode::kAccumulate : WriteMode::kOverwrite;
+    const Sum* from = product.c;
+    for (const int64_t row : rows) {
+      Sum* to = static_cast<Sum*>(out_.place(row).data) + component;
+      store_sums(kernels_, from, product.n, mode, to, DTypeOf<Sum>::value);
+      from += product.ldc;
+    }
+  }
+
+  const kernels::RowKernels& kernels_;
+  const source::Head& head_;
+  const problem::Rows<Matrix> out_;
+  const source::RowBreaks breaks_;
+  const WriteMode mode_;
+  const Sizes sizes_;
+  const int64_t columns_;  // that one task adds to
+  Sum* sums_ = nullptr;    // [rows, cols], where they are apart
+  // [part.rows, columns] a thread: products of rows that do not follow one another
+  core::Array<Sum*> scratch_;
+};
+
+}  // namespace logitless::sink

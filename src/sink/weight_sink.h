@@ -1,0 +1,120 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "core/views.h"
+#include "kernels/row_kernels.h"
+#include "logitless/tensors.h"
+#include "sink/sink.h"
+#include "sink/store_sums.h"
+
+namespace logitless::sink {
+
+/// Returns whether d_weight is summed in tiles of its own, each handed on once all rows are in it.
+template <class Sum>
+bool is_summed_in_tiles(const Gradients& outputs) {
+  return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
+}
+
+/// The gradient of a product's head (+)= gradientsᵀ · states, in the head's layout: d_weight or its callback.
+template <class Sum>
+class WeightSink final : public Sink<Sum> {
+ public:
+  /// Where `callback` is empty, `out` has the head's shape.
+  WeightSink(const kernels::RowKernels& kernels, const source::Product& product, const Matrix& out, WriteMode mode,
+             const WeightGradientSink& callback, bool apart, const Sizes& sizes)
+      : Sink<Sum>(ChainOf::kVocabTile),
+        kernels_(kernels),
+        product_(product),
+        layout_(product.head.layout()),
+        out_(core::with_used_stride(out)),
+        mode_(mode),
+        callback_(callback),
+        sizes_(sizes),
+        cols_(product.states.cols()),
+        components_(std::min(sizes.part.weight_block, cols_)),
+        tile_stride_(layout_.cols(sizes.part.entries, cols_)),
+        tiles_(apart ? static_cast<size_t>(sizes.weight_tiles) : 0) {}
+
+  void take(core::Arena& arena) override {
+    for (Sum*& tile : tiles_) tile = arena.take<Sum>(sizes_.part.entries * cols_);
+  }
+
+  int64_t splits() const override { return core::div_up(cols_, components_); }
+  int64_t tiles_apart() const override { return static_cast<int64_t>(tiles_.size()); }
+
+  void add(const GradientPart& part, int64_t split, bool first, int, const source::Multiplier& multiply) override {
+    const int64_t component = split * components_;
+    const int64_t components = std::min(components_, cols_ - component);
+    const bool hidden_vocab = layout_.is_hidden_vocab();
+    gemm::Operand states = product_.states.operand(part.rows, product_.rows_in(part.gathered));
+    states.data = core::element(states.data, states.dtype, component);
+    states.transposed = hidden_vocab;
+    gemm::Product<Sum> product;
+    product.m = layout_.rows(part.entries, components);
+    product.n = layout_.cols(part.entries, components);
+    product.k = static_cast<int64_t>(part.rows.size());
+    product.ldc = apart() ? tile_stride_ : out_.stride;
+    product.c = apart() ? tile(part.first_entry) + layout_.offset(0, component, product.ldc)
+                        : static_cast<Sum*>(out_.data) + layout_.offset(part.first_entry, component, product.ldc);
+    const bool adds = !first || (!apart() && mode_ == WriteMode::kAccumulate);
+    part.for_each_term([&](gemm::Operand gradients, bool first_term) {
+      gradients.transposed = !hidden_vocab;
+      product.a = hidden_vocab ? states : gradients;
+      product.b = hidden_vocab ? gradients : states;
+      product.accumulate = !first_term || adds;
+      multiply(product);
+    });
+  }
+
+  void finish_tile(int64_t first_entry, int64_t entries, int threads) override {
+    if (!apart()) return;
+    const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
+    const Sum* sums = tile(first_entry);
+    if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, tile_stride_));
+    const int64_t offset = layout_.offset(first_entry, 0, out_.stride);
+    core::parallel_ranges(threads, rows, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        store_sums(kernels_, sums + r * tile_stride_, cols, mode_,
+                   core::element(out_.data, out_.dtype, offset + r * out_.stride), out_.dtype);
+      }
+    });
+  }
+
+  void finish(const core::Array<bool>&, bool any) override {
+    if (any) return;
+    if (!callback_) {
+      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
+      return;
+    }
+    for (Sum* tile : tiles_) std::fill_n(tile, sizes_.part.entries * cols_, Sum{0});
+    for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
+      finish_tile(first, std::min(sizes_.part.entries, sizes_.entries - first), 1);
+    }
+  }
+
+ private:
+  bool apart() const { return !tiles_.empty(); }
+  // Returns the sums of the vocabulary tile that begins at an entry.
+  Sum* tile(int64_t first_entry) const {
+    return tiles_[static_cast<size_t>(first_entry / sizes_.part.entries) % tiles_.size()];
+  }
+
+  const kernels::RowKernels& kernels_;
+  const source::Product& product_;
+  const source::Layout layout_;
+  const Matrix out_;
+  const WriteMode mode_;
+  const WeightGradientSink& callback_;
+  const Sizes sizes_;
+  const int64_t cols_;        // of the states
+  const int64_t components_;  // that one task adds to
+  const int64_t tile_stride_;
+  core::Array<Sum*> tiles_;  // [part.entries, cols] each, in the head's layout; none: parts go to the output
+};
+
+}  // namespace logitless::sink

@@ -1,0 +1,31 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
+
+namespace logitless::source {
+
+/// Memory for one product at a time.
+struct Scratch {
+  void* gemm = nullptr;
+  void* head = nullptr;  // of Head::operand()
+};
+
+/// What multiplies: the calling thread, or a team of the backend's own.
+struct Multiplier {
+  const gemm::Backend& gemm;
+  const kernels::RowKernels& kernels;
+  Scratch scratch;
+  int team = 0;  // 0: the calling thread alone, which may be one of a region
+
+  template <class T>
+  void operator()(const gemm::Product<T>& product) const {
+    if (team > 0) return gemm.multiply_parallel(product, kernels, scratch.gemm, team);
+    gemm.multiply(product, kernels, scratch.gemm);
+  }
+};
+
+}  // namespace logitless::source

@@ -1,0 +1,149 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "source/source.h"
+
+#include <numeric>
+#include <utility>
+
+namespace logitless::source {
+
+Source::Source(const problem::HiddenProblem& problem)
+    : Source(core::Array<Product>{{States(problem::hidden_rows(problem)), Head(problem.head)}}) {}
+
+Source::Source(core::Array<Product> products) : products_(std::move(products)) {
+  size_t before = 0;
+  for (Product& product : products_) {
+    product.bytes_before = before;
+    before += product.states.row_bytes();
+  }
+}
+
+bool Source::is_matrix() const {
+  return std::all_of(products_.begin(), products_.end(), [](const Product& p) { return p.states.is_matrix(); });
+}
+
+int64_t Source::depth() const {
+  int64_t depth = 0;
+  for (const Product& p : products_) depth += p.states.cols();
+  return depth;
+}
+
+double Source::head_bytes() const {
+  double bytes = 0;
+  for (const Product& p : products_) {
+    bytes += static_cast<double>(size_of(p.head.dtype())) * static_cast<double>(p.head.components()) *
+             static_cast<double>(p.head.entries());
+  }
+  return bytes;
+}
+
+gemm::RowRule Source::row_rule(const gemm::Backend& gemm, int64_t entries, int64_t most_rows) const {
+  gemm::RowRule all;
+  for (const Product& p : products_) {
+    const gemm::RowRule rule = gemm.row_rule({entries, p.states.cols(), p.states.dtype(), p.head.dtype(),
+                                              p.head.is_transposed(Head::Order::kComponentsFirst)},
+                                             most_rows);
+    all.row_step = std::lcm(all.row_step, rule.row_step);
+    all.least_rows = core::round_up(std::max(all.least_rows, rule.least_rows), all.row_step);
+    all.class_rows = std::max(all.class_rows, rule.class_rows);
+  }
+  return all;
+}
+
+Room Source::take_room(core::Arena& arena, int64_t rows) const {
+  const Product& last = products_.back();
+  const auto row_bytes = static_cast<int64_t>(last.bytes_before + last.states.row_bytes());
+  return {arena.take<std::byte>(rows * row_bytes), rows, 0};
+}
+
+Scratch Source::take_scratch(core::Arena& arena, size_t gemm_bytes, int64_t entries) const {
+  size_t head_bytes = 0;
+  for (const Product& p : products_) head_bytes = std::max(head_bytes, p.head.scratch_bytes(entries));
+  void* const gemm = arena.take_bytes(gemm_bytes);
+  return {gemm, arena.take_bytes(head_bytes)};
+}
+
+void Source::gather(std::span<const int64_t> rows, int threads, const Room& room) const {
+  for (const Product& p : products_) p.states.gather(rows, threads, p.rows_in(room));
+}
+
+void Source::gather(const gemm::Backend& gemm, const TileRows& rows) const {
+  if (rows.block.contiguous) return;
+  for (const Product& p : products_) {
+    if (rows.packed && packed_bytes(gemm, p, rows.block.tile_rows) > 0) continue;
+    p.states.gather_tile(rows.blocks, rows.block, p.rows_in(rows.gathered));
+  }
+}
+
+void Source::close_holes(const TileRows& rows) const {
+  if (!rows.blocks.has_holes(rows.block)) return;
+  for (const Product& p : products_) p.states.close_holes(rows.blocks, rows.block, p.rows_in(rows.gathered));
+}
+
+size_t Source::packed_bytes(const gemm::Backend& gemm, const Product& p, int64_t rows) const {
+  return gemm.packed_rows_bytes(rows, p.states.cols(), p.states.dtype(), p.head.dtype());
+}
+
+size_t Source::packed_bytes(const gemm::Backend& gemm, int64_t rows) const {
+  size_t bytes = 0;
+  for (const Product& p : products_) bytes += packed_bytes(gemm, p, rows);
+  return bytes;
+}
+
+void Source::pack(const gemm::Backend& gemm, const TileRows& rows, std::byte* to) const {
+  for (const Product& p : products_) {
+    const size_t bytes = packed_bytes(gemm, p, rows.block.tile_rows);
+    if (bytes == 0) continue;
+    const gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
+    gemm.pack_rows(operand, rows.block.tile_rows, p.states.cols(), to);
+    to += bytes;
+  }
+}
+
+template <class Logit, class Operand>
+void Source::multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
+                          const Multiplier& multiply) const {
+  for (const Product& p : products_) {
+    product.k = p.states.cols();
+    product.a = states(p);
+    product.b = p.head.operand(Head::Order::kComponentsFirst, first_entry, product.n, 0, multiply.scratch.head);
+    multiply(product);
+    product.accumulate = true;
+  }
+}
+
+template <class Logit>
+void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entries, Logit* tile, int64_t stride,
+                       const Multiplier& multiply) const {
+  gemm::Product<Logit> product;
+  product.m = rows.block.tile_rows;
+  product.n = entries;
+  product.c = tile;
+  product.ldc = stride;
+  const std::byte* packed = rows.packed;
+  const auto states = [&](const Product& p) {
+    gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
+    const size_t bytes = packed ? packed_bytes(multiply.gemm, p, product.m) : 0;
+    if (bytes > 0) operand.packed = packed;
+    packed += bytes;
+    return operand;
+  };
+  multiply_all(product, first_entry, states, multiply);
+}
+
+template <class Logit>
+void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
+                         const Multiplier& multiply) const {
+  gemm::Product<Logit> product;
+  product.m = static_cast<int64_t>(rows.size());
+  product.n = product.ldc = entries();
+  product.c = logits;
+  multiply_all(
+      product, 0, [&](const Product& p) { return p.states.operand(rows, p.rows_in(gathered)); }, multiply);
+}
+
+template void Source::make_tile(const TileRows&, int64_t, int64_t, float*, int64_t, const Multiplier&) const;
+template void Source::make_tile(const TileRows&, int64_t, int64_t, double*, int64_t, const Multiplier&) const;
+template void Source::make_logits(std::span<const int64_t>, const Room&, float*, const Multiplier&) const;
+template void Source::make_logits(std::span<const int64_t>, const Room&, double*, const Multiplier&) const;
+
+}  // namespace logitless::source
