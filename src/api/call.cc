@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/check_fields.h"
+#include "fold/call_partials.h"
 #include "logitless/workspace.h"
 #include "ranks/batch_sums.h"
 #include "stats/columns.h"
-#include "stats/statistics.h"
 
 namespace logitless::api {
 namespace {
@@ -126,9 +126,9 @@ void Call::check_slice() const {
 }
 
 size_t Call::slice_bytes() const {
-  const stats::CallPartials partials(problem());
+  const fold::CallPartials partials(problem());
   size_t bytes = 0;
-  for (int64_t row = 0; row < problem().tokens; ++row) bytes += partials.wire_bytes(stats::Walk::kFirst, row);
+  for (int64_t row = 0; row < problem().tokens; ++row) bytes += partials.wire_bytes(fold::Walk::kFirst, row);
   return bytes;
 }
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "api/call.h"
+#include "fold/call_partials.h"
 #include "logitless/logits.h"
 #include "logitless/slices.h"
 #include "stats/columns.h"
-#include "stats/statistics.h"
 
 namespace logitless {
 namespace {
@@ -162,7 +162,7 @@ Plan plan_token_loss(const Context& context, const Logits& logits, const Targets
 size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
   const problem::TokenProblem problem = problem::resolve(
       {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .targets = problem::row_targets({0})});
-  return stats::CallPartials(problem).wire_bytes(stats::Walk::kFirst, 0);
+  return fold::CallPartials(problem).wire_bytes(fold::Walk::kFirst, 0);
 }
 
 std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,

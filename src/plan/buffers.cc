@@ -17,7 +17,10 @@ constexpr int64_t kWeightTiles = 2;
 // Plan dense sums this many vocabulary entries of d_weight at a time where they are apart from the output.
 constexpr int64_t kDenseWeightTile = 4096;
 
-int64_t tile_elements(const RunPlan& run) { return run.grid.tile_rows * run.grid.tile_stride; }
+// Returns the elements of a tile, all sides of it.
+int64_t tile_elements(const Source& source, const RunPlan& run) {
+  return source.sides() * run.grid.tile_rows * run.grid.tile_stride;
+}
 
 // Returns the most picks of the rows of a chunk.
 int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
@@ -72,12 +75,12 @@ sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outp
 
 template <class Types>
 ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run,
-                                      stats::CallFolds<Types>& folds) {
+                                      fold::CallFolds<Types>& folds) {
   const TileGrid& grid = run.grid;
   const size_t gemm_bytes = source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
-    if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(run));
+    if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(source, run));
     if (run.gather) thread.gathered = source.take_room(arena, grid.tile_rows);
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>(grid.vocab_tile);
@@ -102,7 +105,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   if (!run.logits_stay) {
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
     for (Slot& slot : slots) {
-      slot.tile = arena.take<Logit>(tile_elements(run));
+      slot.tile = arena.take<Logit>(tile_elements(source, run));
       if (run.gather) slot.gathered = source.take_room(arena, grid.tile_rows);
     }
     packed = source::PackedStates(arena, run.plan.packed_bytes);
@@ -125,15 +128,15 @@ const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels
 }
 
 template <class Logit>
-Logit* take_chunk(core::Arena& arena, const RunPlan& run) {
-  return arena.take<Logit>(run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
+Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run) {
+  return arena.take<Logit>(source.sides() * run.chunk_tile_rows * run.grid.vocab_tiles() * run.grid.tile_stride);
 }
 
 template <class Types>
 DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows,
                                   DType gradient, int threads) {
   const int64_t n = rows, h = source.hidden_size(), v = source.entries();
-  logits = arena.take<typename Types::Logit>(n * v);
+  logits = arena.take<typename Types::Logit>(source.sides() * n * v);
   const auto bytes = [&](const source::ProductShape& p) {
     return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, threads);
   };
@@ -144,12 +147,12 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
 }
 
 template <class Types>
-typename stats::RowWalk<Types>::Room dense_room(DType gradient, int threads) {
-  return {threads, stats::kRowColumns, core::is_narrow<typename Types::Logit>(gradient)};
+typename fold::RowWalk<Types>::Room dense_room(DType gradient, int threads) {
+  return {threads, fold::kRowColumns, core::is_narrow<typename Types::Logit>(gradient)};
 }
 
 template <class Types>
-typename stats::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run) {
+typename fold::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run) {
   return {run.plan.threads, run.plan.vocab_tile, core::is_narrow<typename Types::Logit>(problem.dtype)};
 }
 
@@ -177,10 +180,10 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       }
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       for (const auto& sink : sinks) sink->take_lasting(arena);
-      if (run.logits_stay) take_chunk<typename Types::Logit>(arena, run);
+      if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
       const size_t mark = arena.mark();
       if (work.forward) {
-        stats::CallFolds<Types> folds(problem, nullptr);
+        fold::CallFolds<Types> folds({problem, nullptr, &source, run.gemm});
         ForwardBuffers<Types>(arena, source, run, folds);
       }
       arena.rewind(mark);
@@ -197,7 +200,8 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       using Types = decltype(types);
       using Sum = typename Types::Sum;
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
-      stats::RowWalk<Types>(problem, nullptr, nullptr, arena, dense_room<Types>(gradient, threads));
+      fold::RowWalk<Types>({problem, nullptr, &source, context.gemm}, nullptr, arena,
+                           dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
       for_each_in_turn<Sum>(arena, sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sizes),
@@ -210,7 +214,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      stats::RowWalk<Types>(problem, nullptr, nullptr, arena, sweep_room<Types>(problem, run));
+      fold::RowWalk<Types>({problem}, nullptr, arena, sweep_room<Types>(problem, run));
     });
   });
 }
@@ -220,9 +224,9 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template struct BackwardBuffers<Types>;                                                                    \
   template struct DenseBuffers<Types>;                                                                       \
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
-  template Types::Logit* take_chunk(core::Arena&, const RunPlan&);                                           \
-  template stats::RowWalk<Types>::Room dense_room<Types>(DType, int);                                        \
-  template stats::RowWalk<Types>::Room sweep_room<Types>(const LogitsProblem&, const SweepPlan&);
+  template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                            \
+  template fold::RowWalk<Types>::Room dense_room<Types>(DType, int);                                         \
+  template fold::RowWalk<Types>::Room sweep_room<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE

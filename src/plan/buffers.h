@@ -8,6 +8,8 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "fold/folds.h"
+#include "fold/row_walk.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "plan/context_state.h"
@@ -17,8 +19,6 @@
 #include "sink/sink.h"
 #include "source/packed_states.h"
 #include "source/source.h"
-#include "stats/folds.h"
-#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::plan {
@@ -45,7 +45,7 @@ struct ForwardBuffers {
   source::PackedStates packed;  // of the chunk's blocks
 
   /// `folds` takes its partials for the rows of a chunk.
-  ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run, stats::CallFolds<Types>& folds);
+  ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run, fold::CallFolds<Types>& folds);
 };
 
 /// The buffers of a pass that turns tiles into gradients. The sinks of these take their own.
@@ -78,14 +78,14 @@ struct BackwardBuffers {
 template <class Logit>
 const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
 
-/// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile.
+/// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile, of each side.
 template <class Logit>
-Logit* take_chunk(core::Arena& arena, const RunPlan& run);
+Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run);
 
 /// The buffers of plan dense.
 template <class Types>
 struct DenseBuffers {
-  typename Types::Logit* logits = nullptr;  // [N, V], then their gradients
+  typename Types::Logit* logits = nullptr;  // [sides, N, V], then the gradients of side 0
   source::Scratch products;
   // [N], where no product can take the states in place
   source::Room gathered;
@@ -110,9 +110,9 @@ void for_each_in_turn(core::Arena& arena, const sink::Sinks<Sum>& sinks, const U
 
 /// These return what the walk over the rows of plan dense, and of finished logits, takes.
 template <class Types>
-typename stats::RowWalk<Types>::Room dense_room(DType gradient, int threads);
+typename fold::RowWalk<Types>::Room dense_room(DType gradient, int threads);
 template <class Types>
-typename stats::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run);
+typename fold::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,

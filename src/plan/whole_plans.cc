@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "core/checks.h"
+#include "fold/row_walk.h"
 #include "plan/arithmetic.h"
 #include "plan/buffers.h"
 #include "plan/planner.h"
-#include "stats/row_walk.h"
 
 namespace logitless::plan {
 namespace {
@@ -32,7 +32,7 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   plan.active_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
   plan.row_block = options.row_block > 0 ? options.row_block : kSweepRows;
-  plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : stats::kRowColumns, problem.vocab_size);
+  plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : fold::kRowColumns, problem.vocab_size);
   plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_block;
   return run;
 }

@@ -102,12 +102,16 @@ void Source::pack(const gemm::Backend& gemm, const TileRows& rows, std::byte* to
 template <class Logit, class Operand>
 void Source::multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
                           const Multiplier& multiply) const {
+  Logit* const begin = product.c;
+  int64_t side = -1;
   for (const Product& p : products_) {
     product.k = p.states.cols();
     product.a = states(p);
     product.b = p.head.operand(Head::Order::kComponentsFirst, first_entry, product.n, 0, multiply.scratch.head);
+    product.c = begin + p.side * product.m * product.ldc;
+    product.accumulate = p.side == side;
     multiply(product);
-    product.accumulate = true;
+    side = p.side;
   }
 }
 

@@ -32,6 +32,9 @@ struct Room {
 struct Product {
   States states;
   Head head;
+  /// 0: the logits that are differentiated. Those of a second head over the same vocabulary are side 1: their
+  /// tile stands behind the tile of side 0.
+  int64_t side = 0;
   size_t bytes_before = 0;  // of a row of the products before, in a Room
 
   std::byte* rows_in(const Room& room) const {
@@ -67,11 +70,13 @@ class Source {
  public:
   /// Makes the source of hidden · head.
   explicit Source(const problem::HiddenProblem& problem);
-  /// Makes a source whose logits are the sum of products, which have the same rows and vocabulary entries.
-  /// Only the states of the first one may stand in pieces (RowBreaks).
+  /// Makes a source whose logits are, on each side, the sum of its products. All have the same rows and
+  /// vocabulary entries, and their sides do not decrease. Only the states of the first one may stand in
+  /// pieces (RowBreaks).
   explicit Source(core::Array<Product> products);
 
   std::span<const Product> products() const { return products_; }
+  int64_t sides() const { return products_.back().side + 1; }
   int64_t entries() const { return products_.front().head.entries(); }
   /// The types and the number of components of the first product, the largest, for which kernels are chosen.
   DType states_type() const { return products_.front().states.dtype(); }
@@ -97,11 +102,13 @@ class Source {
     }
     return most;
   }
-  /// Returns the same over the products of gradients of type `gradient`, whether they are wanted or not.
+  /// Returns the same over the products of gradients of type `gradient`, which are those of side 0, whether
+  /// they are wanted or not.
   template <class Bytes>
   size_t most_of_gradients(const PartSizes& sizes, DType gradient, const Bytes& bytes) const {
     size_t most = 0;
     for (const Product& p : products_) {
+      if (p.side > 0) break;
       const DType states = p.states.dtype(), head = p.head.dtype();
       const int64_t cols = p.states.cols(), hidden = std::min(sizes.hidden_block, cols);
       const int64_t weight = std::min(sizes.weight_block, cols);
@@ -131,19 +138,19 @@ class Source {
   /// Lets the backend pack the rows of a tile, which gather() has seen.
   void pack(const gemm::Backend& gemm, const TileRows& rows, std::byte* to) const;
 
-  /// Overwrites tile [tile_rows, entries] with the raw logits, without bias, of vocabulary entries
+  /// Overwrites tile [sides, tile_rows, entries] with the raw logits, without bias, of vocabulary entries
   /// [first_entry, first_entry + entries). gather() or pack() has seen the rows.
   template <class Logit>
   void make_tile(const TileRows& rows, int64_t first_entry, int64_t entries, Logit* tile, int64_t stride,
                  const Multiplier& multiply) const;
-  /// Overwrites logits [rows, V], which follow one another, with those of `rows`; these have been gathered
-  /// into the room, or stand in place where it is none.
+  /// Overwrites logits [sides, rows, V], which follow one another, with those of `rows`; these have been
+  /// gathered into the room, or stand in place where it is none.
   template <class Logit>
   void make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
                    const Multiplier& multiply) const;
 
  private:
-  // Writes the sum of the products, whose operands are states(product).
+  // Writes the sums of the products of each side, whose operands are states(product).
   template <class Logit, class Operand>
   void multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
                     const Multiplier& multiply) const;

@@ -3,37 +3,6 @@
 
 namespace logitless::stats {
 
-size_t CallPartials::wire_bytes(Walk walk, int64_t row) const {
-  size_t bytes = 0;
-  for (const Partials* partials : of(walk)) bytes += partials->wire_bytes(row);
-  return bytes;
-}
-
-std::byte* CallPartials::put(Walk walk, int64_t row, int64_t place, const Columns& columns, std::byte* to) const {
-  for (const Partials* partials : of(walk)) {
-    partials->put(row, place, columns, to);
-    to += partials->wire_bytes(row);
-  }
-  return to;
-}
-
-std::byte* CallPartials::put_nothing(Walk walk, int64_t row, std::byte* to) const {
-  for (const Partials* partials : of(walk)) {
-    partials->put_nothing(row, to);
-    to += partials->wire_bytes(row);
-  }
-  return to;
-}
-
-const std::byte* CallPartials::join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
-                                    Columns& columns) const {
-  for (const Partials* partials : of(walk)) {
-    partials->join(row, place, first, from, columns);
-    from += partials->wire_bytes(row);
-  }
-  return from;
-}
-
 void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   const auto n = static_cast<size_t>(problem.tokens), picks = static_cast<size_t>(problem.pick_entries());
   TokenStats& stats = columns.stats;

@@ -37,6 +37,7 @@ struct LogitsTile {
   int64_t first_entry = 0;
   int64_t entries = 0;
   int64_t stride = 0;
+  const Logit* beside = nullptr;  // those of a second head, with the same rows and stride, if there is one
 };
 
 /// Rows that gradients are written to, row-major; `low` is null or has the same stride.

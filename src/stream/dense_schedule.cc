@@ -6,10 +6,10 @@
 #include "core/arena.h"
 #include "core/parallel.h"
 #include "core/store.h"
+#include "fold/row_walk.h"
 #include "plan/buffers.h"
 #include "sink/make_sinks.h"
 #include "stats/row_gradients.h"
-#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
 #include "stream/schedule.h"
 
@@ -31,9 +31,10 @@ class DenseSchedule final : public Schedule {
         gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
         buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
-        tiles_(*context.kernels, problem, stats::kRowColumns,
+        tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
-        walk_(problem, &tiles_, context.kernels, arena_, plan::dense_room<Types>(gradient_, threads_)),
+        walk_({problem, &tiles_, &source_, context.gemm}, context.kernels, arena_,
+              plan::dense_room<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
         sinks_(sink::make_sinks<Sum>(*context.kernels, problem, source_, outputs, sizes_)),
         rows_(problem::all_rows(problem.tokens).rows) {
@@ -108,7 +109,7 @@ class DenseSchedule final : public Schedule {
   core::Arena arena_;
   plan::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
-  const stats::RowWalk<Types> walk_;
+  const fold::RowWalk<Types> walk_;
   const sink::Sizes sizes_;
   const sink::Sinks<Sum> sinks_;
   const core::Array<int64_t> rows_;  // all of hidden's

@@ -187,7 +187,7 @@ class GradientTasks {
       pass_.source.close_holes(tile);
     }
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, j), active_.blocks.places(rows), parts_,
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), parts_,
                          buffers_.gradients + rows.begin, mine.row, gradient(j, b, slot));
   }
 

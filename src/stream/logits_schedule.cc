@@ -6,10 +6,10 @@
 #include "core/integers.h"
 #include "core/parallel.h"
 #include "core/store.h"
+#include "fold/row_walk.h"
 #include "plan/buffers.h"
 #include "sink/dlogits_sink.h"
 #include "stats/row_gradients.h"
-#include "stats/row_walk.h"
 #include "stats/tile_kernels.h"
 #include "stream/schedule.h"
 
@@ -26,7 +26,7 @@ class SweepSchedule final : public Schedule {
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
-        walk_(problem, &tiles_, context.kernels, arena_, plan::sweep_room<Types>(problem, run)) {}
+        walk_({problem, &tiles_}, context.kernels, arena_, plan::sweep_room<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -81,7 +81,7 @@ class SweepSchedule final : public Schedule {
   const plan::SweepPlan run_;
   core::Arena arena_;
   const stats::TileKernels<Types> tiles_;
-  const stats::RowWalk<Types> walk_;
+  const fold::RowWalk<Types> walk_;
 };
 
 }  // namespace

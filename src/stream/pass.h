@@ -32,11 +32,18 @@ struct Pass {
   Logit* chunk_tile(const plan::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
     const plan::TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
-    return chunk + (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
+    return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }
-  /// Describes `rows` rows of vocabulary tile j, which stand from `data` on.
-  stats::LogitsTile<Logit> tile(const Logit* data, int64_t rows, int64_t j) const {
-    return {data, rows, problem.first_entry + run.grid.first_entry(j), run.grid.entries(j), run.grid.tile_stride};
+  /// Describes rows [first, first + rows) of a vocabulary tile of `tile_rows` rows, which stands at `data`.
+  stats::LogitsTile<Logit> tile(const Logit* data, int64_t tile_rows, int64_t first, int64_t rows, int64_t j) const {
+    const int64_t stride = run.grid.tile_stride;
+    const Logit* from = data + first * stride;
+    return {from,
+            rows,
+            problem.first_entry + run.grid.first_entry(j),
+            run.grid.entries(j),
+            stride,
+            source.sides() > 1 ? from + tile_rows * stride : nullptr};
   }
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "fold/call_partials.h"
 #include "logitless/plan.h"
 #include "logitless/token_stats.h"
 #include "plan/context_state.h"
@@ -14,7 +15,6 @@
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "ranks/cut.h"
-#include "stats/statistics.h"
 
 namespace logitless::stream {
 
@@ -50,8 +50,8 @@ class SliceSchedule : public Schedule {
  public:
   /// Visits all tiles of the slice for the rows of a chunk, and leaves partials() combined: row i of the
   /// chunk has the place i. They stay until gradients() is called, or the first walk of another chunk.
-  virtual void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) = 0;
-  virtual const stats::CallPartials& partials() const = 0;
+  virtual void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) = 0;
+  virtual const fold::CallPartials& partials() const = 0;
 };
 
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.

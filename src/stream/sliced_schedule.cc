@@ -6,10 +6,10 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "fold/call_partials.h"
 #include "ranks/cut.h"
 #include "ranks/hidden_sums.h"
 #include "ranks/slice.h"
-#include "stats/statistics.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -32,7 +32,7 @@ class SlicedSchedule final : public Schedule {
     if (cut_.left || !cut_.gathered.empty()) {
       left_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
       for (size_t row = 0; row + 1 < left_offsets_.size(); ++row) {
-        left_offsets_[row + 1] = left_offsets_[row] + whole_.wire_bytes(stats::Walk::kFirst, static_cast<int64_t>(row));
+        left_offsets_[row + 1] = left_offsets_[row] + whole_.wire_bytes(fold::Walk::kFirst, static_cast<int64_t>(row));
       }
     }
     const std::span<const int64_t> own = cut_.own();
@@ -50,7 +50,7 @@ class SlicedSchedule final : public Schedule {
 
   void fold(int64_t chunk, stats::Columns& columns) override {
     const std::span<const int64_t> rows = this->rows(chunk);
-    stats::make_statistics(whole_, rows, 0, columns, [&](stats::Walk walk) {
+    fold::make_statistics(whole_, rows, 0, columns, [&](fold::Walk walk) {
       if (!cut_.gathered.empty()) return join_gathered(rows, columns);
       for (const Slice& slice : slices_) {
         if (slice.schedule) slice.schedule->walk(walk, chunk, columns);
@@ -82,7 +82,7 @@ class SlicedSchedule final : public Schedule {
     bool has_gradients() const { return schedule && outputs->any(); }
   };
 
-  static size_t bytes_of(const stats::CallPartials& partials, int64_t rows) {
+  static size_t bytes_of(const fold::CallPartials& partials, int64_t rows) {
     core::Arena measured;
     partials.take(measured, rows, 1);
     return measured.peak();
@@ -101,9 +101,9 @@ class SlicedSchedule final : public Schedule {
 
   // Writes the partials of a slice that meets nobody, of each row at its place.
   void leave(std::span<const int64_t> rows, const stats::Columns& columns) const {
-    const stats::CallPartials& partials = slices_[0].schedule->partials();
+    const fold::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
-      partials.put(stats::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns, cut_.left + offset_of(rows[i]));
+      partials.put(fold::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns, cut_.left + offset_of(rows[i]));
     }
   }
 
@@ -113,7 +113,7 @@ class SlicedSchedule final : public Schedule {
     for (size_t begin = 0; begin < cut_.gathered.size(); begin += slice_bytes) {
       for (size_t i = 0; i < rows.size(); ++i) {
         const std::byte* from = cut_.gathered.data() + begin + offset_of(rows[i]);
-        whole_.join(stats::Walk::kFirst, rows[i], static_cast<int64_t>(i), begin == 0, from, columns);
+        whole_.join(fold::Walk::kFirst, rows[i], static_cast<int64_t>(i), begin == 0, from, columns);
       }
     }
   }
@@ -122,7 +122,7 @@ class SlicedSchedule final : public Schedule {
   size_t offset_of(int64_t row) const { return left_offsets_[static_cast<size_t>(row)]; }
 
   // Joins the partials of all slices, in their order.
-  void meet(stats::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
+  void meet(fold::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
     size_t slice_bytes = 0;
     for (const int64_t row : rows) slice_bytes += whole_.wire_bytes(walk, row);
     const auto most = static_cast<size_t>(cut_.most_slices());
@@ -152,8 +152,8 @@ class SlicedSchedule final : public Schedule {
   const ranks::Cut& cut_;
   ranks::Group& group_;
   const plan::RunPlan plan_;
-  const stats::CallPartials whole_;  // of the whole vocabulary
-  core::Arena arena_;                // which they stand in
+  const fold::CallPartials whole_;  // of the whole vocabulary
+  core::Arena arena_;               // which they stand in
   core::Array<size_t> left_offsets_;
   ranks::HiddenSums hidden_sums_;
   core::Array<Slice> slices_;

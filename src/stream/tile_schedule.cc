@@ -6,9 +6,9 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "fold/folds.h"
 #include "plan/buffers.h"
 #include "sink/make_sinks.h"
-#include "stats/folds.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
 #include "stream/gradient_tiles.h"
@@ -34,11 +34,11 @@ class TileSchedule final : public SliceSchedule {
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
-        folds_(problem, &pass_.tiles),
+        folds_({problem, &pass_.tiles, &pass_.source, run_.gemm}),
         sinks_(sink::make_sinks<Sum>(*context.kernels, problem, pass_.source, outputs, plan::sink_sizes(run_))),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     for (const auto& sink : sinks_) sink->take_lasting(arena_);
-    if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, run_);
+    if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
     mark_ = arena_.mark();
   }
 
@@ -46,20 +46,20 @@ class TileSchedule final : public SliceSchedule {
   std::span<const int64_t> rows(int64_t chunk) const override { return run_.rows_of(chunk); }
 
   void fold(int64_t chunk, stats::Columns& columns) override {
-    stats::make_statistics(folds_.partials(), rows(chunk), 0, columns,
-                           [&](stats::Walk walk) { this->walk(walk, chunk, columns); });
+    fold::make_statistics(folds_.partials(), rows(chunk), 0, columns,
+                          [&](fold::Walk walk) { this->walk(walk, chunk, columns); });
   }
 
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
-  void walk(stats::Walk walk, int64_t chunk, stats::Columns& columns) override {
-    if (walk == stats::Walk::kFirst) {
+  void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
+    if (walk == fold::Walk::kFirst) {
       arena_.rewind(mark_);
       forward_.emplace(arena_, pass_.source, run_, folds_);
     }
     walk_tiles(pass_, *forward_, run_.blocks_of(chunk), folds_, walk, columns);
   }
 
-  const stats::CallPartials& partials() const override { return folds_.partials(); }
+  const fold::CallPartials& partials() const override { return folds_.partials(); }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
@@ -81,7 +81,7 @@ class TileSchedule final : public SliceSchedule {
   const plan::RunPlan run_;
   core::Arena arena_;
   Pass<Types> pass_;
-  stats::CallFolds<Types> folds_;
+  fold::CallFolds<Types> folds_;
   const sink::Sinks<Sum> sinks_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;

@@ -17,14 +17,11 @@ class SegmentTask {
 
   SegmentTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
               const plan::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
-      : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {
-    // Rows that have been in no tile before stand one after the other.
-    first_row_ = pass.run.blocks.first_place(block) * pass.run.grid.tile_stride;
-  }
+      : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
 
   // `made` says that the tiles stand where they stay.
-  void run(std::span<stats::Fold<Types>* const> folds, const stats::FoldPart<Logit>& part, bool made) {
-    for (const stats::Fold<Types>* fold : folds) fold->begin(part);
+  void run(std::span<fold::Fold<Types>* const> folds, const fold::FoldPart<Logit>& part, bool made) {
+    for (const fold::Fold<Types>* fold : folds) fold->begin(part);
     if (!made) pass_.source.gather(*pass_.run.gemm, tile_rows());
     const plan::TileGrid& grid = pass_.run.grid;
     for (int64_t j = grid.segment_begin(part.segment); j < grid.segment_begin(part.segment + 1); ++j) {
@@ -32,9 +29,11 @@ class SegmentTask {
         pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
                                pass_.multiplier(scratch_.products));
       }
-      // The folds get the rows of the block, without those that pad its tiles.
-      const stats::LogitsTile<Logit> tile = pass_.tile(data(j) + first_row_, block_.count, j);
-      for (const stats::Fold<Types>* fold : folds) fold->add(part, tile);
+      // The folds get the rows of the block, without those that pad its tiles. They have been in no tile
+      // before, so they stand one after the other.
+      const int64_t first = pass_.run.blocks.first_place(block_);
+      const stats::LogitsTile<Logit> tile = pass_.tile(data(j), block_.tile_rows, first, block_.count, j);
+      for (const fold::Fold<Types>* fold : folds) fold->add(part, tile);
     }
   }
 
@@ -49,15 +48,14 @@ class SegmentTask {
   const plan::RowBlock& block_;
   const std::byte* packed_;  // the rows of its tiles; null where they are not
   int64_t chunk_begin_;
-  int64_t first_row_ = 0;  // elements from the beginning of a tile to the block's first row
 };
 
 template <class Types>
-void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, const stats::CallFolds<Types>& folds,
-             stats::Walk walk) {
+void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, const fold::CallFolds<Types>& folds,
+             fold::Walk walk) {
   if (pass.run.grid.segments < 2) return;
   const int64_t first = blocks.front().begin;
-  for (const stats::Partials* partials : folds.partials().of(walk)) {
+  for (const fold::Partials* partials : folds.partials().of(walk)) {
     for (const plan::RowBlock& block : blocks) {
       for (int64_t r = 0; r < block.count; ++r) {
         partials->combine(pass.run.blocks.rows(block)[static_cast<size_t>(r)], block.begin - first + r);
@@ -70,10 +68,10 @@ void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, co
 
 template <class Types>
 void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
-                const stats::CallFolds<Types>& folds, stats::Walk walk, stats::Columns& columns) {
+                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns) {
   if (blocks.empty()) return;
   const auto alone = pass.run.gemm->single_threaded_region();
-  const bool first_walk = walk == stats::Walk::kFirst;
+  const bool first_walk = walk == fold::Walk::kFirst;
   if (first_walk) {
     buffers.packed.pack(pass.source, *pass.run.gemm, pass.run.plan.threads, pass.run.blocks, blocks,
                         [&](size_t thread) { return buffers.threads[thread].gathered; });
@@ -83,7 +81,7 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
   core::parallel_for(pass.run.plan.threads, pass.run.grid.segments * row_blocks, [&](int64_t task) {
     const int64_t b = task % row_blocks;
     const plan::RowBlock& block = blocks[static_cast<size_t>(b)];
-    stats::FoldPart<typename Types::Logit> part;
+    fold::FoldPart<typename Types::Logit> part;
     part.thread = omp_get_thread_num();
     typename plan::ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
     part.rows = pass.run.blocks.rows(block);
@@ -99,7 +97,7 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                          \
   template void walk_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>, \
-                           const stats::CallFolds<Types>&, stats::Walk, stats::Columns&);
+                           const fold::CallFolds<Types>&, fold::Walk, stats::Columns&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "fold/folds.h"
 #include "plan/buffers.h"
-#include "stats/folds.h"
 #include "stream/pass.h"
 
 namespace logitless::stream {
@@ -15,6 +15,6 @@ namespace logitless::stream {
 /// Where the logits stay, they are in pass.chunk after the first walk; else the second one makes them again.
 template <class Types>
 void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
-                const stats::CallFolds<Types>& folds, stats::Walk walk, stats::Columns& columns);
+                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns);
 
 }  // namespace logitless::stream

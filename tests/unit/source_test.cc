@@ -41,10 +41,12 @@ class TwoProducts {
     }
   }
 
-  source::Source source() const {
+  /// Returns the sum of both products, or that of the first with the second beside it.
+  source::Source source(bool beside = false) const {
     core::Array<source::Product> products;
     for (size_t p = 0; p < 2; ++p) {
-      products.push_back({source::States(rows_of(states_[p].view())), source::Head(LmHead(heads_[p].view(), layout_))});
+      products.push_back({source::States(rows_of(states_[p].view())), source::Head(LmHead(heads_[p].view(), layout_)),
+                          beside && p == 1 ? 1 : 0});
     }
     return source::Source(std::move(products));
   }
@@ -53,13 +55,13 @@ class TwoProducts {
   double weight(size_t p, int64_t entry, int64_t c) const {
     return layout_ == HeadLayout::kVocabHidden ? heads_[p].get(entry, c) : heads_[p].get(c, entry);
   }
-  float logit(int64_t row, int64_t entry) const {
+  /// Returns the logit of one product.
+  float logit_of(size_t p, int64_t row, int64_t entry) const {
     double sum = 0;
-    for (size_t p = 0; p < 2; ++p) {
-      for (int64_t c = 0; c < kCols[p]; ++c) sum += state(p, row, c) * weight(p, entry, c);
-    }
+    for (int64_t c = 0; c < kCols[p]; ++c) sum += state(p, row, c) * weight(p, entry, c);
     return static_cast<float>(sum);
   }
+  float logit(int64_t row, int64_t entry) const { return logit_of(0, row, entry) + logit_of(1, row, entry); }
 
  private:
   void fill(HostTensor& tensor) {
@@ -174,6 +176,37 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
         for (int64_t v = 0; v < kEntries; ++v) {
           EXPECT_EQ(logits[static_cast<size_t>(i * kEntries + v)], two.logit(i, v));
         }
+      }
+    }
+  });
+}
+
+TEST(Source, ASecondHeadsLogitsStandBehindTheFirsts) {
+  for_every_source([](const gemm::Backend& gemm, const TwoProducts& two) {
+    const source::Source source = two.source(/*beside=*/true);
+    ASSERT_EQ(source.sides(), 2);
+    source::RowBlocks blocks;
+    const std::vector<int64_t> rows = {0, 5, 8};
+    append_row_blocks(rows, 6, {}, blocks);
+    const source::RowBlock& block = blocks.blocks[0];
+    source::Scratch scratch;
+    source::Room room;
+    const Memory memory([&](core::Arena& arena) {
+      const size_t bytes = source.most_of_logits(
+          3, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
+      scratch = source.take_scratch(arena, bytes, kEntries);
+      room = source.take_room(arena, 3);
+    });
+    const source::TileRows tile_rows = {blocks, block, room};
+    source.gather(gemm, tile_rows);
+    const int64_t stride = kEntries + 1, side = block.tile_rows * stride;
+    std::vector<float> tile(static_cast<size_t>(2 * side), 99);
+    source.make_tile(tile_rows, 0, kEntries, tile.data(), stride, {gemm, row_kernels(), scratch});
+    for (size_t r = 0; r < rows.size(); ++r) {
+      for (int64_t v = 0; v < kEntries; ++v) {
+        const auto at = static_cast<size_t>(blocks.places(block)[r] * stride + v);
+        EXPECT_EQ(tile[at], two.logit_of(0, rows[r], v));
+        EXPECT_EQ(tile[static_cast<size_t>(side) + at], two.logit_of(1, rows[r], v));
       }
     }
   });

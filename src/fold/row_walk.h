@@ -8,11 +8,11 @@
 
 #include "core/arena.h"
 #include "core/store.h"
+#include "fold/folds.h"
 #include "kernels/row_kernels.h"
-#include "stats/folds.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::stats {
+namespace logitless::fold {
 
 /// A row kernel takes this many columns at once, unless the caller wants another number: 8 KiB of float32
 /// stay in L1 between the kernel's two walks.
@@ -38,17 +38,16 @@ class RowWalk {
     bool narrow = false;
   };
 
-  /// Everything that is given must outlive this. `tiles` is null where the arena only measures.
-  RowWalk(const problem::TokenProblem& problem, const stats::TileKernels<Types>* tiles,
-          const kernels::RowKernels* kernels, core::Arena& arena, const Room& room)
-      : problem_(problem),
-        tiles_(tiles),
+  /// Everything that is given must outlive this. `kernels` is null where the arena only measures.
+  RowWalk(const FoldInputs<Types>& inputs, const kernels::RowKernels* kernels, core::Arena& arena, const Room& room)
+      : problem_(inputs.problem),
+        tiles_(inputs.tiles),
         kernels_(kernels),
         vocab_tile_(room.vocab_tile),
-        folds_(problem, tiles),
+        folds_(inputs),
         scratch_(static_cast<size_t>(room.threads)) {
     folds_.take(arena, {.rows = room.threads, .threads = room.threads});
-    const int64_t picks = problem.most_picks();
+    const int64_t picks = problem_.most_picks();
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>(vocab_tile_);
       if (room.narrow) one.values = arena.take<Logit>(vocab_tile_);
@@ -58,7 +57,7 @@ class RowWalk {
 
   /// Makes the statistics of a row, whose logits [V] stand at `logits`. Threads of a team work on different
   /// rows.
-  void statistics(int64_t row, const void* logits, DType dtype, Columns& columns) const;
+  void statistics(int64_t row, const void* logits, DType dtype, stats::Columns& columns) const;
 
   /// Writes the gradients [V] of a row's logits to `out`, which begins with the logits and has no wider type,
   /// or is memory apart from them.
@@ -78,4 +77,4 @@ class RowWalk {
   core::Array<Scratch> scratch_;  // one a thread
 };
 
-}  // namespace logitless::stats
+}  // namespace logitless::fold

@@ -11,11 +11,13 @@
 #include <span>
 
 #include "core/arena.h"
+#include "fold/call_partials.h"
+#include "gemm/gemm.h"
+#include "source/source.h"
 #include "stats/columns.h"
-#include "stats/statistics.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::stats {
+namespace logitless::fold {
 
 /// What one thread folds at a time: the tiles of some rows over one vocabulary segment.
 template <class Logit>
@@ -25,14 +27,24 @@ struct FoldPart {
   int64_t segment = 0;
   int64_t thread = 0;
   Logit* scratch = nullptr;  // [columns of a tile]: a fold may write into it
-  Columns* columns = nullptr;
+  stats::Columns* columns = nullptr;
+};
+
+/// What the folds of a call are made of. The pointers are null where there is none: a caller's logits have no
+/// source, and an arena that only measures needs no kernels.
+template <class Types>
+struct FoldInputs {
+  const problem::TokenProblem& problem;
+  const stats::TileKernels<Types>* tiles = nullptr;
+  const source::Source* source = nullptr;
+  const gemm::Backend* gemm = nullptr;  // for folds that multiply
 };
 
 template <class Types>
 class Fold {
  public:
   using Part = FoldPart<typename Types::Logit>;
-  using Tile = LogitsTile<typename Types::Logit>;
+  using Tile = stats::LogitsTile<typename Types::Logit>;
 
   virtual ~Fold() = default;
   /// Takes the scratch of `threads` threads for parts of at most `rows` rows.
@@ -49,7 +61,8 @@ class SoftmaxFold final : public Fold<Types> {
   using typename Fold<Types>::Part;
   using typename Fold<Types>::Tile;
 
-  SoftmaxFold(const TileKernels<Types>* tiles, const SoftmaxPartials& partials) : tiles_(tiles), partials_(partials) {}
+  SoftmaxFold(const FoldInputs<Types>& inputs, const SoftmaxPartials& partials)
+      : tiles_(inputs.tiles), partials_(partials) {}
 
   void take(core::Arena& arena, int64_t threads, int64_t rows) override {
     inverse_temperature_ = arena.take<typename Types::Logit>(threads * rows);
@@ -67,7 +80,7 @@ class SoftmaxFold final : public Fold<Types> {
  private:
   typename Types::Logit* temperatures(const Part& part) const { return inverse_temperature_ + part.thread * rows_; }
 
-  const TileKernels<Types>* tiles_;
+  const stats::TileKernels<Types>* tiles_;
   const SoftmaxPartials& partials_;
   typename Types::Logit* inverse_temperature_ = nullptr;  // [threads, rows]
   int64_t rows_ = 0;
@@ -82,8 +95,8 @@ class AboveFold final : public Fold<Types> {
   using typename Fold<Types>::Tile;
   using Logit = typename Types::Logit;
 
-  AboveFold(const TileKernels<Types>* tiles, const problem::TokenProblem& problem, const AbovePartials& partials)
-      : tiles_(tiles), problem_(problem), partials_(partials) {}
+  AboveFold(const FoldInputs<Types>& inputs, const AbovePartials& partials)
+      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
   void take(core::Arena& arena, int64_t threads, int64_t rows) override {
     thresholds_ = arena.take<Logit>(threads * rows);
@@ -106,7 +119,7 @@ class AboveFold final : public Fold<Types> {
  private:
   Logit* thresholds(const Part& part) const { return thresholds_ + part.thread * rows_; }
 
-  const TileKernels<Types>* tiles_;
+  const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
   const AbovePartials& partials_;
   Logit* thresholds_ = nullptr;  // [threads, rows]
@@ -117,9 +130,8 @@ class AboveFold final : public Fold<Types> {
 template <class Types>
 class CallFolds {
  public:
-  /// `tiles` is null where the arena only measures.
-  CallFolds(const problem::TokenProblem& problem, const TileKernels<Types>* tiles)
-      : partials_(problem), softmax_(tiles, partials_.softmax), above_(tiles, problem, partials_.above) {}
+  explicit CallFolds(const FoldInputs<Types>& inputs)
+      : partials_(inputs.problem), softmax_(inputs, partials_.softmax), above_(inputs, partials_.above) {}
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
@@ -151,4 +163,4 @@ class CallFolds {
   std::array<Fold<Types>*, 1> of_second_ = {&above_};
 };
 
-}  // namespace logitless::stats
+}  // namespace logitless::fold

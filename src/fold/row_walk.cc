@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stats/row_walk.h"
+#include "fold/row_walk.h"
 
 #include <omp.h>
 
@@ -8,7 +8,7 @@
 #include "core/views.h"
 #include "stats/row_gradients.h"
 
-namespace logitless::stats {
+namespace logitless::fold {
 
 template <class Types>
 const typename RowWalk<Types>::Scratch& RowWalk<Types>::scratch() const {
@@ -30,7 +30,7 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits
 }
 
 template <class Types>
-void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, Columns& columns) const {
+void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, stats::Columns& columns) const {
   FoldPart<Logit> part;
   part.rows = {&row, 1};
   part.place = part.thread = omp_get_thread_num();
@@ -39,7 +39,7 @@ void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, Co
   make_statistics(folds_.partials(), part.rows, part.place, columns, [&](Walk walk) {
     for (const Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
     for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
-      const LogitsTile<Logit> here = tile(logits, dtype, first, scratch());
+      const stats::LogitsTile<Logit> here = tile(logits, dtype, first, scratch());
       for (const Fold<Types>* fold : folds_.of(walk)) fold->add(part, here);
     }
   });
@@ -49,12 +49,12 @@ template <class Types>
 void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, const void* logits,
                               DType dtype, void* out, DType out_dtype) const {
   const Scratch& mine = scratch();
-  const kernels::RowGradient<Logit> gradient = row_gradient(problem_, stats, grads, row, mine.picks);
+  const kernels::RowGradient<Logit> gradient = stats::row_gradient(problem_, stats, grads, row, mine.picks);
   const typename stats::TileKernels<Types>::GradientParts parts = {gradient.entropy_scale != 0,
                                                                    gradient.cross_scale != 0};
   constexpr int32_t kPlace = 0;
   for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
-    const LogitsTile<Logit> from = tile(logits, dtype, first, mine);
+    const stats::LogitsTile<Logit> from = tile(logits, dtype, first, mine);
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? mine.values : static_cast<Logit*>(to);
     tiles_->gradient(from, {&kPlace, 1}, parts, &gradient, mine.row, {wide, from.entries});
@@ -65,4 +65,4 @@ void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenG
 template class RowWalk<kernels::FloatTiles>;
 template class RowWalk<kernels::DoubleTiles>;
 
-}  // namespace logitless::stats
+}  // namespace logitless::fold

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "stats/partials.h"
+#include "fold/partials.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-namespace logitless::stats {
+namespace logitless::fold {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -88,7 +88,7 @@ void SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const ValueOf& v
   }
 }
 
-void SoftmaxPartials::put(int64_t row, int64_t place, const Columns& columns, std::byte* to) const {
+void SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const {
   // Only the slice that has a token id knows its logit.
   const auto value_of = [&](size_t pick) {
     const int64_t entry = problem_.targets.ids[pick] - problem_.first_entry;
@@ -102,7 +102,8 @@ void SoftmaxPartials::put_nothing(int64_t row, std::byte* to) const {
       row, kernels::RowStats(), [](size_t) { return kNan; }, to);
 }
 
-void SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::byte* from, Columns& columns) const {
+void SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
+                           stats::Columns& columns) const {
   Reader read(from);
   kernels::RowStats part;
   each_sent(part, read);
@@ -116,7 +117,7 @@ void SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::by
   }
 }
 
-void SoftmaxPartials::finish(int64_t row, int64_t place, Columns& columns) const {
+void SoftmaxPartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
   const kernels::RowStats& folded = *of(0, place);
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
@@ -147,22 +148,22 @@ void AbovePartials::combine(int64_t, int64_t place) const {
 
 size_t AbovePartials::wire_bytes(int64_t) const { return sizeof(int64_t); }
 
-void AbovePartials::put(int64_t, int64_t place, const Columns&, std::byte* to) const {
+void AbovePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
   std::memcpy(to, of(0, place), sizeof(int64_t));
 }
 
 void AbovePartials::put_nothing(int64_t, std::byte* to) const { std::memset(to, 0, sizeof(int64_t)); }
 
-void AbovePartials::join(int64_t, int64_t place, bool first, const std::byte* from, Columns&) const {
+void AbovePartials::join(int64_t, int64_t place, bool first, const std::byte* from, stats::Columns&) const {
   int64_t part = 0;
   std::memcpy(&part, from, sizeof part);
   *of(0, place) = first ? part : *of(0, place) + part;
 }
 
-void AbovePartials::finish(int64_t row, int64_t place, Columns& columns) const {
+void AbovePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
   const auto i = static_cast<size_t>(row);
   const bool defined = problem_.target(row) && !std::isnan(columns.stats.max_logit[i]);
   columns.stats.rank[i] = defined ? 1 + *of(0, place) : 0;
 }
 
-}  // namespace logitless::stats
+}  // namespace logitless::fold

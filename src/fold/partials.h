@@ -12,7 +12,7 @@
 #include "problem/token_problem.h"
 #include "stats/columns.h"
 
-namespace logitless::stats {
+namespace logitless::fold {
 
 /// Partials of one fold. `place` is that of a row among the rows whose partials are kept at a time; `row` is
 /// its number in the call. Several threads may call everything but take() at once, for different rows.
@@ -29,15 +29,15 @@ class Partials {
   /// Returns how many bytes a row has on its way to other ranks.
   virtual size_t wire_bytes(int64_t row) const = 0;
   /// Writes the whole of a row as it travels. Picks stand in `columns` and travel with it.
-  virtual void put(int64_t row, int64_t place, const Columns& columns, std::byte* to) const = 0;
+  virtual void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
   /// Joins what has come from the next slice of the vocabulary to the whole of a row; `first` says that there
   /// is nothing before it.
-  virtual void join(int64_t row, int64_t place, bool first, const std::byte* from, Columns& columns) const = 0;
+  virtual void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const = 0;
   /// Writes what a slice without vocabulary entries sends.
   virtual void put_nothing(int64_t row, std::byte* to) const = 0;
 
   /// Writes the statistics of a row.
-  virtual void finish(int64_t row, int64_t place, Columns& columns) const = 0;
+  virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
 /// The first walk's: log-sum-exp, picks, and the functionals that are known with them.
@@ -51,10 +51,10 @@ class SoftmaxPartials final : public Partials {
   void take(core::Arena& arena, int64_t rows, int64_t segments) override;
   void combine(int64_t row, int64_t place) const override;
   size_t wire_bytes(int64_t row) const override;
-  void put(int64_t row, int64_t place, const Columns& columns, std::byte* to) const override;
-  void join(int64_t row, int64_t place, bool first, const std::byte* from, Columns& columns) const override;
+  void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const override;
   void put_nothing(int64_t row, std::byte* to) const override;
-  void finish(int64_t row, int64_t place, Columns& columns) const override;
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
   // Visits what is sent of a row. Logits travel in their own type.
@@ -82,10 +82,10 @@ class AbovePartials final : public Partials {
   void take(core::Arena& arena, int64_t rows, int64_t segments) override;
   void combine(int64_t row, int64_t place) const override;
   size_t wire_bytes(int64_t row) const override;
-  void put(int64_t row, int64_t place, const Columns& columns, std::byte* to) const override;
-  void join(int64_t row, int64_t place, bool first, const std::byte* from, Columns& columns) const override;
+  void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const override;
   void put_nothing(int64_t row, std::byte* to) const override;
-  void finish(int64_t row, int64_t place, Columns& columns) const override;
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
   const problem::TokenProblem& problem_;
@@ -94,4 +94,4 @@ class AbovePartials final : public Partials {
   int64_t segments_ = 0;
 };
 
-}  // namespace logitless::stats
+}  // namespace logitless::fold

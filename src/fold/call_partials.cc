@@ -1,0 +1,38 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "fold/call_partials.h"
+
+namespace logitless::fold {
+
+size_t CallPartials::wire_bytes(Walk walk, int64_t row) const {
+  size_t bytes = 0;
+  for (const Partials* partials : of(walk)) bytes += partials->wire_bytes(row);
+  return bytes;
+}
+
+std::byte* CallPartials::put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns,
+                             std::byte* to) const {
+  for (const Partials* partials : of(walk)) {
+    partials->put(row, place, columns, to);
+    to += partials->wire_bytes(row);
+  }
+  return to;
+}
+
+std::byte* CallPartials::put_nothing(Walk walk, int64_t row, std::byte* to) const {
+  for (const Partials* partials : of(walk)) {
+    partials->put_nothing(row, to);
+    to += partials->wire_bytes(row);
+  }
+  return to;
+}
+
+const std::byte* CallPartials::join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
+                                    stats::Columns& columns) const {
+  for (const Partials* partials : of(walk)) {
+    partials->join(row, place, first, from, columns);
+    from += partials->wire_bytes(row);
+  }
+  return from;
+}
+
+}  // namespace logitless::fold

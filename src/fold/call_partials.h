@@ -1,0 +1,74 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// All partials of a call, and how walks over tiles become the statistics of the API.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/arena.h"
+#include "fold/partials.h"
+#include "problem/token_problem.h"
+#include "stats/columns.h"
+
+namespace logitless::fold {
+
+/// A call visits the tiles of a chunk once, and a second time where a statistic needs what the first walk has
+/// found.
+enum class Walk { kFirst, kSecond };
+
+/// All partials of a call, by the walk that makes them: a new statistic is a member here, and a fold in
+/// folds.h.
+class CallPartials {
+ public:
+  explicit CallPartials(const problem::TokenProblem& problem)
+      : softmax(problem), above(problem), second_(problem.request.rank ? 1 : 0) {}
+  CallPartials(const CallPartials&) = delete;
+  CallPartials& operator=(const CallPartials&) = delete;
+
+  SoftmaxPartials softmax;
+  AbovePartials above;
+
+  std::span<Partials* const> of(Walk walk) const {
+    if (walk == Walk::kFirst) return of_first_;
+    return std::span<Partials* const>(of_second_).first(second_);
+  }
+  bool walks_twice() const { return second_ > 0; }
+  /// Takes the room for `rows` rows of `segments` segments each.
+  void take(core::Arena& arena, int64_t rows, int64_t segments) const {
+    for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
+      for (Partials* partials : of(walk)) partials->take(arena, rows, segments);
+    }
+  }
+
+  /// Partials::wire_bytes() of all partials of a walk, which travel together.
+  size_t wire_bytes(Walk walk, int64_t row) const;
+  /// These write a row as it travels, and join one that has come; both return what is behind it.
+  std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
+  std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;
+  const std::byte* join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const;
+
+ private:
+  std::array<Partials*, 1> of_first_ = {&softmax};
+  std::array<Partials*, 1> of_second_ = {&above};
+  size_t second_;
+};
+
+/// Makes the statistics of `rows`, of which row i has the place `place` + i in `partials`. visit(walk) visits
+/// all tiles of the rows and leaves their partials combined.
+template <class Visit>
+void make_statistics(const CallPartials& partials, std::span<const int64_t> rows, int64_t place,
+                     stats::Columns& columns, const Visit& visit) {
+  if (rows.empty()) return;
+  for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
+    if (partials.of(walk).empty()) continue;
+    visit(walk);
+    for (const Partials* of_fold : partials.of(walk)) {
+      for (size_t i = 0; i < rows.size(); ++i) of_fold->finish(rows[i], place + static_cast<int64_t>(i), columns);
+    }
+  }
+}
+
+}  // namespace logitless::fold
