@@ -27,7 +27,7 @@ struct Labels {
     loss::check_options(options);
     call.set_task({.options = options.token,
                    .request = loss::stats_request(options),
-                   .targets = problem::row_targets(call.target_ids(targets, options.token)),
+                   .picks = problem::target_picks(call.target_ids(targets, options.token)),
                    .cross = loss::cross(options)},
                   {core::range_of("targets", targets)});
     return Loss(options, call.problem(), call.totals());

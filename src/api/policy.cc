@@ -21,7 +21,7 @@ struct Completions {
   Loss make_loss(Call& call) const {
     const problem::Shape& shape = call.shape();
     Loss loss(batch, options, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
-    call.set_task({.options = options.token, .request = loss.needs(), .targets = problem::row_targets(loss.targets())},
+    call.set_task({.options = options.token, .request = loss.needs(), .picks = problem::target_picks(loss.targets())},
                   loss::batch_ranges(batch));
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {

@@ -26,7 +26,7 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
               core::Array<core::ByteRange> reads) {
   const core::Array<core::ByteRange> of_reference = api::ranges_of(reference);
   reads.insert(reads.end(), of_reference.begin(), of_reference.end());
-  call.set_task({.options = token, .request = loss.needs(), .targets = problem::row_targets(loss.tokens().targets)},
+  call.set_task({.options = token, .request = loss.needs(), .picks = problem::target_picks(loss.tokens().targets)},
                 std::move(reads));
 }
 

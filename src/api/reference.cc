@@ -40,7 +40,7 @@ stream::Ran run_model(const Call& whole, const Reference& reference, const loss:
                       const TokenOptions& token) {
   try {
     Call call(whole, "reference.", reference.hidden, reference.head);
-    call.set_task({.options = token, .request = {}, .targets = problem::row_targets(tokens.targets)});
+    call.set_task({.options = token, .request = {}, .picks = problem::target_picks(tokens.targets)});
     return call.run(nullptr);
   } catch (const InvalidInput& error) {
     fail("reference: ", error.what());

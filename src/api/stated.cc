@@ -87,10 +87,10 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
   // The targets of all tokens, so that the first that differs is found even where other tokens take part.
   const problem::TokenProblem* tokens = &problem;
   ranks::Entries targets;
-  if (!problem.targets.ids.empty()) targets.size = problem.tokens;
-  targets.bits = [tokens](int64_t row) { return static_cast<uint64_t>(tokens->targets.ids[static_cast<size_t>(row)]); };
+  if (!problem.picks.ids.empty()) targets.size = problem.tokens;
+  targets.bits = [tokens](int64_t row) { return static_cast<uint64_t>(tokens->picks.ids[static_cast<size_t>(row)]); };
   targets.text = [tokens](int64_t row) {
-    const int64_t entry = tokens->targets.ids[static_cast<size_t>(row)];
+    const int64_t entry = tokens->picks.ids[static_cast<size_t>(row)];
     return entry == problem::kNoTarget ? "none" : std::to_string(entry);
   };
   targets.name_of = [](int64_t row) { return "the target of token " + std::to_string(row); };

@@ -17,7 +17,7 @@ using api::Call;
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
   call.set_task({.options = options,
                  .request = request,
-                 .targets = problem::row_targets(call.target_ids(targets, options)),
+                 .picks = problem::target_picks(call.target_ids(targets, options)),
                  .cross = {request.cross_weights}},
                 {core::range_of("targets", targets)});
 }
@@ -161,7 +161,7 @@ Plan plan_token_loss(const Context& context, const Logits& logits, const Targets
 
 size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
   const problem::TokenProblem problem = problem::resolve(
-      {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .targets = problem::row_targets({0})});
+      {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .picks = problem::target_picks({0})});
   return fold::CallPartials(problem).wire_bytes(fold::Walk::kFirst, 0);
 }
 
@@ -181,7 +181,7 @@ std::vector<double> entropy_from_logits(const Context& context, const Logits& lo
   return whole.complete([&](Call& call) {
     call.state("entropy_from_logits", options);
     check_entropy_options(options);
-    call.set_task({.options = options, .request = {.entropy = true}, .targets = problem::all_rows(logits.tokens())},
+    call.set_task({.options = options, .request = {.entropy = true}, .picks = problem::all_rows(logits.tokens())},
                   {core::range_of("upstream", upstream.data(), upstream.size_bytes())});
     if (!dlogits.data) {
       if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");

@@ -91,7 +91,7 @@ void SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const ValueOf& v
 void SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const {
   // Only the slice that has a token id knows its logit.
   const auto value_of = [&](size_t pick) {
-    const int64_t entry = problem_.targets.ids[pick] - problem_.first_entry;
+    const int64_t entry = problem_.picks.ids[pick] - problem_.first_entry;
     return entry >= 0 && entry < problem_.entries ? columns.picked[pick] : kNan;
   };
   put(row, *of(0, place), value_of, to);

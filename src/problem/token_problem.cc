@@ -87,8 +87,8 @@ core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions&
   return ids;
 }
 
-RowTargets row_targets(core::Array<int64_t> ids) {
-  RowTargets out;
+RowPicks target_picks(core::Array<int64_t> ids) {
+  RowPicks out;
   out.rows.reserve(
       static_cast<size_t>(std::count_if(ids.begin(), ids.end(), [](int64_t id) { return id != kNoTarget; })));
   for (size_t row = 0; row < ids.size(); ++row) {
@@ -98,15 +98,15 @@ RowTargets row_targets(core::Array<int64_t> ids) {
   return out;
 }
 
-RowTargets all_rows(int64_t tokens) {
-  RowTargets out;
+RowPicks all_rows(int64_t tokens) {
+  RowPicks out;
   out.rows.resize(static_cast<size_t>(tokens));
   std::iota(out.rows.begin(), out.rows.end(), int64_t{0});
   return out;
 }
 
 bool TokenProblem::takes_part(int64_t row) const {
-  return std::binary_search(targets.rows.begin(), targets.rows.end(), row);
+  return std::binary_search(picks.rows.begin(), picks.rows.end(), row);
 }
 
 int64_t TokenProblem::most_picks() const {

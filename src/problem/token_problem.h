@@ -21,7 +21,7 @@ inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 
 /// The rows that take part in a call, and their picks: the token ids at which a row's log-probability is
 /// wanted. A target is the one pick of its row.
-struct RowTargets {
+struct RowPicks {
   core::Array<int64_t> rows;  // increasing
   core::Array<int64_t> ids;   // of the picks, increasing in each row; empty where the call has none
   // [N + 1]: row r has the picks [offsets[r], offsets[r + 1]); empty: the one pick r
@@ -34,10 +34,10 @@ struct RowTargets {
 /// position predicts.
 core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions& options,
                                      std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name);
-/// Returns the rows whose token id is not kNoTarget.
-RowTargets row_targets(core::Array<int64_t> ids);
-/// Returns all of `tokens` rows, without targets.
-RowTargets all_rows(int64_t tokens);
+/// Returns the rows whose token id is not kNoTarget, each with that as its one pick.
+RowPicks target_picks(core::Array<int64_t> ids);
+/// Returns all of `tokens` rows, without picks.
+RowPicks all_rows(int64_t tokens);
 
 /// This is q of the cross statistic, Σ_v q_v log p_v.
 struct Cross {
@@ -71,24 +71,24 @@ struct Tensors {
 struct Task {
   TokenOptions options;
   StatsRequest request;  // its cross_weights are not read: those of `cross` are
-  RowTargets targets;
+  RowPicks picks;
   Cross cross = {};
 };
 
 struct TokenProblem : Shape, Task {
   /// Returns the rows that take part, increasing.
-  const core::Array<int64_t>& active() const { return targets.rows; }
-  /// Returns the token id that `row`, which takes part, predicts; none where the call has no targets.
+  const core::Array<int64_t>& active() const { return picks.rows; }
+  /// Returns the token id that `row`, which takes part, predicts: its first pick; none where it has none.
   std::optional<int64_t> target(int64_t row) const {
-    if (targets.ids.empty()) return {};
-    return targets.ids[static_cast<size_t>(row)];
+    if (pick_begin(row) == pick_end(row)) return {};
+    return picks.ids[static_cast<size_t>(pick_begin(row))];
   }
   bool takes_part(int64_t row) const;
-  /// A row that takes part has the picks [pick_begin(row), pick_end(row)), whose token ids are targets.ids.
+  /// A row that takes part has the picks [pick_begin(row), pick_end(row)), whose token ids are picks.ids.
   int64_t pick_begin(int64_t row) const {
-    return targets.offsets.empty() ? row : targets.offsets[static_cast<size_t>(row)];
+    return picks.offsets.empty() ? row : picks.offsets[static_cast<size_t>(row)];
   }
-  int64_t pick_end(int64_t row) const { return targets.ids.empty() ? pick_begin(row) : pick_begin(row + 1); }
+  int64_t pick_end(int64_t row) const { return picks.ids.empty() ? pick_begin(row) : pick_begin(row + 1); }
   /// Returns how many entries a column of picks has; a call without picks has one a row.
   int64_t pick_entries() const { return pick_begin(tokens); }
   /// Returns the most picks of a row.

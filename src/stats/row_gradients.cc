@@ -36,9 +36,9 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   for (int64_t pick = begin; pick < end; ++pick) all += g_logp(pick);
   // A token id that is picked more than once has one column, in which its gradients add up.
   for (int64_t pick = begin, next = begin; pick < end; pick = next) {
-    const int64_t id = problem.targets.ids[static_cast<size_t>(pick)];
+    const int64_t id = problem.picks.ids[static_cast<size_t>(pick)];
     double here = 0;
-    for (; next < end && problem.targets.ids[static_cast<size_t>(next)] == id; ++next) here += g_logp(next);
+    for (; next < end && problem.picks.ids[static_cast<size_t>(next)] == id; ++next) here += g_logp(next);
     const double elsewhere = next - pick == end - begin ? 0 : all - here;
     // DL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
     const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);

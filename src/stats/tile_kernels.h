@@ -79,14 +79,14 @@ class TileKernels {
   /// logits of picks into `picked`, which has an entry for each pick of the call. `row_scratch` is [entries].
   void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const Logit* inverse_temperature,
             Logit* row_scratch, double* picked, kernels::RowStats* stats) const {
-    const problem::RowTargets& targets = problem_.targets;
+    const problem::RowPicks& picks = problem_.picks;
     kernels::FoldArgs<Logit> args;
     args.shape = shape(tile);
     args.logits = tile.data;
     args.inverse_temperature = inverse_temperature;
     args.first_column = tile.first_entry;
-    args.picks = {targets.ids.empty() ? nullptr : targets.ids.data(),
-                  targets.offsets.empty() ? nullptr : targets.offsets.data()};
+    args.picks = {picks.ids.empty() ? nullptr : picks.ids.data(),
+                  picks.offsets.empty() ? nullptr : picks.offsets.data()};
     args.call_rows = rows.data();
     args.picked = picked;
     args.entropy = problem_.request.entropy;
