@@ -26,7 +26,7 @@ struct FoldPart {
   int64_t place = 0;              // of the first row among those whose partials are kept
   int64_t segment = 0;
   int64_t thread = 0;
-  Logit* scratch = nullptr;  // [columns of a tile]: a fold may write into it
+  Logit* scratch = nullptr;  // [entries of a tile]: a fold may write into it
   stats::Columns* columns = nullptr;
 };
 
@@ -40,6 +40,13 @@ struct FoldInputs {
   const gemm::Backend* gemm = nullptr;  // for folds that multiply
 };
 
+/// What the parts of a call are at most, for the scratch of folds.
+struct PartRoom {
+  int64_t threads = 1;  // that fold at the same time
+  int64_t rows = 1;
+  int64_t entries = 0;  // of a tile
+};
+
 template <class Types>
 class Fold {
  public:
@@ -47,8 +54,8 @@ class Fold {
   using Tile = stats::LogitsTile<typename Types::Logit>;
 
   virtual ~Fold() = default;
-  /// Takes the scratch of `threads` threads for parts of at most `rows` rows.
-  virtual void take(core::Arena& arena, int64_t threads, int64_t rows) = 0;
+  /// Takes its scratch.
+  virtual void take(core::Arena& arena, const PartRoom& room) = 0;
   /// Comes before the first tile of a part.
   virtual void begin(const Part& part) const = 0;
   /// Folds the next tile of the part, whose rows are the part's.
@@ -64,9 +71,9 @@ class SoftmaxFold final : public Fold<Types> {
   SoftmaxFold(const FoldInputs<Types>& inputs, const SoftmaxPartials& partials)
       : tiles_(inputs.tiles), partials_(partials) {}
 
-  void take(core::Arena& arena, int64_t threads, int64_t rows) override {
-    inverse_temperature_ = arena.take<typename Types::Logit>(threads * rows);
-    rows_ = rows;
+  void take(core::Arena& arena, const PartRoom& room) override {
+    inverse_temperature_ = arena.take<typename Types::Logit>(room.threads * room.rows);
+    rows_ = room.rows;
   }
   void begin(const Part& part) const override {
     tiles_->set_temperatures(part.rows, temperatures(part));
@@ -98,9 +105,9 @@ class AboveFold final : public Fold<Types> {
   AboveFold(const FoldInputs<Types>& inputs, const AbovePartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
-  void take(core::Arena& arena, int64_t threads, int64_t rows) override {
-    thresholds_ = arena.take<Logit>(threads * rows);
-    rows_ = rows;
+  void take(core::Arena& arena, const PartRoom& room) override {
+    thresholds_ = arena.take<Logit>(room.threads * room.rows);
+    rows_ = room.rows;
   }
   void begin(const Part& part) const override {
     for (size_t r = 0; r < part.rows.size(); ++r) {
@@ -135,17 +142,11 @@ class CallFolds {
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
-  /// What a call takes for its partials, and for the scratch of its folds.
-  struct Room {
-    int64_t rows = 0;
-    int64_t segments = 1;
-    int64_t threads = 1;
-    int64_t part_rows = 1;  // that a thread folds at a time
-  };
-  void take(core::Arena& arena, const Room& room) {
-    partials_.take(arena, room.rows, room.segments);
+  /// Takes the partials of `rows` rows of `segments` segments each, and the scratch of the folds.
+  void take(core::Arena& arena, int64_t rows, int64_t segments, const PartRoom& room) {
+    partials_.take(arena, rows, segments);
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
-      for (Fold<Types>* fold : of(walk)) fold->take(arena, room.threads, room.part_rows);
+      for (Fold<Types>* fold : of(walk)) fold->take(arena, room);
     }
   }
 

@@ -22,11 +22,11 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits
   const void* from = core::element(logits, dtype, first);
   if constexpr (sizeof(Logit) == 4) {
     if (core::is_narrow<Logit>(dtype)) {
-      kernels_->widen(from, dtype, cols, scratch.values);
+      tiles_->row_kernels().widen(from, dtype, cols, scratch.values);
       from = scratch.values;
     }
   }
-  return {static_cast<const Logit*>(from), 1, first, cols, cols};
+  return {static_cast<const Logit*>(from), 1, first, first, cols, cols};
 }
 
 template <class Types>
@@ -58,7 +58,7 @@ void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenG
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? mine.values : static_cast<Logit*>(to);
     tiles_->gradient(from, {&kPlace, 1}, parts, &gradient, mine.row, {wide, from.entries});
-    if (core::is_narrow<Logit>(out_dtype)) kernels_->round(wide, from.entries, false, to, out_dtype);
+    if (core::is_narrow<Logit>(out_dtype)) tiles_->row_kernels().round(wide, from.entries, false, to, out_dtype);
   }
 }
 

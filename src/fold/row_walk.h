@@ -38,15 +38,14 @@ class RowWalk {
     bool narrow = false;
   };
 
-  /// Everything that is given must outlive this. `kernels` is null where the arena only measures.
-  RowWalk(const FoldInputs<Types>& inputs, const kernels::RowKernels* kernels, core::Arena& arena, const Room& room)
+  /// Everything that is given must outlive this.
+  RowWalk(const FoldInputs<Types>& inputs, core::Arena& arena, const Room& room)
       : problem_(inputs.problem),
         tiles_(inputs.tiles),
-        kernels_(kernels),
         vocab_tile_(room.vocab_tile),
         folds_(inputs),
         scratch_(static_cast<size_t>(room.threads)) {
-    folds_.take(arena, {.rows = room.threads, .threads = room.threads});
+    folds_.take(arena, room.threads, 1, {.threads = room.threads, .entries = vocab_tile_});
     const int64_t picks = problem_.most_picks();
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>(vocab_tile_);
@@ -71,7 +70,6 @@ class RowWalk {
 
   const problem::TokenProblem& problem_;
   const stats::TileKernels<Types>* tiles_;
-  const kernels::RowKernels* kernels_;
   int64_t vocab_tile_;
   CallFolds<Types> folds_;        // the partials of a row are at the place of its thread
   core::Array<Scratch> scratch_;  // one a thread

@@ -85,7 +85,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, 
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>(grid.vocab_tile);
   }
-  folds.take(arena, {run.plan.chunk_rows, grid.segments, run.plan.threads, grid.row_tile});
+  folds.take(arena, run.plan.chunk_rows, grid.segments, {run.plan.threads, grid.row_tile, grid.vocab_tile});
   packed = source::PackedStates(arena, run.plan.packed_bytes);
 }
 
@@ -200,8 +200,7 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       using Types = decltype(types);
       using Sum = typename Types::Sum;
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
-      fold::RowWalk<Types>({problem, nullptr, &source, context.gemm}, nullptr, arena,
-                           dense_room<Types>(gradient, threads));
+      fold::RowWalk<Types>({problem, nullptr, &source, context.gemm}, arena, dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
       for_each_in_turn<Sum>(arena, sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sizes),
@@ -214,7 +213,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      fold::RowWalk<Types>({problem}, nullptr, arena, sweep_room<Types>(problem, run));
+      fold::RowWalk<Types>({problem}, arena, sweep_room<Types>(problem, run));
     });
   });
 }

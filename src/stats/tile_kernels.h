@@ -35,6 +35,7 @@ struct LogitsTile {
   const Logit* data = nullptr;
   int64_t rows = 0;
   int64_t first_entry = 0;
+  int64_t head_entry = 0;  // the same, counted in the part of the head that is here
   int64_t entries = 0;
   int64_t stride = 0;
   const Logit* beside = nullptr;  // those of a second head, with the same rows and stride, if there is one
@@ -60,14 +61,15 @@ class TileKernels {
   /// for each of its vocabulary entries in the type of the logits, or is null. The problem must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
               const Logit* bias, double softcap)
-      : kernels_(kernels.of_tiles<Types>()),
+      : row_kernels_(kernels),
+        kernels_(kernels.of_tiles<Types>()),
         problem_(problem),
         vocab_tile_(vocab_tile),
         weights_masses_(sum_weights(problem, vocab_tile)),
         bias_(bias),
         softcap_(static_cast<Logit>(softcap)) {}
 
-  const Table& table() const { return kernels_; }
+  const kernels::RowKernels& row_kernels() const { return row_kernels_; }
 
   /// Fills what fold() needs of these rows, [rows].
   void set_temperatures(std::span<const int64_t> rows, Logit* inverse_temperature) const {
@@ -95,7 +97,7 @@ class TileKernels {
     args.cross_weights = cross_weights(tile);
     args.uniform_cross = uniform_cross();
     if (!weights_masses_.empty())
-      args.weights_mass = weights_masses_[static_cast<size_t>((tile.first_entry - problem_.first_entry) / vocab_tile_)];
+      args.weights_mass = weights_masses_[static_cast<size_t>(tile.head_entry / vocab_tile_)];
     args.scratch = row_scratch;
     args.stats = stats;
     kernels_.fold(args);
@@ -150,7 +152,7 @@ class TileKernels {
 
   kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
     return {tile.rows,   tile.entries,
-            tile.stride, bias_ ? bias_ + (tile.first_entry - problem_.first_entry) : nullptr,
+            tile.stride, bias_ ? bias_ + tile.head_entry : nullptr,
             softcap_,    problem_.options.round_logits_to};
   }
   const float* cross_weights(const LogitsTile<Logit>& tile) const {
@@ -158,6 +160,7 @@ class TileKernels {
   }
   double uniform_cross() const { return 1.0 / static_cast<double>(problem_.vocab_size); }
 
+  const kernels::RowKernels& row_kernels_;
   const Table& kernels_;
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;

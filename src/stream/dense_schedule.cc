@@ -33,8 +33,7 @@ class DenseSchedule final : public Schedule {
         buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
         tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
-        walk_({problem, &tiles_, &source_, context.gemm}, context.kernels, arena_,
-              plan::dense_room<Types>(gradient_, threads_)),
+        walk_({problem, &tiles_, &source_, context.gemm}, arena_, plan::dense_room<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
         sinks_(sink::make_sinks<Sum>(*context.kernels, problem, source_, outputs, sizes_)),
         rows_(problem::all_rows(problem.tokens).rows) {

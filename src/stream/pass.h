@@ -37,13 +37,15 @@ struct Pass {
   /// Describes rows [first, first + rows) of a vocabulary tile of `tile_rows` rows, which stands at `data`.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t tile_rows, int64_t first, int64_t rows, int64_t j) const {
     const int64_t stride = run.grid.tile_stride;
-    const Logit* from = data + first * stride;
-    return {from,
-            rows,
-            problem.first_entry + run.grid.first_entry(j),
-            run.grid.entries(j),
-            stride,
-            source.sides() > 1 ? from + tile_rows * stride : nullptr};
+    stats::LogitsTile<Logit> out;
+    out.data = data + first * stride;
+    out.rows = rows;
+    out.head_entry = run.grid.first_entry(j);
+    out.first_entry = problem.first_entry + out.head_entry;
+    out.entries = run.grid.entries(j);
+    out.stride = stride;
+    if (source.sides() > 1) out.beside = out.data + tile_rows * stride;
+    return out;
   }
 };
 
