@@ -176,7 +176,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       using Sum = typename Types::Sum;
       sink::Sinks<Sum> sinks;
       if (work.backward) {
-        sinks = sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sink_sizes(run));
+        sinks = sink::make_sinks<Sum>({*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
       }
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       for (const auto& sink : sinks) sink->take_lasting(arena);
@@ -203,7 +203,8 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       fold::RowWalk<Types>({problem, nullptr, &source, context.gemm}, arena, dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
-      for_each_in_turn<Sum>(arena, sink::make_sinks<Sum>(*context.kernels, problem, source, outputs, sizes),
+      for_each_in_turn<Sum>(arena,
+                            sink::make_sinks<Sum>({*context.kernels, *context.gemm, problem, source}, outputs, sizes),
                             [](const sink::Sink<Sum>&) {});
     });
   });

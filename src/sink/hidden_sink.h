@@ -62,8 +62,8 @@ class HiddenSink final : public Sink<Sum> {
     product.m = static_cast<int64_t>(part.rows.size());
     product.n = std::min(columns_, out_.cols - component);
     product.k = part.entries;
-    product.b = head_.operand(source::Head::Order::kEntriesFirst, part.first_entry, part.entries, component,
-                              multiply.scratch.head);
+    product.b = head_.operand(source::Head::Order::kEntriesFirst, part.first_entry, part.entries, component, product.n,
+                              multiply);
     if (sizes_.hidden_apart) {
       product.c = sums_ + part.first_row * out_.cols + component;
       product.ldc = out_.cols;

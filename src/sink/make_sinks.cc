@@ -9,13 +9,13 @@
 namespace logitless::sink {
 
 template <class Sum>
-Sinks<Sum> make_sinks(const kernels::RowKernels& kernels, const problem::HiddenProblem& problem,
-                      const source::Source& source, const Gradients& outputs, const Sizes& sizes) {
+Sinks<Sum> make_sinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
   Sinks<Sum> sinks;
-  const source::Product& product = source.products().front();
+  const kernels::RowKernels& kernels = inputs.kernels;
+  const source::Product& product = inputs.source.products().front();
   if (outputs.wants_d_hidden()) {
-    sinks.push_back(core::make_shared<HiddenSink<Sum>>(kernels, product.head, problem::d_hidden_rows(problem, outputs),
-                                                       outputs.d_hidden_mode, sizes));
+    sinks.push_back(core::make_shared<HiddenSink<Sum>>(
+        kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode, sizes));
   }
   const bool wants_d_weight = outputs.d_weight.data || outputs.weight_sink;
   if (wants_d_weight) {
@@ -31,9 +31,7 @@ Sinks<Sum> make_sinks(const kernels::RowKernels& kernels, const problem::HiddenP
   return sinks;
 }
 
-template Sinks<float> make_sinks(const kernels::RowKernels&, const problem::HiddenProblem&, const source::Source&,
-                                 const Gradients&, const Sizes&);
-template Sinks<double> make_sinks(const kernels::RowKernels&, const problem::HiddenProblem&, const source::Source&,
-                                  const Gradients&, const Sizes&);
+template Sinks<float> make_sinks(const SinkInputs&, const Gradients&, const Sizes&);
+template Sinks<double> make_sinks(const SinkInputs&, const Gradients&, const Sizes&);
 
 }  // namespace logitless::sink

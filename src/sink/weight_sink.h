@@ -59,8 +59,9 @@ class WeightSink final : public Sink<Sum> {
     product.n = layout_.cols(part.entries, components);
     product.k = static_cast<int64_t>(part.rows.size());
     product.ldc = apart() ? tile_stride_ : out_.stride;
-    product.c = apart() ? tile(part.first_entry) + layout_.offset(0, component, product.ldc)
-                        : static_cast<Sum*>(out_.data) + layout_.offset(part.first_entry, component, product.ldc);
+    const int64_t entry = apart() ? part.first_entry % sizes_.part.entries : part.first_entry;
+    product.c = (apart() ? tile(part.first_entry) : static_cast<Sum*>(out_.data)) +
+                layout_.offset(entry, component, product.ldc);
     const bool adds = !first || (!apart() && mode_ == WriteMode::kAccumulate);
     part.for_each_term([&](gemm::Operand gradients, bool first_term) {
       gradients.transposed = !hidden_vocab;
@@ -99,7 +100,7 @@ class WeightSink final : public Sink<Sum> {
 
  private:
   bool apart() const { return !tiles_.empty(); }
-  // Returns the sums of the vocabulary tile that begins at an entry.
+  // Returns the sums of the vocabulary tile that an entry is in.
   Sum* tile(int64_t first_entry) const {
     return tiles_[static_cast<size_t>(first_entry / sizes_.part.entries) % tiles_.size()];
   }

@@ -8,6 +8,7 @@
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "logitless/tensors.h"
+#include "source/multiplier.h"
 
 namespace logitless::source {
 
@@ -80,9 +81,10 @@ class Head {
   /// Returns the bytes of scratch that operand() needs for so many entries: none, because a matrix is read as
   /// it stands.
   size_t scratch_bytes(int64_t /*entries*/) const { return 0; }
-  /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component, ...).
-  /// It lives as long as what `scratch` holds.
-  gemm::Operand operand(Order order, int64_t entry, int64_t /*entries*/, int64_t component, void* /*scratch*/) const {
+  /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component,
+  /// component + components), for `multiply`. It lives as long as what the scratch of that holds.
+  gemm::Operand operand(Order order, int64_t entry, int64_t /*entries*/, int64_t component, int64_t /*components*/,
+                        const Multiplier& /*multiply*/) const {
     const int64_t offset = layout_.offset(entry, component, weight_.stride);
     return {core::element(weight_.data, weight_.dtype, offset), weight_.dtype, weight_.stride, is_transposed(order)};
   }

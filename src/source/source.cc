@@ -107,7 +107,7 @@ void Source::multiply_all(gemm::Product<Logit> product, int64_t first_entry, con
   for (const Product& p : products_) {
     product.k = p.states.cols();
     product.a = states(p);
-    product.b = p.head.operand(Head::Order::kComponentsFirst, first_entry, product.n, 0, multiply.scratch.head);
+    product.b = p.head.operand(Head::Order::kComponentsFirst, first_entry, product.n, 0, product.k, multiply);
     product.c = begin + p.side * product.m * product.ldc;
     product.accumulate = p.side == side;
     multiply(product);

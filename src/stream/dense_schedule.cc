@@ -35,7 +35,7 @@ class DenseSchedule final : public Schedule {
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
         walk_({problem, &tiles_, &source_, context.gemm}, arena_, plan::dense_room<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
-        sinks_(sink::make_sinks<Sum>(*context.kernels, problem, source_, outputs, sizes_)),
+        sinks_(sink::make_sinks<Sum>({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_)),
         rows_(problem::all_rows(problem.tokens).rows) {
     if (!source_.is_matrix()) source_.gather(rows_, threads_, buffers_.gathered);
   }

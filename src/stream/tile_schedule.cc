@@ -35,7 +35,8 @@ class TileSchedule final : public SliceSchedule {
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
         folds_({problem, &pass_.tiles, &pass_.source, run_.gemm}),
-        sinks_(sink::make_sinks<Sum>(*context.kernels, problem, pass_.source, outputs, plan::sink_sizes(run_))),
+        sinks_(sink::make_sinks<Sum>({*context.kernels, *run_.gemm, problem, pass_.source}, outputs,
+                                     plan::sink_sizes(run_))),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     for (const auto& sink : sinks_) sink->take_lasting(arena_);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);

@@ -235,6 +235,12 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     sink::WeightSink<float> weight(row_kernels(), second,
                                    Matrix(d_head.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
                                    WriteMode::kOverwrite, no_callback, /*apart=*/false, sizes);
+    // The same once more, summed apart from the output and in two parts.
+    std::vector<float> d_head_apart(d_head.size());
+    sizes.weight_tiles = 1;
+    sink::WeightSink<float> weight_apart(
+        row_kernels(), second, Matrix(d_head_apart.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
+        WriteMode::kOverwrite, no_callback, /*apart=*/true, sizes);
     source::Scratch scratch;
     source::Room room;
     const Memory memory([&](core::Arena& arena) {
@@ -245,6 +251,7 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
       room = source.take_room(arena, 3);
       hidden.take(arena);
       weight.take(arena);
+      weight_apart.take(arena);
     });
     source.gather(rows, 1, room);
     sink::GradientPart part;
@@ -258,6 +265,10 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     ASSERT_EQ(weight.splits(), 1);
     hidden.add(part, 0, /*first=*/true, 0, multiply);
     weight.add(part, 0, /*first=*/true, 0, multiply);
+    weight_apart.add(part.columns(0, 3), 0, /*first=*/true, 0, multiply);
+    weight_apart.add(part.columns(3, kEntries - 3), 0, /*first=*/true, 0, multiply);
+    weight_apart.finish_tile(0, kEntries, 1);
+    EXPECT_EQ(d_head_apart, d_head);
     core::Array<bool> has_parts(kRows, false);
     for (const int64_t row : rows) has_parts[static_cast<size_t>(row)] = true;
     hidden.finish(has_parts, /*any=*/true);
