@@ -190,7 +190,7 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
   core::check_field("upstream", kFinite, upstream);
   stats::Columns columns;
   TokenGrads& scaled = columns.grads;
-  for (const auto& [name, column] : stats::kGradColumns) {
+  for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     scaled.*column = columns.take_grads((grads.*column).size());
     std::transform((grads.*column).begin(), (grads.*column).end(), (scaled.*column).begin(),
                    [upstream](double value) { return value * upstream; });

@@ -87,13 +87,27 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
   // The targets of all tokens, so that the first that differs is found even where other tokens take part.
   const problem::TokenProblem* tokens = &problem;
   ranks::Entries targets;
-  if (!problem.picks.ids.empty()) targets.size = problem.tokens;
-  targets.bits = [tokens](int64_t row) { return static_cast<uint64_t>(tokens->picks.ids[static_cast<size_t>(row)]); };
-  targets.text = [tokens](int64_t row) {
-    const int64_t entry = tokens->picks.ids[static_cast<size_t>(row)];
+  if (!problem.picks.ids.empty()) targets.size = problem.pick_entries();
+  targets.bits = [tokens](int64_t pick) { return static_cast<uint64_t>(tokens->picks.ids[static_cast<size_t>(pick)]); };
+  targets.text = [tokens](int64_t pick) {
+    const int64_t entry = tokens->picks.ids[static_cast<size_t>(pick)];
     return entry == problem::kNoTarget ? "none" : std::to_string(entry);
   };
-  targets.name_of = [](int64_t row) { return "the target of token " + std::to_string(row); };
+  const core::Array<int64_t>& offsets = problem.picks.offsets;
+  targets.name_of = [&offsets](int64_t pick) {
+    if (offsets.empty()) return "the target of token " + std::to_string(pick);
+    const auto row = std::upper_bound(offsets.begin(), offsets.end(), pick) - offsets.begin() - 1;
+    return "pick " + std::to_string(pick - offsets[static_cast<size_t>(row)]) + " of token " + std::to_string(row);
+  };
+  if (!offsets.empty()) {
+    ranks::Entries counts;
+    counts.size = problem.tokens;
+    const auto count = [tokens](int64_t row) { return tokens->pick_end(row) - tokens->pick_begin(row); };
+    counts.bits = [count](int64_t row) { return static_cast<uint64_t>(count(row)); };
+    counts.text = [count](int64_t row) { return std::to_string(count(row)); };
+    counts.name_of = [](int64_t row) { return "the number of picks of token " + std::to_string(row); };
+    statement.say(of + "pick counts", std::move(counts));
+  }
   statement.say(of + "targets", std::move(targets));
   if (!problem.options.temperatures.empty()) {
     statement.say(of + "temperatures", entries_of_tokens("temperature", problem,

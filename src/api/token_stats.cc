@@ -30,7 +30,7 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
 
 // States the caller's gradients, of which those of the wrong size are refused later.
 void state_grads(ranks::Statement& statement, const problem::TokenProblem& problem, const TokenGrads& grads) {
-  for (const auto& [name, column] : stats::kGradColumns) {
+  for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;
     if (static_cast<int64_t>(values.size()) != problem.tokens) continue;
     statement.say(name, api::entries_of_tokens(name, problem,

@@ -18,23 +18,45 @@ namespace logitless::fold {
 /// found.
 enum class Walk { kFirst, kSecond };
 
+/// What a call has for each of its walks, in the order in which it gets tiles. Partials are finished in that
+/// order, too: one may read the columns of those before it.
+template <class T>
+class ByWalk {
+ public:
+  void add(Walk walk, T& item) {
+    List& list = lists_[static_cast<size_t>(walk)];
+    list.items.at(list.count) = &item;
+    ++list.count;
+  }
+  std::span<T* const> of(Walk walk) const {
+    const List& list = lists_[static_cast<size_t>(walk)];
+    return std::span<T* const>(list.items).first(list.count);
+  }
+
+ private:
+  static constexpr size_t kMost = 8;  // A call makes no allocation for its lists.
+  struct List {
+    std::array<T*, kMost> items = {};
+    size_t count = 0;
+  };
+  std::array<List, 2> lists_;
+};
+
 /// All partials of a call, by the walk that makes them: a new statistic is a member here, and a fold in
 /// folds.h.
 class CallPartials {
  public:
-  explicit CallPartials(const problem::TokenProblem& problem)
-      : softmax(problem), above(problem), second_(problem.request.rank ? 1 : 0) {}
+  explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem), above(problem) {
+    by_walk_.add(Walk::kFirst, softmax);
+    if (problem.request.rank) by_walk_.add(Walk::kSecond, above);
+  }
   CallPartials(const CallPartials&) = delete;
   CallPartials& operator=(const CallPartials&) = delete;
 
   SoftmaxPartials softmax;
   AbovePartials above;
 
-  std::span<Partials* const> of(Walk walk) const {
-    if (walk == Walk::kFirst) return of_first_;
-    return std::span<Partials* const>(of_second_).first(second_);
-  }
-  bool walks_twice() const { return second_ > 0; }
+  std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
   /// Takes the room for `rows` rows of `segments` segments each.
   void take(core::Arena& arena, int64_t rows, int64_t segments) const {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
@@ -51,9 +73,7 @@ class CallPartials {
                         stats::Columns& columns) const;
 
  private:
-  std::array<Partials*, 1> of_first_ = {&softmax};
-  std::array<Partials*, 1> of_second_ = {&above};
-  size_t second_;
+  ByWalk<Partials> by_walk_;
 };
 
 /// Makes the statistics of `rows`, of which row i has the place `place` + i in `partials`. visit(walk) visits

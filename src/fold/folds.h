@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -138,7 +137,10 @@ template <class Types>
 class CallFolds {
  public:
   explicit CallFolds(const FoldInputs<Types>& inputs)
-      : partials_(inputs.problem), softmax_(inputs, partials_.softmax), above_(inputs, partials_.above) {}
+      : partials_(inputs.problem), softmax_(inputs, partials_.softmax), above_(inputs, partials_.above) {
+    by_walk_.add(Walk::kFirst, softmax_);
+    if (inputs.problem.request.rank) by_walk_.add(Walk::kSecond, above_);
+  }
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
@@ -151,17 +153,13 @@ class CallFolds {
   }
 
   const CallPartials& partials() const { return partials_; }
-  std::span<Fold<Types>* const> of(Walk walk) const {
-    if (walk == Walk::kFirst) return of_first_;
-    return std::span<Fold<Types>* const>(of_second_).first(partials_.walks_twice() ? of_second_.size() : 0);
-  }
+  std::span<Fold<Types>* const> of(Walk walk) const { return by_walk_.of(walk); }
 
  private:
   CallPartials partials_;
   SoftmaxFold<Types> softmax_;
   AboveFold<Types> above_;
-  std::array<Fold<Types>*, 1> of_first_ = {&softmax_};
-  std::array<Fold<Types>*, 1> of_second_ = {&above_};
+  ByWalk<Fold<Types>> by_walk_;
 };
 
 }  // namespace logitless::fold

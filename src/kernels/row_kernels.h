@@ -122,7 +122,7 @@ struct FoldArgs {
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
 /// The counts are exact, and the capped logits are those of fold() to the bit: the column of a pick that is
-/// the threshold never counts. Where `threshold` is NaN nothing counts; other rows may not hold a NaN.
+/// the threshold never counts. A NaN never counts, nor does anything where the threshold is NaN.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;

@@ -16,13 +16,15 @@ bool keeping_pays(const source::Source& source, const Gradients& outputs, const 
   const double logits = area(one.plan.active_rows, source.entries());
   const auto logit_bytes =
       static_cast<double>(core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float));
-  if (logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
-  double chunk_bytes = source.head_bytes() * (1 + outputs.wants_d_hidden());
+  const auto sides = static_cast<double>(source.sides());
+  if (sides * logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
+  double chunk_bytes = source.head_bytes(0) * outputs.wants_d_hidden();
+  for (int64_t side = 0; side < source.sides(); ++side) chunk_bytes += source.head_bytes(side);
   if (outputs.d_weight.data) {
     chunk_bytes +=
         2 * static_cast<double>(size_of(outputs.d_weight.dtype)) * area(source.hidden_size(), source.entries());
   }
-  const double bytes = 4 * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
+  const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
   const double flops = 2 * logits * static_cast<double>(source.depth());
   return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
 }

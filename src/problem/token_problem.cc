@@ -151,6 +151,12 @@ void check_entries(std::string_view name, size_t entries, const TokenProblem& pr
   fail(name, " has ", entries, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
 }
 
+void check_pick_entries(std::string_view name, size_t entries, const TokenProblem& problem) {
+  if (problem.picks.offsets.empty()) return check_entries(name, entries, problem);
+  if (static_cast<int64_t>(entries) == problem.pick_entries()) return;
+  fail(name, " has ", entries, " entries but there are ", problem.pick_entries(), " picks");
+}
+
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {
   core::check_aligned(name, values);
   for (const int64_t row : problem.active()) {

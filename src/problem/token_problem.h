@@ -133,6 +133,8 @@ void check_empty_sequences(core::MemberName name, int64_t sequences);
 
 /// Throws InvalidInput unless `entries`, the size of what messages call `name`, is the number of tokens.
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);
+/// Does the same for a column of picks.
+void check_pick_entries(std::string_view name, size_t entries, const TokenProblem& problem);
 /// Throws InvalidInput unless the entry of every row that takes part is finite.
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
 

@@ -27,9 +27,10 @@ int64_t Source::depth() const {
   return depth;
 }
 
-double Source::head_bytes() const {
+double Source::head_bytes(int64_t side) const {
   double bytes = 0;
   for (const Product& p : products_) {
+    if (p.side != side) continue;
     bytes += static_cast<double>(size_of(p.head.dtype())) * static_cast<double>(p.head.components()) *
              static_cast<double>(p.head.entries());
   }

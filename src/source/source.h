@@ -88,8 +88,8 @@ class Source {
 
   /// Returns the multiply-adds of a logit.
   int64_t depth() const;
-  /// Returns the bytes that reading all heads once takes.
-  double head_bytes() const;
+  /// Returns the bytes that reading the heads of a side once takes.
+  double head_bytes(int64_t side) const;
   /// Returns the rule of rows in tiles of `entries` vocabulary entries.
   gemm::RowRule row_rule(const gemm::Backend& gemm, int64_t entries, int64_t most_rows) const;
   /// Returns the most of bytes(shape) over the products that make [rows, entries] logits.
@@ -148,6 +148,12 @@ class Source {
   template <class Logit>
   void make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
                    const Multiplier& multiply) const;
+  /// Returns where side 1 has a row that side 0 has at `row`, of logits [sides, rows, V]; null where there is
+  /// one side.
+  template <class Logit>
+  const Logit* beside(const Logit* row, int64_t rows) const {
+    return sides() > 1 ? row + rows * entries() : nullptr;
+  }
 
  private:
   // Writes the sums of the products of each side, whose operands are states(product).

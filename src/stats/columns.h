@@ -15,8 +15,9 @@ namespace logitless::stats {
 struct GradColumn {
   const char* name;
   std::vector<double> TokenGrads::*column;
+  bool of_picks = false;  // an entry a pick, and not a row
 };
-inline constexpr GradColumn kGradColumns[] = {{"grads.logp", &TokenGrads::logp},
+inline constexpr GradColumn kGradColumns[] = {{"grads.logp", &TokenGrads::logp, true},
                                               {"grads.lse", &TokenGrads::lse},
                                               {"grads.entropy", &TokenGrads::entropy},
                                               {"grads.cross", &TokenGrads::cross}};

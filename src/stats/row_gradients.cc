@@ -20,6 +20,13 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
   return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0;
 }
 
+GradientTerms gradient_terms(const TokenGrads& grads) {
+  const auto any = [](const std::vector<double>& g) {
+    return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
+  };
+  return {any(grads.entropy), any(grads.cross)};
+}
+
 template <class T>
 kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
                                      const TokenGrads& grads, int64_t row, kernels::PickGradient<T>* picks) {

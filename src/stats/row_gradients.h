@@ -10,6 +10,19 @@ namespace logitless::stats {
 /// Returns whether a row has a token gradient that is not zero; a NaN is not zero.
 bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
 
+/// Which terms the gradients of rows have besides those of the softmax and of picks.
+struct GradientTerms {
+  bool entropy = false;
+  bool cross = false;
+};
+/// Returns the terms that some row has.
+GradientTerms gradient_terms(const TokenGrads& grads);
+/// Returns those of one row.
+template <class T>
+GradientTerms gradient_terms(const kernels::RowGradient<T>& row) {
+  return {row.entropy_scale != 0, row.cross_scale != 0};
+}
+
 /// Returns what the row kernel needs for `row`, from the formula of dL/da in token_stats.h. The gradients at
 /// its picks are written to `picks`, which has an entry for each of them and lives as long as the result.
 template <class T>

@@ -108,15 +108,10 @@ class TileKernels {
     kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});
   }
 
-  /// Which parts the rows' gradients have besides the softmax's.
-  struct GradientParts {
-    bool entropy = false;
-    bool cross = false;
-  };
   /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
   /// and row k of `out` gets their gradients. kernels::GradientArgs says where `out` may stand, and what
   /// `row_scratch` and `out.low` are.
-  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientParts parts,
+  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientTerms terms,
                 const kernels::RowGradient<Logit>* gradients, Logit* row_scratch,
                 const GradientRows<Gradient>& out) const {
     kernels::GradientArgs<Logit, Gradient> args;
@@ -129,8 +124,8 @@ class TileKernels {
     args.gradients = gradients;
     args.source_rows = places.data();
     args.first_column = tile.first_entry;
-    args.entropy = parts.entropy;
-    args.cross = parts.cross;
+    args.entropy = terms.entropy;
+    args.cross = terms.cross;
     args.cross_weights = cross_weights(tile);
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;

@@ -36,12 +36,8 @@ class GradientTasks {
         sinks_(sinks),
         active_(active),
         begin_(begin),
-        logits_stay_(pass.run.logits_stay) {
-    const auto any = [](const std::vector<double>& g) {
-      return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
-    };
-    parts_ = {any(grads.entropy), any(grads.cross)};
-  }
+        logits_stay_(pass.run.logits_stay),
+        terms_(stats::gradient_terms(grads)) {}
 
   void run() {
     for (const plan::RowBlock& rows : active_.blocks.blocks) {
@@ -187,7 +183,7 @@ class GradientTasks {
       pass_.source.close_holes(tile);
     }
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), parts_,
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), terms_,
                          buffers_.gradients + rows.begin, mine.row, gradient(j, b, slot));
   }
 
@@ -222,7 +218,7 @@ class GradientTasks {
   const ActiveBlocks& active_;
   bool begin_;
   bool logits_stay_;
-  typename stats::TileKernels<Types>::GradientParts parts_;
+  stats::GradientTerms terms_;
 };
 
 }  // namespace

@@ -182,13 +182,15 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   const auto check = [&](const char* name, const std::vector<double>& values) {
     problem::check_entries(name, values.size(), problem);
   };
-  check("stats.logp", stats.logp);
+  problem::check_pick_entries("stats.logp", stats.logp.size(), problem);
   check("stats.lse", stats.lse);
   check("stats.max_logit", stats.max_logit);
   check("stats.log_sum", stats.log_sum);
   if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
-  for (const auto& [name, column] : stats::kGradColumns) {
-    if (!(grads.*column).empty()) check(name, grads.*column);
+  for (const auto& [name, column, of_picks] : stats::kGradColumns) {
+    const size_t entries = (grads.*column).size();
+    if (entries == 0) continue;
+    of_picks ? problem::check_pick_entries(name, entries, problem) : problem::check_entries(name, entries, problem);
   }
 }
 
