@@ -16,21 +16,26 @@ const typename RowWalk<Types>::Scratch& RowWalk<Types>::scratch() const {
 }
 
 template <class Types>
-stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(const void* logits, DType dtype, int64_t first,
+stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(int64_t row, int64_t first,
                                                               const Scratch& scratch) const {
-  const int64_t cols = std::min(vocab_tile_, problem_.entries - first);
-  const void* from = core::element(logits, dtype, first);
+  stats::LogitsTile<Logit> out;
+  out.rows = 1;
+  out.first_entry = out.head_entry = first;
+  out.entries = out.stride = std::min(vocab_tile_, problem_.entries - first);
+  const void* from = logits_.row(row, first);
   if constexpr (sizeof(Logit) == 4) {
-    if (core::is_narrow<Logit>(dtype)) {
-      tiles_->row_kernels().widen(from, dtype, cols, scratch.values);
+    if (core::is_narrow<Logit>(logits_.dtype())) {
+      tiles_->row_kernels().widen(from, logits_.dtype(), out.entries, scratch.values);
       from = scratch.values;
     }
   }
-  return {static_cast<const Logit*>(from), 1, first, first, cols, cols};
+  out.data = static_cast<const Logit*>(from);
+  out.beside = static_cast<const Logit*>(logits_.beside(row, first));
+  return out;
 }
 
 template <class Types>
-void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, stats::Columns& columns) const {
+void RowWalk<Types>::statistics(int64_t row, stats::Columns& columns) const {
   FoldPart<Logit> part;
   part.rows = {&row, 1};
   part.place = part.thread = omp_get_thread_num();
@@ -39,21 +44,21 @@ void RowWalk<Types>::statistics(int64_t row, const void* logits, DType dtype, st
   make_statistics(folds_.partials(), part.rows, part.place, columns, [&](Walk walk) {
     for (const Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
     for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
-      const stats::LogitsTile<Logit> here = tile(logits, dtype, first, scratch());
+      const stats::LogitsTile<Logit> here = tile(row, first, scratch());
       for (const Fold<Types>* fold : folds_.of(walk)) fold->add(part, here);
     }
   });
 }
 
 template <class Types>
-void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, const void* logits,
-                              DType dtype, void* out, DType out_dtype) const {
+void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, void* out,
+                              DType out_dtype) const {
   const Scratch& mine = scratch();
   const kernels::RowGradient<Logit> gradient = stats::row_gradient(problem_, stats, grads, row, mine.picks);
   const stats::GradientTerms terms = stats::gradient_terms(gradient);
   constexpr int32_t kPlace = 0;
   for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
-    const stats::LogitsTile<Logit> from = tile(logits, dtype, first, mine);
+    const stats::LogitsTile<Logit> from = tile(row, first, mine);
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? mine.values : static_cast<Logit*>(to);
     tiles_->gradient(from, {&kPlace, 1}, terms, &gradient, mine.row, {wide, from.entries});

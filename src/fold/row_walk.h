@@ -10,6 +10,7 @@
 #include "core/store.h"
 #include "fold/folds.h"
 #include "kernels/row_kernels.h"
+#include "source/given_logits.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::fold {
@@ -38,10 +39,11 @@ class RowWalk {
     bool narrow = false;
   };
 
-  /// Everything that is given must outlive this.
-  RowWalk(const FoldInputs<Types>& inputs, core::Arena& arena, const Room& room)
+  /// What `inputs` name must outlive this.
+  RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, core::Arena& arena, const Room& room)
       : problem_(inputs.problem),
         tiles_(inputs.tiles),
+        logits_(logits),
         vocab_tile_(room.vocab_tile),
         folds_(inputs),
         scratch_(static_cast<size_t>(room.threads)) {
@@ -54,22 +56,21 @@ class RowWalk {
     }
   }
 
-  /// Makes the statistics of a row, whose logits [V] stand at `logits`. Threads of a team work on different
-  /// rows.
-  void statistics(int64_t row, const void* logits, DType dtype, stats::Columns& columns) const;
+  /// Makes the statistics of a row. Threads of a team work on different rows.
+  void statistics(int64_t row, stats::Columns& columns) const;
 
   /// Writes the gradients [V] of a row's logits to `out`, which begins with the logits and has no wider type,
   /// or is memory apart from them.
-  void gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, const void* logits, DType dtype,
-                void* out, DType out_dtype) const;
+  void gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, void* out, DType out_dtype) const;
 
  private:
   /// Returns columns [first, first + vocab_tile) of a row in the type of the sums.
-  stats::LogitsTile<Logit> tile(const void* logits, DType dtype, int64_t first, const Scratch& scratch) const;
+  stats::LogitsTile<Logit> tile(int64_t row, int64_t first, const Scratch& scratch) const;
   const Scratch& scratch() const;
 
   const problem::TokenProblem& problem_;
   const stats::TileKernels<Types>* tiles_;
+  const source::GivenLogits logits_;
   int64_t vocab_tile_;
   CallFolds<Types> folds_;        // the partials of a row are at the place of its thread
   core::Array<Scratch> scratch_;  // one a thread

@@ -148,12 +148,6 @@ class Source {
   template <class Logit>
   void make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
                    const Multiplier& multiply) const;
-  /// Returns where side 1 has a row that side 0 has at `row`, of logits [sides, rows, V]; null where there is
-  /// one side.
-  template <class Logit>
-  const Logit* beside(const Logit* row, int64_t rows) const {
-    return sides() > 1 ? row + rows * entries() : nullptr;
-  }
 
  private:
   // Writes the sums of the products of each side, whose operands are states(product).

@@ -33,7 +33,8 @@ class DenseSchedule final : public Schedule {
         buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
         tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
-        walk_({problem, &tiles_, &source_, context.gemm}, arena_, plan::dense_room<Types>(gradient_, threads_)),
+        walk_({problem, &tiles_, &source_, context.gemm}, given_logits(), arena_,
+              plan::dense_room<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
         sinks_(sink::make_sinks<Sum>({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_)),
         rows_(problem::all_rows(problem.tokens).rows) {
@@ -47,7 +48,7 @@ class DenseSchedule final : public Schedule {
     make_logits();
     core::parallel_for(threads_, static_cast<int64_t>(problem_.active().size()), [&](int64_t a) {
       const int64_t row = problem_.active()[static_cast<size_t>(a)];
-      walk_.statistics(row, logits(row), DTypeOf<Logit>::value, columns);
+      walk_.statistics(row, columns);
     });
   }
 
@@ -60,6 +61,10 @@ class DenseSchedule final : public Schedule {
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
+  source::GivenLogits given_logits() const {
+    return source::GivenLogits(Logits(buffers_.logits, 1, problem_.tokens, v_),
+                               source_.sides() > 1 ? logits(problem_.tokens) : nullptr);
+  }
 
   source::Multiplier multiplier() const { return {*context_.gemm, *context_.kernels, buffers_.products, threads_}; }
 
@@ -84,7 +89,7 @@ class DenseSchedule final : public Schedule {
       std::fill_n(logits(row), v_, Logit{0});
       return;
     }
-    walk_.gradient(row, stats, grads, logits(row), DTypeOf<Logit>::value, logits(row), gradient_);
+    walk_.gradient(row, stats, grads, logits(row), gradient_);
   }
 
   // Hands all gradients to a sink: in one part, or in parts as wide as its tiles of sums.

@@ -26,7 +26,7 @@ class SweepSchedule final : public Schedule {
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
-        walk_({problem, &tiles_}, arena_, plan::sweep_room<Types>(problem, run)) {}
+        walk_({problem, &tiles_}, source::GivenLogits(problem.logits), arena_, plan::sweep_room<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -39,7 +39,7 @@ class SweepSchedule final : public Schedule {
   void fold(int64_t chunk, stats::Columns& columns) override {
     for_each_block(chunk, [&](int64_t block) {
       for (const int64_t row : active(begin_of(block), end_of(block))) {
-        walk_.statistics(row, problem::logits_row(problem_.logits, row), problem_.dtype, columns);
+        walk_.statistics(row, columns);
       }
     });
   }
@@ -70,10 +70,7 @@ class SweepSchedule final : public Schedule {
     const int64_t begin = begin_of(block), end = end_of(block);
     dlogits_.write(
         begin, end, active(begin, end), [&](int64_t row) { return stats::has_gradient(problem_, grads, row); },
-        [&](int64_t row, void* to) {
-          walk_.gradient(row, stats, grads, problem::logits_row(problem_.logits, row), problem_.dtype, to,
-                         dlogits_.dtype());
-        });
+        [&](int64_t row, void* to) { walk_.gradient(row, stats, grads, to, dlogits_.dtype()); });
   }
 
   const LogitsProblem& problem_;
