@@ -46,6 +46,8 @@ struct PartRoom {
   int64_t entries = 0;  // of a tile
 };
 
+/// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts at
+/// the same time.
 template <class Types>
 class Fold {
  public:
@@ -61,6 +63,7 @@ class Fold {
   virtual void add(const Part& part, const Tile& tile) const = 0;
 };
 
+/// Log-sum-exp, picks, entropy, cross and argmax: one row kernel makes them all.
 template <class Types>
 class SoftmaxFold final : public Fold<Types> {
  public:
@@ -92,8 +95,8 @@ class SoftmaxFold final : public Fold<Types> {
   int64_t rows_ = 0;
 };
 
-/// The same product makes the same tiles, so the target's logit of the first walk has the bits of its column
-/// in the second.
+/// Counts the logits above the target's, which the first walk has picked. The same product makes the same
+/// tiles, so that logit has the bits of its column in the second walk.
 template <class Types>
 class AboveFold final : public Fold<Types> {
  public:

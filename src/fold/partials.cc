@@ -42,7 +42,11 @@ class Reader {
 
 template <class Visit>
 void SoftmaxPartials::logit(double& value, Visit& visit) const {
-  problem_.in_double() ? visit(value, double()) : visit(value, float());
+  if (problem_.in_double()) {
+    visit(value, double());
+  } else {
+    visit(value, float());
+  }
 }
 
 template <class Visit>

@@ -200,8 +200,8 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       using Types = decltype(types);
       using Sum = typename Types::Sum;
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
-      fold::RowWalk<Types>({problem, nullptr, &source, context.gemm}, source::GivenLogits(), arena,
-                           dense_room<Types>(gradient, threads));
+      const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), arena,
+                                      dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
       for_each_in_turn<Sum>(arena,
@@ -215,7 +215,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      fold::RowWalk<Types>({problem}, source::GivenLogits(), arena, sweep_room<Types>(problem, run));
+      const fold::RowWalk<Types> walk({problem}, source::GivenLogits(), arena, sweep_room<Types>(problem, run));
     });
   });
 }

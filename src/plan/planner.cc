@@ -31,7 +31,6 @@ class Planner {
           const Gradients& outputs)
       : wanted_(context.options.plan),
         threads_(threads),
-        problem_(problem),
         work_(work),
         outputs_(outputs),
         cutter_(context, problem, work, outputs),
@@ -171,7 +170,6 @@ class Planner {
 
   const PlanKind wanted_;
   const int threads_;
-  const HiddenProblem& problem_;
   const Work& work_;
   const Gradients& outputs_;
   const Cutter cutter_;
