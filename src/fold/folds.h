@@ -46,8 +46,8 @@ struct PartRoom {
   int64_t entries = 0;  // of a tile
 };
 
-/// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts at
-/// the same time.
+/// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts
+/// at the same time.
 template <class Types>
 class Fold {
  public:

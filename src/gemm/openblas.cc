@@ -137,11 +137,15 @@ void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernel
 }
 
 // The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
-// process.
+// process. The description is put together anew by each call, in memory that all threads share, so it is read
+// once.
 int most_threads() {
-  constexpr const char* kKey = "MAX_THREADS=";
-  const char* at = std::strstr(openblas_get_config(), kKey);
-  return at ? std::atoi(at + std::strlen(kKey)) : 1;
+  static const int most = [] {
+    constexpr const char* kKey = "MAX_THREADS=";
+    const char* at = std::strstr(openblas_get_config(), kKey);
+    return at ? std::atoi(at + std::strlen(kKey)) : 1;
+  }();
+  return most;
 }
 
 class OpenBlas final : public Backend {

@@ -2,11 +2,12 @@
 #include "plan/buffers.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include "core/store.h"
 #include "core/views.h"
-#include "sink/make_sinks.h"
+#include "sink/call_sinks.h"
 #include "sink/weight_sink.h"
 
 namespace logitless::plan {
@@ -174,12 +175,12 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
       using Sum = typename Types::Sum;
-      sink::Sinks<Sum> sinks;
-      if (work.backward) {
-        sinks = sink::make_sinks<Sum>({*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
-      }
+      std::optional<sink::CallSinks<Sum>> of_call;
+      if (work.backward)
+        of_call.emplace(sink::SinkInputs{*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
+      const sink::Sinks<Sum> sinks = of_call ? of_call->all() : sink::Sinks<Sum>();
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
-      for (const auto& sink : sinks) sink->take_lasting(arena);
+      for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
       const size_t mark = arena.mark();
       if (work.forward) {
@@ -188,7 +189,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       }
       arena.rewind(mark);
       if (work.backward) BackwardBuffers<Types>(arena, problem, source, run);
-      for (const auto& sink : sinks) sink->take(arena);
+      for (sink::Sink<Sum>* sink : sinks) sink->take(arena);
     });
   });
 }
@@ -204,9 +205,8 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
                                       dense_room<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
-      for_each_in_turn<Sum>(arena,
-                            sink::make_sinks<Sum>({*context.kernels, *context.gemm, problem, source}, outputs, sizes),
-                            [](const sink::Sink<Sum>&) {});
+      const sink::CallSinks<Sum> sinks({*context.kernels, *context.gemm, problem, source}, outputs, sizes);
+      for_each_in_turn<Sum>(arena, sinks.all(), [](const sink::Sink<Sum>&) {});
     });
   });
 }

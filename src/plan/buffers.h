@@ -98,8 +98,8 @@ struct DenseBuffers {
 sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads);
 /// Calls use(sink) with each sink of plan dense. They take their memory one after the other, and so share it.
 template <class Sum, class Use>
-void for_each_in_turn(core::Arena& arena, const sink::Sinks<Sum>& sinks, const Use& use) {
-  for (const std::shared_ptr<sink::Sink<Sum>>& sink : sinks) {
+void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use) {
+  for (sink::Sink<Sum>* sink : sinks) {
     const size_t mark = arena.mark();
     sink->take_lasting(arena);
     sink->take(arena);

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -80,8 +79,8 @@ class Sink {
   std::optional<size_t> joins_;
 };
 
-/// The sinks of a call, in the order in which a part goes to them.
+/// Sinks in the order in which a part goes to them.
 template <class Sum>
-using Sinks = core::Array<std::shared_ptr<Sink<Sum>>>;
+using Sinks = std::span<Sink<Sum>* const>;
 
 }  // namespace logitless::sink

@@ -6,8 +6,10 @@
 
 namespace logitless::source {
 
-Source::Source(const problem::HiddenProblem& problem)
-    : Source(core::Array<Product>{{States(problem::hidden_rows(problem)), Head(problem.head)}}) {}
+Source::Source(const problem::HiddenProblem& problem) {
+  products_.reserve(1);
+  products_.push_back({States(problem::hidden_rows(problem)), Head(problem.head)});
+}
 
 Source::Source(core::Array<Product> products) : products_(std::move(products)) {
   size_t before = 0;

@@ -8,7 +8,7 @@
 #include "core/store.h"
 #include "fold/row_walk.h"
 #include "plan/buffers.h"
-#include "sink/make_sinks.h"
+#include "sink/call_sinks.h"
 #include "stats/row_gradients.h"
 #include "stats/tile_kernels.h"
 #include "stream/schedule.h"
@@ -36,7 +36,7 @@ class DenseSchedule final : public Schedule {
         walk_({problem, &tiles_, &source_, context.gemm}, given_logits(), arena_,
               plan::dense_room<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
-        sinks_(sink::make_sinks<Sum>({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_)),
+        sinks_({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_),
         rows_(problem::all_rows(problem.tokens).rows) {
     if (!source_.is_matrix()) source_.gather(rows_, threads_, buffers_.gathered);
   }
@@ -56,7 +56,7 @@ class DenseSchedule final : public Schedule {
     if (!has_logits_) make_logits();
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     const sink::GradientPart all = part();
-    plan::for_each_in_turn<Sum>(arena_, sinks_, [&](sink::Sink<Sum>& sink) { hand(all, sink); });
+    plan::for_each_in_turn<Sum>(arena_, sinks_.all(), [&](sink::Sink<Sum>& sink) { hand(all, sink); });
   }
 
  private:
@@ -115,7 +115,7 @@ class DenseSchedule final : public Schedule {
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
   const sink::Sizes sizes_;
-  const sink::Sinks<Sum> sinks_;
+  const sink::CallSinks<Sum> sinks_;
   const core::Array<int64_t> rows_;  // all of hidden's
   bool has_logits_ = false;
 };

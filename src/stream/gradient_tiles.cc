@@ -28,7 +28,7 @@ class GradientTasks {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
 
-  GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, const sink::Sinks<Sum>& sinks,
+  GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& active, bool begin, const TokenGrads& grads)
       : pass_(pass),
         grid_(pass.run.grid),
@@ -51,7 +51,7 @@ class GradientTasks {
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
-    for (const auto& sink : sinks_) sink->finish_chunk(active_.blocks.order, pass_.run.plan.threads);
+    for (sink::Sink<Sum>* sink : sinks_) sink->finish_chunk(active_.blocks.order, pass_.run.plan.threads);
   }
 
  private:
@@ -59,9 +59,9 @@ class GradientTasks {
   struct Chains {
     sink::Sink<Sum>* sink;
     bool of_rows;
-    int64_t turns;             // places that row blocks or vocabulary tiles have
-    int64_t splits;            // chains of a place
-    core::Array<char> places;  // [turns, splits]; none where the sink joins others' chains
+    int64_t turns;   // places that row blocks or vocabulary tiles have
+    int64_t splits;  // chains of a place
+    int64_t begin;   // in Dependences::chain_places, which has [turns, splits] of them from here on
   };
 
   /// The places that tasks depend on; only their addresses matter.
@@ -69,7 +69,8 @@ class GradientTasks {
     int64_t slots;               // tiles that are alive: in two pass those of the plan, in one pass all
     core::Array<char> tile;      // [slots]: a tile is made, used, and free again
     core::Array<Chains> chains;  // [sinks]
-    core::Array<char> entries;   // [vocabulary tiles]: the head's part is read no more
+    core::Array<char> chain_places;
+    core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
     // [tiles that are submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
     char finished = 0;  // tiles of sums are handed on one at a time, in order
@@ -79,22 +80,26 @@ class GradientTasks {
       const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
       tile.resize(static_cast<size_t>(slots));
-      for (const auto& sink : tasks.sinks_) {
+      chains.reserve(tasks.sinks_.size());
+      int64_t places = 0;
+      for (sink::Sink<Sum>* sink : tasks.sinks_) {
         const bool of_rows = sink->chain_of() == sink::ChainOf::kRowBlock;
         const int64_t apart = sink->tiles_apart();
         const int64_t turns = of_rows ? row_blocks : apart > 0 ? apart : grid.vocab_tiles();
-        Chains mine = {sink.get(), of_rows, turns, sink->splits(), {}};
-        if (!sink->joins()) mine.places.resize(static_cast<size_t>(turns * mine.splits));
-        chains.push_back(std::move(mine));
+        chains.push_back({sink, of_rows, turns, sink->splits(), places});
+        // A sink may join the chains of another one instead.
+        if (!sink->joins()) places += turns * sink->splits();
       }
+      chain_places.resize(static_cast<size_t>(places));
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
       ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
     }
 
     /// Returns the first of the chains that sink s has for a row block or a vocabulary tile.
     char* chain(size_t s, int64_t row_block, int64_t vocab_tile) {
-      Chains& of = chains[chains[s].sink->joins().value_or(s)];
-      return &of.places[static_cast<size_t>((of.of_rows ? row_block : vocab_tile) % of.turns * of.splits)];
+      const Chains& of = chains[chains[s].sink->joins().value_or(s)];
+      return &chain_places[static_cast<size_t>(of.begin +
+                                               (of.of_rows ? row_block : vocab_tile) % of.turns * of.splits)];
     }
   };
 
@@ -214,7 +219,7 @@ class GradientTasks {
   const Pass<Types>& pass_;
   const plan::TileGrid& grid_;
   plan::BackwardBuffers<Types>& buffers_;
-  const sink::Sinks<Sum>& sinks_;
+  const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   bool begin_;
   bool logits_stay_;
@@ -225,7 +230,7 @@ class GradientTasks {
 
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
-                    const sink::Sinks<typename Types::Sum>& sinks, const ActiveBlocks& active, bool begin,
+                    sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
                     const TokenStats& stats, const TokenGrads& grads) {
   if (active.empty()) return;
   kernels::PickGradient<typename Types::Logit>* picks = buffers.picks;
@@ -236,8 +241,8 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
   GradientTasks<Types>(pass, buffers, sinks, active, begin, grads).run();
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                              \
-  template void gradient_tiles(const Pass<Types>&, plan::BackwardBuffers<Types>&, const sink::Sinks<Types::Sum>&, \
+#define LOGITLESS_INSTANTIATE(Types)                                                                       \
+  template void gradient_tiles(const Pass<Types>&, plan::BackwardBuffers<Types>&, sink::Sinks<Types::Sum>, \
                                const ActiveBlocks&, bool, const TokenStats&, const TokenGrads&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

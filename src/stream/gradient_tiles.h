@@ -15,7 +15,7 @@ namespace logitless::stream {
 /// Vocabulary tiles whose sums stand apart are finished here, so such a run has one chunk.
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
-                    const sink::Sinks<typename Types::Sum>& sinks, const ActiveBlocks& active, bool begin,
+                    sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
                     const TokenStats& stats, const TokenGrads& grads);
 
 }  // namespace logitless::stream

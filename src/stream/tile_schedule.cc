@@ -8,7 +8,7 @@
 #include "core/store.h"
 #include "fold/folds.h"
 #include "plan/buffers.h"
-#include "sink/make_sinks.h"
+#include "sink/call_sinks.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
 #include "stream/gradient_tiles.h"
@@ -35,10 +35,9 @@ class TileSchedule final : public SliceSchedule {
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
         folds_({problem, &pass_.tiles, &pass_.source, run_.gemm}),
-        sinks_(sink::make_sinks<Sum>({*context.kernels, *run_.gemm, problem, pass_.source}, outputs,
-                                     plan::sink_sizes(run_))),
+        sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, plan::sink_sizes(run_)),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
-    for (const auto& sink : sinks_) sink->take_lasting(arena_);
+    for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena_);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
     mark_ = arena_.mark();
   }
@@ -66,16 +65,16 @@ class TileSchedule final : public SliceSchedule {
     forward_.reset();
     arena_.rewind(mark_);
     backward_.emplace(arena_, pass_.problem, pass_.source, run_);
-    for (const auto& sink : sinks_) sink->take(arena_);
+    for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena_);
     const auto c = static_cast<size_t>(chunk);
     const ActiveBlocks active = active_blocks(pass_.problem, run_, run_.chunks[c], run_.chunks[c + 1], grads);
-    gradient_tiles(pass_, *backward_, sinks_, active, !wrote_any_, stats, grads);
+    gradient_tiles(pass_, *backward_, sinks_.all(), active, !wrote_any_, stats, grads);
     wrote_any_ |= !active.empty();
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
   }
 
   void finish_gradients() override {
-    for (const auto& sink : sinks_) sink->finish(wrote_rows_, wrote_any_);
+    for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(wrote_rows_, wrote_any_);
   }
 
  private:
@@ -83,7 +82,7 @@ class TileSchedule final : public SliceSchedule {
   core::Arena arena_;
   Pass<Types> pass_;
   fold::CallFolds<Types> folds_;
-  const sink::Sinks<Sum> sinks_;
+  const sink::CallSinks<Sum> sinks_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;

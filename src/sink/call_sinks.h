@@ -1,0 +1,74 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
+#include "logitless/tensors.h"
+#include "problem/hidden_problem.h"
+#include "problem/hidden_rows.h"
+#include "sink/bias_sink.h"
+#include "sink/hidden_sink.h"
+#include "sink/sink.h"
+#include "sink/weight_sink.h"
+#include "source/source.h"
+
+namespace logitless::sink {
+
+/// What the sinks of a call are made of.
+struct SinkInputs {
+  const kernels::RowKernels& kernels;
+  const gemm::Backend& gemm;  // for sinks that multiply when a chunk is finished
+  const problem::HiddenProblem& problem;
+  const source::Source& source;
+};
+
+/// The sinks of a call: one for each output that is wanted. The planner lets them measure the memory that
+/// they take, and the run lets them take it. A new sink is a member here.
+template <class Sum>
+class CallSinks {
+ public:
+  /// All that is given must outlive this.
+  CallSinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
+    const kernels::RowKernels& kernels = inputs.kernels;
+    const source::Product& product = inputs.source.products().front();
+    if (outputs.wants_d_hidden()) {
+      add(hidden_.emplace(kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode,
+                          sizes));
+    }
+    if (outputs.d_weight.data || outputs.weight_sink) {
+      add(weight_.emplace(kernels, product, outputs.d_weight, outputs.d_weight_mode, outputs.weight_sink,
+                          is_summed_in_tiles<Sum>(outputs), sizes));
+    }
+    if (outputs.d_bias.data) {
+      bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);
+      // d_weight's first chain of a tile has the order that these sums need, and they add little to it.
+      if (weight_) bias_->join(count_ - 1);
+      add(*bias_);
+    }
+  }
+  CallSinks(const CallSinks&) = delete;
+  CallSinks& operator=(const CallSinks&) = delete;
+
+  /// Returns the sinks in the order in which a part goes to them.
+  std::span<Sink<Sum>* const> all() const { return std::span<Sink<Sum>* const>(all_).first(count_); }
+
+ private:
+  void add(Sink<Sum>& sink) {
+    all_.at(count_) = &sink;
+    ++count_;
+  }
+
+  std::optional<HiddenSink<Sum>> hidden_;
+  std::optional<WeightSink<Sum>> weight_;
+  std::optional<BiasSink<Sum>> bias_;
+  static constexpr size_t kMost = 8;  // A call makes no allocation for its list.
+  std::array<Sink<Sum>*, kMost> all_ = {};
+  size_t count_ = 0;
+};
+
+}  // namespace logitless::sink
