@@ -42,11 +42,8 @@ class Reader {
 
 template <class Visit>
 void SoftmaxPartials::logit(double& value, Visit& visit) const {
-  if (problem_.in_double()) {
-    visit(value, double());
-  } else {
-    visit(value, float());
-  }
+  if (problem_.in_double()) return visit(value, double());
+  visit(value, float());
 }
 
 template <class Visit>
