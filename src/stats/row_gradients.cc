@@ -20,7 +20,7 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
   return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0;
 }
 
-GradientTerms gradient_terms(const TokenGrads& grads) {
+GradientSummands gradient_summands(const TokenGrads& grads) {
   const auto any = [](const std::vector<double>& g) {
     return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
   };

@@ -10,16 +10,16 @@ namespace logitless::stats {
 /// Returns whether a row has a token gradient that is not zero; a NaN is not zero.
 bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
 
-/// Which terms the gradients of rows have besides those of the softmax and of picks.
-struct GradientTerms {
+/// Which summands the gradients of rows have besides those of the softmax and of picks.
+struct GradientSummands {
   bool entropy = false;
   bool cross = false;
 };
-/// Returns the terms that some row has.
-GradientTerms gradient_terms(const TokenGrads& grads);
+/// Returns those that some row has.
+GradientSummands gradient_summands(const TokenGrads& grads);
 /// Returns those of one row.
 template <class T>
-GradientTerms gradient_terms(const kernels::RowGradient<T>& row) {
+GradientSummands gradient_summands(const kernels::RowGradient<T>& row) {
   return {row.entropy_scale != 0, row.cross_scale != 0};
 }
 

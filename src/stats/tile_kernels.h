@@ -111,7 +111,7 @@ class TileKernels {
   /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
   /// and row k of `out` gets their gradients. kernels::GradientArgs says where `out` may stand, and what
   /// `row_scratch` and `out.low` are.
-  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientTerms terms,
+  void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientSummands summands,
                 const kernels::RowGradient<Logit>* gradients, Logit* row_scratch,
                 const GradientRows<Gradient>& out) const {
     kernels::GradientArgs<Logit, Gradient> args;
@@ -124,8 +124,8 @@ class TileKernels {
     args.gradients = gradients;
     args.source_rows = places.data();
     args.first_column = tile.first_entry;
-    args.entropy = terms.entropy;
-    args.cross = terms.cross;
+    args.entropy = summands.entropy;
+    args.cross = summands.cross;
     args.cross_weights = cross_weights(tile);
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;

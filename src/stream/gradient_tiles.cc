@@ -37,7 +37,7 @@ class GradientTasks {
         active_(active),
         begin_(begin),
         logits_stay_(pass.run.logits_stay),
-        terms_(stats::gradient_terms(grads)) {}
+        summands_(stats::gradient_summands(grads)) {}
 
   void run() {
     for (const plan::RowBlock& rows : active_.blocks.blocks) {
@@ -188,7 +188,7 @@ class GradientTasks {
       pass_.source.close_holes(tile);
     }
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), terms_,
+    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), summands_,
                          buffers_.gradients + rows.begin, mine.row, gradient(j, b, slot));
   }
 
@@ -223,7 +223,7 @@ class GradientTasks {
   const ActiveBlocks& active_;
   bool begin_;
   bool logits_stay_;
-  stats::GradientTerms terms_;
+  stats::GradientSummands summands_;
 };
 
 }  // namespace
