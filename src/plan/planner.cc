@@ -96,8 +96,10 @@ class Planner {
   }
 
   // Returns the plan with the fewest chunks of at least `least_rows`, equal as far as groups allow, that fits
-  // beside the scratch of `team` threads; where there is none, it returns the plan that takes least.
-  RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart) const {
+  // in `budget` beside the scratch of `team` threads; where there is none, it returns the plan that takes
+  // least.
+  RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart, size_t budget) const {
+    const auto fits = [budget](const RunPlan& run) { return run.plan.workspace_bytes <= budget; };
     const auto in_chunks = [&](int64_t chunks) {
       RunPlan run = cutter_.cut(PlanKind::kOnePass, std::max(least_rows, div_up(rows(), chunks)), cap_);
       run.hidden_apart |= sums_apart;
@@ -127,8 +129,16 @@ class Planner {
   // there.
   RunPlan one_pass(int64_t least_rows) const {
     least_rows = std::max(least_rows, cutter_.groups().largest);
-    RunPlan run = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart());
-    if (!fits(run)) run = chunked(least_rows, 1, false);
+    RunPlan run = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), budget_);
+    if (!fits(run)) {
+      run = chunked(least_rows, 1, false, budget_);
+    } else if (run.chunk_count() > 1) {
+      // Where the room of the team has only just been found, its chunks are many. Until they are as few as those
+      // that one thread had before, these stay: a larger budget never leads to more chunks.
+      const size_t least = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), 0).plan.workspace_bytes;
+      RunPlan before = chunked(least_rows, 1, false, std::min(least, budget_));
+      if (fits(before) && before.chunk_count() < run.chunk_count()) run = std::move(before);
+    }
     fit_tiles(threads_, run);
     const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();
     run.plan.tiles_alive = static_cast<int>(std::clamp<int64_t>(tiles, 1, std::numeric_limits<int>::max()));
