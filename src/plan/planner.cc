@@ -133,8 +133,8 @@ class Planner {
     if (!fits(run)) {
       run = chunked(least_rows, 1, false, budget_);
     } else if (run.chunk_count() > 1) {
-      // Where the room of the team has only just been found, its chunks are many. Until they are as few as those
-      // that one thread had before, these stay: a larger budget never leads to more chunks.
+      // Where the room of the team has only just been found, its chunks are many. Until they are as few as
+      // those that one thread had before, these stay: a larger budget never leads to more chunks.
       const size_t least = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), 0).plan.workspace_bytes;
       RunPlan before = chunked(least_rows, 1, false, std::min(least, budget_));
       if (fits(before) && before.chunk_count() < run.chunk_count()) run = std::move(before);

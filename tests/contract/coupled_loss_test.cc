@@ -255,7 +255,7 @@ TEST(CoupledLoss, ChunksOfEveryBudget) {
   CoupledLossTester tester = small().batch(24).groups("sequences of 4", [](int64_t i) { return i / 4; });
   const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
   size_t before = std::numeric_limits<size_t>::max();
-  for (size_t bytes = least; bytes < 6 * least; bytes += least / 8) {
+  for (size_t bytes = least; bytes < 6 * least; bytes += least / 64) {
     const CoupledRun run = tester.workspace(bytes).matches_oracle();
     EXPECT_LE(run.calls.size(), before) << "more chunks in " << bytes << " bytes";
     before = run.calls.size();
