@@ -11,27 +11,18 @@ size_t CallPartials::wire_bytes(Walk walk, int64_t row) const {
 
 std::byte* CallPartials::put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns,
                              std::byte* to) const {
-  for (const Partials* partials : of(walk)) {
-    partials->put(row, place, columns, to);
-    to += partials->wire_bytes(row);
-  }
+  for (const Partials* partials : of(walk)) to = partials->put(row, place, columns, to);
   return to;
 }
 
 std::byte* CallPartials::put_nothing(Walk walk, int64_t row, std::byte* to) const {
-  for (const Partials* partials : of(walk)) {
-    partials->put_nothing(row, to);
-    to += partials->wire_bytes(row);
-  }
+  for (const Partials* partials : of(walk)) to = partials->put_nothing(row, to);
   return to;
 }
 
 const std::byte* CallPartials::join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
                                     stats::Columns& columns) const {
-  for (const Partials* partials : of(walk)) {
-    partials->join(row, place, first, from, columns);
-    from += partials->wire_bytes(row);
-  }
+  for (const Partials* partials : of(walk)) from = partials->join(row, place, first, from, columns);
   return from;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/arena.h"
@@ -46,15 +47,15 @@ class ByWalk {
 /// folds.h.
 class CallPartials {
  public:
-  explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem), above(problem) {
+  explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
     by_walk_.add(Walk::kFirst, softmax);
-    if (problem.request.rank) by_walk_.add(Walk::kSecond, above);
+    if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
   }
   CallPartials(const CallPartials&) = delete;
   CallPartials& operator=(const CallPartials&) = delete;
 
   SoftmaxPartials softmax;
-  AbovePartials above;
+  std::optional<AbovePartials> above;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
   /// Takes the room for `rows` rows of `segments` segments each.
@@ -64,9 +65,8 @@ class CallPartials {
     }
   }
 
-  /// Partials::wire_bytes() of all partials of a walk, which travel together.
+  /// These are those of Partials, for all partials of a walk: a row of them travels together.
   size_t wire_bytes(Walk walk, int64_t row) const;
-  /// These write a row as it travels, and join one that has come; both return what is behind it.
   std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
   std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;
   const std::byte* join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "core/arena.h"
@@ -39,11 +40,11 @@ struct FoldInputs {
   const gemm::Backend* gemm = nullptr;  // for folds that multiply
 };
 
-/// What the parts of a call are at most, for the scratch of folds.
-struct PartRoom {
+/// What folds need to know of the parts of a call, for their scratch.
+struct FoldSizes {
   int64_t threads = 1;  // that fold at the same time
-  int64_t rows = 1;
-  int64_t entries = 0;  // of a tile
+  int64_t rows = 1;     // of a part, at most
+  int64_t entries = 0;  // of a tile, at most
 };
 
 /// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts
@@ -56,7 +57,7 @@ class Fold {
 
   virtual ~Fold() = default;
   /// Takes its scratch.
-  virtual void take(core::Arena& arena, const PartRoom& room) = 0;
+  virtual void take(core::Arena& arena, const FoldSizes& sizes) = 0;
   /// Comes before the first tile of a part.
   virtual void begin(const Part& part) const = 0;
   /// Folds the next tile of the part, whose rows are the part's.
@@ -73,9 +74,9 @@ class SoftmaxFold final : public Fold<Types> {
   SoftmaxFold(const FoldInputs<Types>& inputs, const SoftmaxPartials& partials)
       : tiles_(inputs.tiles), partials_(partials) {}
 
-  void take(core::Arena& arena, const PartRoom& room) override {
-    inverse_temperature_ = arena.take<typename Types::Logit>(room.threads * room.rows);
-    rows_ = room.rows;
+  void take(core::Arena& arena, const FoldSizes& sizes) override {
+    inverse_temperature_ = arena.take<typename Types::Logit>(sizes.threads * sizes.rows);
+    rows_ = sizes.rows;
   }
   void begin(const Part& part) const override {
     tiles_->set_temperatures(part.rows, temperatures(part));
@@ -107,9 +108,9 @@ class AboveFold final : public Fold<Types> {
   AboveFold(const FoldInputs<Types>& inputs, const AbovePartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
-  void take(core::Arena& arena, const PartRoom& room) override {
-    thresholds_ = arena.take<Logit>(room.threads * room.rows);
-    rows_ = room.rows;
+  void take(core::Arena& arena, const FoldSizes& sizes) override {
+    thresholds_ = arena.take<Logit>(sizes.threads * sizes.rows);
+    rows_ = sizes.rows;
   }
   void begin(const Part& part) const override {
     for (size_t r = 0; r < part.rows.size(); ++r) {
@@ -139,19 +140,18 @@ class AboveFold final : public Fold<Types> {
 template <class Types>
 class CallFolds {
  public:
-  explicit CallFolds(const FoldInputs<Types>& inputs)
-      : partials_(inputs.problem), softmax_(inputs, partials_.softmax), above_(inputs, partials_.above) {
+  explicit CallFolds(const FoldInputs<Types>& inputs) : partials_(inputs.problem), softmax_(inputs, partials_.softmax) {
     by_walk_.add(Walk::kFirst, softmax_);
-    if (inputs.problem.request.rank) by_walk_.add(Walk::kSecond, above_);
+    if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
   }
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
   /// Takes the partials of `rows` rows of `segments` segments each, and the scratch of the folds.
-  void take(core::Arena& arena, int64_t rows, int64_t segments, const PartRoom& room) {
+  void take(core::Arena& arena, int64_t rows, int64_t segments, const FoldSizes& sizes) {
     partials_.take(arena, rows, segments);
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
-      for (Fold<Types>* fold : of(walk)) fold->take(arena, room);
+      for (Fold<Types>* fold : of(walk)) fold->take(arena, sizes);
     }
   }
 
@@ -161,7 +161,7 @@ class CallFolds {
  private:
   CallPartials partials_;
   SoftmaxFold<Types> softmax_;
-  AboveFold<Types> above_;
+  std::optional<AboveFold<Types>> above_;
   ByWalk<Fold<Types>> by_walk_;
 };
 

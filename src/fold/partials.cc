@@ -20,6 +20,7 @@ class Writer {
     std::memcpy(to_, &as, sizeof as);
     to_ += sizeof as;
   }
+  std::byte* end() const { return to_; }
 
  private:
   std::byte* to_;
@@ -33,6 +34,7 @@ class Reader {
     value = as;
     from_ += sizeof as;
   }
+  const std::byte* end() const { return from_; }
 
  private:
   const std::byte* from_;
@@ -42,7 +44,7 @@ class Reader {
 
 template <class Visit>
 void SoftmaxPartials::logit(double& value, Visit& visit) const {
-  if (problem_.in_double()) return visit(value, double());
+  if (problem().in_double()) return visit(value, double());
   visit(value, float());
 }
 
@@ -50,24 +52,16 @@ template <class Visit>
 void SoftmaxPartials::each_sent(kernels::RowStats& stats, Visit& visit) const {
   logit(stats.max, visit);
   visit(stats.rest, double());
-  if (problem_.request.entropy) visit(stats.weighted, double());
-  if (problem_.request.cross) {
+  if (problem().request.entropy) visit(stats.weighted, double());
+  if (problem().request.cross) {
     visit(stats.cross, double());
     visit(stats.cross_mass, double());
   }
-  if (problem_.request.argmax) visit(stats.argmax, int64_t());
+  if (problem().request.argmax) visit(stats.argmax, int64_t());
 }
 
-void SoftmaxPartials::take(core::Arena& arena, int64_t rows, int64_t segments) {
-  data_ = arena.take<kernels::RowStats>(rows * segments);
-  rows_ = rows;
-  segments_ = segments;
-}
-
-void SoftmaxPartials::combine(int64_t row, int64_t place) const {
-  const double scale = problem_.inverse_temperature(row);
-  kernels::RowStats& whole = *of(0, place);
-  for (int64_t s = 1; s < segments_; ++s) whole = kernels::merge(whole, *of(s, place), scale);
+void SoftmaxPartials::join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const {
+  whole = kernels::merge(whole, part, problem().inverse_temperature(row));
 }
 
 size_t SoftmaxPartials::wire_bytes(int64_t row) const {
@@ -75,95 +69,93 @@ size_t SoftmaxPartials::wire_bytes(int64_t row) const {
   const auto count = [&](auto&, auto as) { bytes += sizeof as; };
   kernels::RowStats any;
   each_sent(any, count);
-  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) logit(any.max, count);
+  for (int64_t pick = problem().pick_begin(row); pick < problem().pick_end(row); ++pick) logit(any.max, count);
   return bytes;
 }
 
 template <class ValueOf>
-void SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const {
+std::byte* SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const {
   Writer write(to);
   each_sent(stats, write);
-  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+  for (int64_t pick = problem().pick_begin(row); pick < problem().pick_end(row); ++pick) {
     double value = value_of(static_cast<size_t>(pick));
     logit(value, write);
   }
+  return write.end();
 }
 
-void SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const {
+std::byte* SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const {
   // Only the slice that has a token id knows its logit.
   const auto value_of = [&](size_t pick) {
-    const int64_t entry = problem_.picks.ids[pick] - problem_.first_entry;
-    return entry >= 0 && entry < problem_.entries ? columns.picked[pick] : kNan;
+    const int64_t entry = problem().picks.ids[pick] - problem().first_entry;
+    return entry >= 0 && entry < problem().entries ? columns.picked[pick] : kNan;
   };
-  put(row, *of(0, place), value_of, to);
+  return put(row, *of(0, place), value_of, to);
 }
 
-void SoftmaxPartials::put_nothing(int64_t row, std::byte* to) const {
-  put(
+std::byte* SoftmaxPartials::put_nothing(int64_t row, std::byte* to) const {
+  return put(
       row, kernels::RowStats(), [](size_t) { return kNan; }, to);
 }
 
-void SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
-                           stats::Columns& columns) const {
+const std::byte* SoftmaxPartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
+                                       stats::Columns& columns) const {
   Reader read(from);
   kernels::RowStats part;
   each_sent(part, read);
-  kernels::RowStats& whole = *of(0, place);
-  whole = first ? part : kernels::merge(whole, part, problem_.inverse_temperature(row));
-  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+  join_next(row, place, first, part);
+  for (int64_t pick = problem().pick_begin(row); pick < problem().pick_end(row); ++pick) {
     double& picked = columns.picked[static_cast<size_t>(pick)];
     double value = kNan;
     logit(value, read);
     if (first || !std::isnan(value)) picked = value;
   }
+  return read.end();
 }
 
 void SoftmaxPartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
   const kernels::RowStats& folded = *of(0, place);
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
-  const double t = problem_.logit_temperature(row);
+  const double t = problem().logit_temperature(row);
   const bool valid = folded.defined();
   const double log_sum = valid ? folded.log_sum() : kNan;
   stats.max_logit[i] = valid ? folded.max : kNan;
   stats.log_sum[i] = log_sum;
-  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+  for (int64_t pick = problem().pick_begin(row); pick < problem().pick_end(row); ++pick) {
     const auto k = static_cast<size_t>(pick);
-    stats.logp[k] = ((columns.picked[k] - stats.max_logit[i]) / t - log_sum) / problem_.logp_temperature(row);
+    stats.logp[k] = ((columns.picked[k] - stats.max_logit[i]) / t - log_sum) / problem().logp_temperature(row);
   }
   stats.lse[i] = stats.max_logit[i] / t + log_sum;
-  if (problem_.request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
-  if (problem_.request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
-  if (problem_.request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
+  if (problem().request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
+  if (problem().request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
+  if (problem().request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
 }
 
-void AbovePartials::take(core::Arena& arena, int64_t rows, int64_t segments) {
-  data_ = arena.take<int64_t>(rows * segments);
-  rows_ = rows;
-  segments_ = segments;
+std::byte* AbovePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
+  Writer write(to);
+  write(*of(0, place), int64_t());
+  return write.end();
 }
 
-void AbovePartials::combine(int64_t, int64_t place) const {
-  for (int64_t s = 1; s < segments_; ++s) *of(0, place) += *of(s, place);
+std::byte* AbovePartials::put_nothing(int64_t, std::byte* to) const {
+  Writer write(to);
+  write(0, int64_t());
+  return write.end();
 }
 
-size_t AbovePartials::wire_bytes(int64_t) const { return sizeof(int64_t); }
-
-void AbovePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
-  std::memcpy(to, of(0, place), sizeof(int64_t));
-}
-
-void AbovePartials::put_nothing(int64_t, std::byte* to) const { std::memset(to, 0, sizeof(int64_t)); }
-
-void AbovePartials::join(int64_t, int64_t place, bool first, const std::byte* from, stats::Columns&) const {
+const std::byte* AbovePartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
+                                     stats::Columns&) const {
+  Reader read(from);
   int64_t part = 0;
-  std::memcpy(&part, from, sizeof part);
-  *of(0, place) = first ? part : *of(0, place) + part;
+  read(part, int64_t());
+  join_next(row, place, first, part);
+  return read.end();
 }
 
 void AbovePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
   const auto i = static_cast<size_t>(row);
-  const bool defined = problem_.target(row) && !std::isnan(columns.stats.max_logit[i]);
+  const bool defined = problem().target(row) && !std::isnan(columns.stats.max_logit[i]);
   columns.stats.rank[i] = defined ? 1 + *of(0, place) : 0;
 }
 

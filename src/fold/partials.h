@@ -28,35 +28,73 @@ class Partials {
 
   /// Returns how many bytes a row has on its way to other ranks.
   virtual size_t wire_bytes(int64_t row) const = 0;
-  /// Writes the whole of a row as it travels. Picks stand in `columns` and travel with it.
-  virtual void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
-  /// Joins what has come from the next slice of the vocabulary to the whole of a row; `first` says that there
-  /// is nothing before it.
-  virtual void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const = 0;
-  /// Writes what a slice without vocabulary entries sends.
-  virtual void put_nothing(int64_t row, std::byte* to) const = 0;
+  /// Writes the whole of a row as it travels, and returns the end of that. Picks stand in `columns` and travel
+  /// with it.
+  virtual std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
+  /// Writes what a slice without vocabulary entries sends, and returns the end of that.
+  virtual std::byte* put_nothing(int64_t row, std::byte* to) const = 0;
+  /// Joins what has come from the next slice of the vocabulary to the whole of a row, and returns the end of
+  /// what it has read; `first` says that there is nothing before it.
+  virtual const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                                stats::Columns& columns) const = 0;
 
   /// Writes the statistics of a row.
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// The first walk's: log-sum-exp, picks, and the functionals that are known with them.
-class SoftmaxPartials final : public Partials {
+/// Partials that are one T for each row and segment.
+template <class T>
+class PartialsOf : public Partials {
  public:
-  explicit SoftmaxPartials(const problem::TokenProblem& problem) : problem_(problem) {}
+  explicit PartialsOf(const problem::TokenProblem& problem) : problem_(problem) {}
 
   /// Returns those of the rows from `place` on over a segment, one after the other.
-  kernels::RowStats* of(int64_t segment, int64_t place) const { return data_ + segment * rows_ + place; }
+  T* of(int64_t segment, int64_t place) const { return data_ + segment * rows_ + place; }
 
-  void take(core::Arena& arena, int64_t rows, int64_t segments) override;
-  void combine(int64_t row, int64_t place) const override;
+  void take(core::Arena& arena, int64_t rows, int64_t segments) final {
+    data_ = arena.take<T>(rows * segments);
+    rows_ = rows;
+    segments_ = segments;
+  }
+  void combine(int64_t row, int64_t place) const final {
+    for (int64_t s = 1; s < segments_; ++s) join_parts(row, *of(s, place), *of(0, place));
+  }
+
+ protected:
+  const problem::TokenProblem& problem() const { return problem_; }
+  /// Joins the next part to the whole of a row; `first` says that there is nothing before it.
+  void join_next(int64_t row, int64_t place, bool first, const T& part) const {
+    T& whole = *of(0, place);
+    if (first) {
+      whole = part;
+    } else {
+      join_parts(row, part, whole);
+    }
+  }
+  /// Lets `whole` be the join of itself and the part behind it.
+  virtual void join_parts(int64_t row, const T& part, T& whole) const = 0;
+
+ private:
+  const problem::TokenProblem& problem_;
+  T* data_ = nullptr;
+  int64_t rows_ = 0;
+  int64_t segments_ = 0;
+};
+
+/// The first walk's: log-sum-exp, picks, and the functionals that are known with them.
+class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
+ public:
+  using PartialsOf::PartialsOf;
+
   size_t wire_bytes(int64_t row) const override;
-  void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const override;
-  void put_nothing(int64_t row, std::byte* to) const override;
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
+  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
   // Visits what is sent of a row. Logits travel in their own type.
   template <class Visit>
   void each_sent(kernels::RowStats& stats, Visit& visit) const;
@@ -64,34 +102,23 @@ class SoftmaxPartials final : public Partials {
   void logit(double& value, Visit& visit) const;
   // Writes statistics, and the logits of the picks, as value_of(pick) has them.
   template <class ValueOf>
-  void put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const;
-
-  const problem::TokenProblem& problem_;
-  kernels::RowStats* data_ = nullptr;
-  int64_t rows_ = 0;
-  int64_t segments_ = 0;
+  std::byte* put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const;
 };
 
 /// The second walk's: how many logits are above the target's.
-class AbovePartials final : public Partials {
+class AbovePartials final : public PartialsOf<int64_t> {
  public:
-  explicit AbovePartials(const problem::TokenProblem& problem) : problem_(problem) {}
+  using PartialsOf::PartialsOf;
 
-  int64_t* of(int64_t segment, int64_t place) const { return data_ + segment * rows_ + place; }
-
-  void take(core::Arena& arena, int64_t rows, int64_t segments) override;
-  void combine(int64_t row, int64_t place) const override;
-  size_t wire_bytes(int64_t row) const override;
-  void put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  void join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns& columns) const override;
-  void put_nothing(int64_t row, std::byte* to) const override;
+  size_t wire_bytes(int64_t) const override { return sizeof(int64_t); }
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
-  const problem::TokenProblem& problem_;
-  int64_t* data_ = nullptr;
-  int64_t rows_ = 0;
-  int64_t segments_ = 0;
+  void join_parts(int64_t, const int64_t& part, int64_t& whole) const override { whole += part; }
 };
 
 }  // namespace logitless::fold

@@ -32,26 +32,26 @@ class RowWalk {
     Logit* values = nullptr;
     kernels::PickGradient<Logit>* picks = nullptr;  // of one row
   };
-  /// What a team of threads takes for its rows; `narrow` says that logits or gradients have a 16-bit type.
-  struct Room {
+  /// `narrow` says that logits or gradients have a 16-bit type.
+  struct Sizes {
     int64_t threads = 1;
     int64_t vocab_tile = 0;
     bool narrow = false;
   };
 
   /// What `inputs` name must outlive this.
-  RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, core::Arena& arena, const Room& room)
+  RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, core::Arena& arena, const Sizes& sizes)
       : problem_(inputs.problem),
         tiles_(inputs.tiles),
         logits_(logits),
-        vocab_tile_(room.vocab_tile),
+        vocab_tile_(sizes.vocab_tile),
         folds_(inputs),
-        scratch_(static_cast<size_t>(room.threads)) {
-    folds_.take(arena, room.threads, 1, {.threads = room.threads, .entries = vocab_tile_});
+        scratch_(static_cast<size_t>(sizes.threads)) {
+    folds_.take(arena, sizes.threads, 1, {.threads = sizes.threads, .entries = vocab_tile_});
     const int64_t picks = problem_.most_picks();
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>(vocab_tile_);
-      if (room.narrow) one.values = arena.take<Logit>(vocab_tile_);
+      if (sizes.narrow) one.values = arena.take<Logit>(vocab_tile_);
       one.picks = arena.take<kernels::PickGradient<Logit>>(picks);
     }
   }

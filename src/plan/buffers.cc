@@ -25,6 +25,7 @@ int64_t tile_elements(const Source& source, const RunPlan& run) {
 
 // Returns the most picks of the rows of a chunk.
 int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
+  if (problem.picks.offsets.empty()) return problem.picks.ids.empty() ? 0 : run.plan.chunk_rows;
   int64_t most = 0;
   for (int64_t chunk = 0; chunk < run.chunk_count(); ++chunk) {
     int64_t picks = 0;
@@ -148,12 +149,12 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
 }
 
 template <class Types>
-typename fold::RowWalk<Types>::Room dense_room(DType gradient, int threads) {
+typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads) {
   return {threads, fold::kRowColumns, core::is_narrow<typename Types::Logit>(gradient)};
 }
 
 template <class Types>
-typename fold::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run) {
+typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run) {
   return {run.plan.threads, run.plan.vocab_tile, core::is_narrow<typename Types::Logit>(problem.dtype)};
 }
 
@@ -176,8 +177,9 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       using Types = decltype(types);
       using Sum = typename Types::Sum;
       std::optional<sink::CallSinks<Sum>> of_call;
-      if (work.backward)
+      if (work.backward) {
         of_call.emplace(sink::SinkInputs{*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
+      }
       const sink::Sinks<Sum> sinks = of_call ? of_call->all() : sink::Sinks<Sum>();
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
@@ -202,7 +204,7 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       using Sum = typename Types::Sum;
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
       const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), arena,
-                                      dense_room<Types>(gradient, threads));
+                                      dense_walk_sizes<Types>(gradient, threads));
       widened_bias<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
       const sink::CallSinks<Sum> sinks({*context.kernels, *context.gemm, problem, source}, outputs, sizes);
@@ -215,7 +217,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      const fold::RowWalk<Types> walk({problem}, source::GivenLogits(), arena, sweep_room<Types>(problem, run));
+      const fold::RowWalk<Types> walk({problem}, source::GivenLogits(), arena, sweep_sizes<Types>(problem, run));
     });
   });
 }
@@ -226,8 +228,8 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   template struct DenseBuffers<Types>;                                                                       \
   template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
   template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                            \
-  template fold::RowWalk<Types>::Room dense_room<Types>(DType, int);                                         \
-  template fold::RowWalk<Types>::Room sweep_room<Types>(const LogitsProblem&, const SweepPlan&);
+  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                  \
+  template fold::RowWalk<Types>::Sizes sweep_sizes<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE

@@ -108,11 +108,11 @@ void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use
   }
 }
 
-/// These return what the walk over the rows of plan dense, and of finished logits, takes.
+/// These return the sizes of the walk over the rows of plan dense, and of finished logits.
 template <class Types>
-typename fold::RowWalk<Types>::Room dense_room(DType gradient, int threads);
+typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads);
 template <class Types>
-typename fold::RowWalk<Types>::Room sweep_room(const LogitsProblem& problem, const SweepPlan& run);
+typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,

@@ -129,15 +129,19 @@ class Planner {
   // there.
   RunPlan one_pass(int64_t least_rows) const {
     least_rows = std::max(least_rows, cutter_.groups().largest);
-    RunPlan run = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), budget_);
+    const auto of_team = [&](size_t budget) {
+      return chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), budget);
+    };
+    const auto of_one = [&](size_t budget) { return chunked(least_rows, 1, false, budget); };
+    RunPlan run = of_team(budget_);
     if (!fits(run)) {
-      run = chunked(least_rows, 1, false, budget_);
+      run = of_one(budget_);
     } else if (run.chunk_count() > 1) {
-      // Where the room of the team has only just been found, its chunks are many. Until they are as few as
-      // those that one thread had before, these stay: a larger budget never leads to more chunks.
-      const size_t least = chunked(least_rows, kPlannedTeam, cutter_.wants_sums_apart(), 0).plan.workspace_bytes;
-      RunPlan before = chunked(least_rows, 1, false, std::min(least, budget_));
-      if (fits(before) && before.chunk_count() < run.chunk_count()) run = std::move(before);
+      // The least budget that has room for the team leaves little for logits, so chunks are many there. Until
+      // they are as few as those that one thread has in that budget, these stay: more bytes never lead to more
+      // chunks.
+      RunPlan before = of_one(of_team(0).plan.workspace_bytes);
+      if (before.chunk_count() < run.chunk_count()) run = std::move(before);
     }
     fit_tiles(threads_, run);
     const int64_t tiles = div_up(run.plan.chunk_rows, run.grid.row_tile) * run.grid.vocab_tiles();

@@ -110,6 +110,7 @@ bool TokenProblem::takes_part(int64_t row) const {
 }
 
 int64_t TokenProblem::most_picks() const {
+  if (picks.offsets.empty()) return picks.ids.empty() ? 0 : 1;
   int64_t most = 0;
   for (const int64_t row : active()) most = std::max(most, pick_end(row) - pick_begin(row));
   return most;

@@ -34,7 +34,7 @@ class DenseSchedule final : public Schedule {
         tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::widened_bias<Logit>(arena_, context.kernels, problem), problem.head.softcap),
         walk_({problem, &tiles_, &source_, context.gemm}, given_logits(), arena_,
-              plan::dense_room<Types>(gradient_, threads_)),
+              plan::dense_walk_sizes<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
         sinks_({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_),
         rows_(problem::all_rows(problem.tokens).rows) {

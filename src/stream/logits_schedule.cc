@@ -26,7 +26,8 @@ class SweepSchedule final : public Schedule {
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
-        walk_({problem, &tiles_}, source::GivenLogits(problem.logits), arena_, plan::sweep_room<Types>(problem, run)) {}
+        walk_({problem, &tiles_}, source::GivenLogits(problem.logits), arena_, plan::sweep_sizes<Types>(problem, run)) {
+  }
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
