@@ -28,8 +28,8 @@ class Partials {
 
   /// Returns how many bytes a row has on its way to other ranks.
   virtual size_t wire_bytes(int64_t row) const = 0;
-  /// Writes the whole of a row as it travels, and returns the end of that. Picks stand in `columns` and travel
-  /// with it.
+  /// Writes the whole of a row as it travels, and returns the end of that. Picks stand in `columns` and
+  /// travel with it.
   virtual std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
   /// Writes what a slice without vocabulary entries sends, and returns the end of that.
   virtual std::byte* put_nothing(int64_t row, std::byte* to) const = 0;

@@ -138,8 +138,8 @@ class Planner {
       run = of_one(budget_);
     } else if (run.chunk_count() > 1) {
       // The least budget that has room for the team leaves little for logits, so chunks are many there. Until
-      // they are as few as those that one thread has in that budget, these stay: more bytes never lead to more
-      // chunks.
+      // they are as few as those that one thread has in that budget, these stay: more bytes never lead to
+      // more chunks.
       RunPlan before = of_one(of_team(0).plan.workspace_bytes);
       if (before.chunk_count() < run.chunk_count()) run = std::move(before);
     }

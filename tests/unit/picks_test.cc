@@ -128,14 +128,12 @@ struct Tensors {
     out.softcap = 30;
     return out;
   }
-  LmHead head(int64_t first, int64_t count) const { return source::slice(head(), first, count); }
 };
 
 // Everything that comes out, in float64.
 struct Out {
   double loss = 0;
   std::vector<double> logp, d_hidden, d_weight, d_bias, d_logits;
-  Plan plan;
 };
 
 Out reference(const Case& c, const Given& given, const Tensors& t) {
@@ -208,24 +206,25 @@ ContextOptions options_of(const Case& c, int threads) {
   return options;
 }
 
+problem::Task task_of(const Case& c, const Given& given, const ListLoss& loss) {
+  TokenOptions options;
+  options.temperatures = given.temperatures;
+  options.temperature_meaning = c.meaning;
+  problem::RowPicks picks = given.picks;
+  return {.options = options, .request = loss.needs(), .picks = std::move(picks)};
+}
+
 // The forward half, and then the backward half from what it left.
 Out run_halves(const Context& context, const Tensors& t, const LmHead& head, const Gradients& outputs, const Case& c,
                const Given& given) {
   ListLoss loss(given, c.argmax);
-  TokenOptions options;
-  options.temperatures = given.temperatures;
-  options.temperature_meaning = c.meaning;
-  const auto task = [&] {
-    problem::RowPicks picks = given.picks;
-    return problem::Task{.options = options, .request = loss.needs(), .picks = std::move(picks)};
-  };
   api::Call first(context, HiddenStates(t.hidden.view()), head);
-  first.set_task(task());
+  first.set_task(task_of(c, given, loss));
   stream::Ran ran = first.run(&loss, {.stats = true, .grads = true});
   api::Call second(context, HiddenStates(t.hidden.view()), head, outputs);
-  second.set_task(task());
+  second.set_task(task_of(c, given, loss));
   Out out;
-  out.plan = second.run_gradients(ran.stats, ran.grads, 1.0);
+  second.run_gradients(ran.stats, ran.grads, 1.0);
   out.loss = loss.value;
   out.logp = ran.stats.logp;
   return out;
@@ -235,16 +234,11 @@ Out run_call(api::Call whole, const Case& c, const Given& given) {
   return whole.complete([&](api::Call& call) {
     ListLoss loss(given, c.argmax);
     call.state("picks");
-    TokenOptions options;
-    options.temperatures = given.temperatures;
-    options.temperature_meaning = c.meaning;
-    problem::RowPicks picks = given.picks;
-    call.set_task({.options = options, .request = loss.needs(), .picks = std::move(picks)});
+    call.set_task(task_of(c, given, loss));
     const stream::Ran ran = call.run(&loss);
     Out out;
     out.loss = loss.value;
     out.logp.assign(ran.stats.logp.begin(), ran.stats.logp.end());
-    out.plan = ran.plan;
     return out;
   });
 }
@@ -281,7 +275,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
       mine.ranks.vocab = &group.of(rank);
       const Context context(mine);
       const int64_t first = rank ? cut : 0, count = rank ? kV - cut : cut;
-      const LmHead head = t.head(first, count);
+      const LmHead head = source::slice(t.head(), first, count);
       const Gradients outputs = outputs_of(first, count, of_rank[r]);
       outs[r] = run_call(api::Call(context, HiddenStates(t.hidden.view()), head, outputs), c, given);
     });
@@ -300,15 +294,11 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
         mine.ranks.slice = VocabSlice{first, kV, {}};
         if (!gather) mine.ranks.slice->gathered = gathered;
         const Context context(mine);
-        const LmHead head = t.head(first, count);
+        const LmHead head = source::slice(t.head(), first, count);
         if (gather) {
           api::Call call(context, HiddenStates(t.hidden.view()), head);
           ListLoss loss(given, c.argmax);
-          TokenOptions token;
-          token.temperatures = given.temperatures;
-          token.temperature_meaning = c.meaning;
-          problem::RowPicks picks = given.picks;
-          call.set_task({.options = token, .request = loss.needs(), .picks = std::move(picks)});
+          call.set_task(task_of(c, given, loss));
           const std::vector<std::byte> bytes = call.fold_slice();
           gathered.insert(gathered.end(), bytes.begin(), bytes.end());
           continue;
@@ -364,7 +354,6 @@ void check(const char* name, const Case& c, const Given& given = {}) {
     // Sums of 700 terms lose some ten eps of the type of the gradients; what is wrong differs by far more.
     const double bound = c.dtype == DType::kFloat64 ? 1e-13 : c.dtype == DType::kFloat32 ? 5e-6 : 1e-2;
     for (const double error : {loss, logp, a, b, d}) EXPECT_LT(error, bound) << name;
-    for (const double error : {loss, logp, a, b, d}) EXPECT_FALSE(std::isnan(error)) << name;
   }
   if (c.from == From::kDense) return;
   EXPECT_EQ(outs[0].logp, outs[1].logp);
@@ -387,8 +376,8 @@ TEST(Picks, Slices) {
   check("slices, f64", {.from = From::kSlices, .dtype = DType::kFloat64});
   check("slices, argmax", {.from = From::kSlices, .argmax = true});
 }
-TEST(Picks, Gathered) { check("gathered", {.from = From::kGathered, .plan = PlanKind::kAuto}); }
 TEST(Picks, Ranks) {
+  check("gathered", {.from = From::kGathered, .plan = PlanKind::kAuto});
   check("ranks, two pass", {.from = From::kRanks});
   check("ranks, one pass", {.from = From::kRanks, .plan = PlanKind::kOnePass});
 }
@@ -398,8 +387,8 @@ TEST(Picks, FewPicks) {
     check("few picks", {}, few_picks(count));
     check("few picks, slices", {.from = From::kSlices}, few_picks(count));
   }
+  check("few picks, ranks", {.from = From::kRanks}, few_picks(40));
 }
-TEST(Picks, FewPicksRanks) { check("few picks, ranks", {.from = From::kRanks}, few_picks(40)); }
 TEST(Picks, Dense) { check("dense", {.from = From::kDense, .plan = PlanKind::kDense}); }
 TEST(Picks, Logits) {
   check("logits, two walks", {.from = From::kLogits});

@@ -96,6 +96,18 @@ class Memory {
   core::Arena arena_;
 };
 
+// What products of at most `rows` rows take.
+struct TileMemory {
+  source::Scratch scratch;
+  source::Room room;
+
+  void take(core::Arena& arena, const source::Source& source, const gemm::Backend& gemm, int64_t rows) {
+    const auto bytes = [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
+    scratch = source.take_scratch(arena, source.most_of_logits(rows, kEntries, bytes), kEntries);
+    room = source.take_room(arena, rows);
+  }
+};
+
 template <class Test>
 void for_every_source(const Test& test) {
   for (const std::string_view name : gemm::backend_names()) {
@@ -123,25 +135,22 @@ TEST(Source, LogitsAreTheSumOfTwoProducts) {
     // A row that stands alone leaves a hole before it.
     blocks.place = {0, 1, 2, 0, 2, 3};
     blocks.blocks[1].tile_rows = 4;
-    source::Scratch scratch;
-    source::Room room;
+    TileMemory tiles;
     source::PackedStates packed;
     const Memory memory([&](core::Arena& arena) {
-      const size_t bytes = source.most_of_logits(
-          4, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
-      scratch = source.take_scratch(arena, bytes, kEntries);
-      room = source.take_room(arena, 4);
+      tiles.take(arena, source, gemm, 4);
       packed = source::PackedStates(arena, source::PackedStates::bytes_of(source, gemm, blocks.blocks));
     });
-    packed.pack(source, gemm, 1, blocks, blocks.blocks, [&](size_t) { return room; });
+    packed.pack(source, gemm, 1, blocks, blocks.blocks, [&](size_t) { return tiles.room; });
     constexpr int64_t kFirst = 2, kCount = 4, kStride = 6;
     for (const bool use_packed : {false, true}) {
       for (size_t b = 0; b < 2; ++b) {
         const source::RowBlock& block = blocks.blocks[b];
-        const source::TileRows rows = {blocks, block, room, use_packed ? packed.of(static_cast<int64_t>(b)) : nullptr};
+        const source::TileRows rows = {blocks, block, tiles.room,
+                                       use_packed ? packed.of(static_cast<int64_t>(b)) : nullptr};
         source.gather(gemm, rows);
         std::vector<float> tile(static_cast<size_t>(block.tile_rows * kStride), 99);
-        source.make_tile(rows, kFirst, kCount, tile.data(), kStride, {gemm, row_kernels(), scratch});
+        source.make_tile(rows, kFirst, kCount, tile.data(), kStride, {gemm, row_kernels(), tiles.scratch});
         for (int64_t r = 0; r < block.count; ++r) {
           const auto i = static_cast<size_t>(r);
           for (int64_t e = 0; e < kCount; ++e) {
@@ -189,19 +198,13 @@ TEST(Source, ASecondHeadsLogitsStandBehindTheFirsts) {
     const std::vector<int64_t> rows = {0, 5, 8};
     append_row_blocks(rows, 6, {}, blocks);
     const source::RowBlock& block = blocks.blocks[0];
-    source::Scratch scratch;
-    source::Room room;
-    const Memory memory([&](core::Arena& arena) {
-      const size_t bytes = source.most_of_logits(
-          3, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
-      scratch = source.take_scratch(arena, bytes, kEntries);
-      room = source.take_room(arena, 3);
-    });
-    const source::TileRows tile_rows = {blocks, block, room};
+    TileMemory tiles;
+    const Memory memory([&](core::Arena& arena) { tiles.take(arena, source, gemm, 3); });
+    const source::TileRows tile_rows = {blocks, block, tiles.room};
     source.gather(gemm, tile_rows);
     const int64_t stride = kEntries + 1, side = block.tile_rows * stride;
     std::vector<float> tile(static_cast<size_t>(2 * side), 99);
-    source.make_tile(tile_rows, 0, kEntries, tile.data(), stride, {gemm, row_kernels(), scratch});
+    source.make_tile(tile_rows, 0, kEntries, tile.data(), stride, {gemm, row_kernels(), tiles.scratch});
     for (size_t r = 0; r < rows.size(); ++r) {
       for (int64_t v = 0; v < kEntries; ++v) {
         const auto at = static_cast<size_t>(blocks.places(block)[r] * stride + v);
