@@ -69,8 +69,8 @@ sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outp
     sizes.entries = v;
     sizes.threads = threads;
     sizes.weight_tiles = 1;
-    sizes.hidden_apart =
-        !d_hidden_is_matrix(problem, outputs) || core::is_narrow<Sum>(problem::d_hidden_dtype(outputs));
+    const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs);
+    sizes.hidden_apart = !out.is_matrix() || core::is_narrow<Sum>(out.dtype);
     return sizes;
   });
 }

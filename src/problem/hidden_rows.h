@@ -60,11 +60,4 @@ inline Rows<Matrix> d_hidden_rows(const HiddenProblem& problem, const Gradients&
   return rows;
 }
 
-inline RowPlace<void*> d_hidden_row(const HiddenProblem& problem, const Gradients& outputs, int64_t row) {
-  return d_hidden_rows(problem, outputs).place(row);
-}
-inline bool d_hidden_is_matrix(const HiddenProblem& problem, const Gradients& outputs) {
-  return d_hidden_rows(problem, outputs).is_matrix();
-}
-
 }  // namespace logitless::problem

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/views.h"
-#include "problem/hidden_rows.h"
 #include "ranks/row_sums.h"
 #include "ranks/slice.h"
 #include "sink/hidden_sink.h"
@@ -17,11 +16,15 @@ using problem::HiddenProblem;
 
 HiddenSums::HiddenSums(const kernels::RowKernels& kernels, const Cut& cut, const HiddenProblem& problem,
                        const Gradients& outputs)
-    : kernels_(kernels), cut_(cut), problem_(problem), outputs_(outputs), slices_(cut.own().size()) {
+    : kernels_(kernels),
+      cut_(cut),
+      problem_(problem),
+      outputs_(outputs),
+      out_(problem::d_hidden_rows(problem, outputs)),
+      slices_(cut.own().size()) {
   const std::span<const int64_t> own = cut.own();
-  in_place_ = outputs.d_hidden.data && own.size() == 1 && own[0] > 0 &&
-              problem::d_hidden_dtype(outputs) == sum_type(problem) && outputs.d_hidden_mode == WriteMode::kOverwrite &&
-              d_hidden_is_matrix(problem, outputs);
+  in_place_ = outputs.d_hidden.data && own.size() == 1 && own[0] > 0 && out_.dtype == sum_type(problem) &&
+              outputs.d_hidden_mode == WriteMode::kOverwrite && out_.is_matrix();
 }
 
 void HiddenSums::give(size_t slice, Gradients& outputs) {
@@ -44,8 +47,6 @@ void HiddenSums::finish(int threads) const {
   problem_.in_double() ? finish_as<double>(threads) : finish_as<float>(threads);
 }
 
-void* HiddenSums::output(int64_t row) const { return d_hidden_row(problem_, outputs_, row).data; }
-
 // Copies the sums of a row over the vocabulary entries of a slice.
 template <class Sum>
 void HiddenSums::load(int64_t row, int64_t slice, Sum* to) const {
@@ -59,8 +60,7 @@ void HiddenSums::load(int64_t row, int64_t slice, Sum* to) const {
 template <class Sum>
 void HiddenSums::finish_as(int threads) const {
   if (!in_place_) {
-    sink::clear_other_rows(problem::d_hidden_rows(problem_, outputs_), outputs_.d_hidden_mode,
-                           [&](int64_t row) { return problem_.takes_part(row); });
+    sink::clear_other_rows(out_, outputs_.d_hidden_mode, [&](int64_t row) { return problem_.takes_part(row); });
   }
   if (!cut_.own_d_hidden && cut_.group->size() > 1) return sum_over_group<Sum>(threads);
   if (in_place_) return;
@@ -72,7 +72,7 @@ void HiddenSums::finish_as(int threads) const {
       load(row, static_cast<int64_t>(s), part.data());
       kernels_.typed<Sum>().add(part.data(), h, total.data());
     }
-    sink::store_sums(kernels_, total.data(), h, outputs_.d_hidden_mode, output(row), problem::d_hidden_dtype(outputs_));
+    sink::store_sums(kernels_, total.data(), h, outputs_.d_hidden_mode, output(row), out_.dtype);
   }
 }
 
@@ -81,7 +81,7 @@ template <class Sum>
 void HiddenSums::sum_over_group(int threads) const {
   const int64_t h = problem_.hidden_size;
   const std::span<const int64_t> rows = problem_.active();
-  const DType dtype = problem::d_hidden_dtype(outputs_);
+  const DType dtype = out_.dtype;
   const bool stored = outputs_.d_hidden_mode == WriteMode::kOverwrite;
   const size_t bytes = stored ? size_of(dtype) : sizeof(Sum);
   const auto row_of = [&](int64_t i) { return rows[static_cast<size_t>(i)]; };

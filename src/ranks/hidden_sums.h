@@ -10,6 +10,7 @@
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
 #include "problem/hidden_problem.h"
+#include "problem/hidden_rows.h"
 #include "ranks/cut.h"
 
 namespace logitless::ranks {
@@ -34,12 +35,13 @@ class HiddenSums {
   void sum_over_group(int threads) const;
   template <class Sum>
   void load(int64_t row, int64_t slice, Sum* to) const;
-  void* output(int64_t row) const;
+  void* output(int64_t row) const { return out_.place(row).data; }
 
   const kernels::RowKernels& kernels_;
   const Cut& cut_;
   const problem::HiddenProblem& problem_;
   const Gradients& outputs_;
+  const problem::Rows<Matrix> out_;  // d_hidden
   // The sums of a rank's only slice may stand in d_hidden, where this is one matrix of their type.
   bool in_place_;
   struct Sums {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The parts of a call that depend on where its logits come from and on how its work is cut. The
-// pipeline drives them.
+// The orders of work. A schedule has a source make logits, a walk fold them, and sinks take their gradients;
+// which of them there are is not its concern. The pipeline drives it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ using problem::HiddenProblem;
 using problem::LogitsProblem;
 using problem::TokenProblem;
 
-/// A source of logits, the schedule of its tiles, and the sinks of their gradients. A chunk is a set
-/// of rows whose statistics are known together before the loss sees them.
+/// The order in which the tiles of a call are made and used. A chunk is a set of rows whose statistics are
+/// known together before the loss sees them.
 class Schedule {
  public:
   virtual ~Schedule() = default;
