@@ -138,6 +138,13 @@ typedef enum logitless_sampler_correction {
   LOGITLESS_SEQUENCE_MASK = 4
 } logitless_sampler_correction;
 
+/** See TeacherAgainst. */
+typedef enum logitless_teacher_against {
+  LOGITLESS_AGAINST_CURRENT = 0,
+  LOGITLESS_AGAINST_OLD = 1,
+  LOGITLESS_AGAINST_SAMPLING = 2
+} logitless_teacher_against;
+
 /** See PreferenceLoss. */
 typedef enum logitless_preference_loss_kind {
   LOGITLESS_SIGMOID = 0,
@@ -166,6 +173,7 @@ LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);     
 LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);        /**< e.g. "k3" */
 LOGITLESS_C_API const char* logitless_importance_level_name(int32_t level);        /**< e.g. "sequence" */
 LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction); /**< e.g. "token_mask" */
+LOGITLESS_C_API const char* logitless_teacher_against_name(int32_t against);       /**< e.g. "sampling" */
 LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);          /**< e.g. "apo_zero" */
 LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);             /**< best first */
 LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);              /**< best first */
@@ -555,6 +563,7 @@ typedef struct logitless_policy_batch {
   const uint8_t* mask;
   size_t mask_count; /**< N, or 0 */
   int32_t advantages_per;
+  logitless_const_vector teacher_logps;
 } logitless_policy_batch;
 
 /** See PolicyOptions. Where C++ has "none" for a bound, C has INFINITY: log_ratio_clamp, sampler_clip_max. */
@@ -578,6 +587,8 @@ typedef struct logitless_policy_options {
   double vespo_k_pos, vespo_lambda_pos, vespo_k_neg, vespo_lambda_neg;
   double loss_scale;
   int32_t want_entropy;
+  int32_t teacher_against;
+  double teacher_weight, teacher_discount;
 } logitless_policy_options;
 
 /** See PolicyResult. */
@@ -589,6 +600,7 @@ typedef struct logitless_policy_result {
   double loss;
   int64_t counted_tokens; /**< tokens that took part */
   double mean_ratio, clip_fraction_low, clip_fraction_high, clip_fraction, mean_kl, mean_entropy, mean_logp;
+  double mean_teacher_kl;
 } logitless_policy_result;
 
 LOGITLESS_C_API void logitless_policy_batch_init(logitless_policy_batch* batch, size_t size);

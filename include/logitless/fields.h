@@ -167,6 +167,9 @@ void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
   visit(Field("sampler_correction"), s.sampler_correction...);
   visit(Field("sampler_clip_min", kNotNegative), s.sampler_clip_min...);
   visit(Field("sampler_clip_max", kPositive), s.sampler_clip_max...);
+  visit(Field("teacher_weight"), s.teacher_weight...);
+  visit(Field("teacher_against"), s.teacher_against...);
+  visit(Field("teacher_discount", kShare), s.teacher_discount...);
   visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
   visit(Field("max_completion_length", kCount), s.max_completion_length...);
   visit(Field("sapo_temperature_pos", kPositive), s.sapo_temperature_pos...);
@@ -238,6 +241,7 @@ void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
   visit(Field("old_logps"), s.old_logps...);
   visit(Field("ref_logps"), s.ref_logps...);
   visit(Field("sampling_logps"), s.sampling_logps...);
+  visit(Field("teacher_logps"), s.teacher_logps...);
   visit(Field("mask"), detail::entries(
                            s, s.mask, [](auto& of) -> auto& { return of.mask_count; })...);
   visit(Field("advantages_per"), s.advantages_per...);
@@ -298,6 +302,7 @@ void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_kl"), s.mean_kl...);
   visit(Field("mean_entropy"), s.mean_entropy...);
   visit(Field("mean_logp"), s.mean_logp...);
+  visit(Field("mean_teacher_kl"), s.mean_teacher_kl...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceMetrics.

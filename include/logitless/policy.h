@@ -49,6 +49,13 @@ enum class ImportanceLevel {
 /// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
 enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
 
+/// Whose log-probability of a sampled token stands against the teacher's in its advantage.
+enum class TeacherAgainst {
+  kCurrent,   ///< the policy's own, without gradient (TRL, verl, prime-rl)
+  kOld,       ///< old_logps (slime); on-policy the policy's own
+  kSampling,  ///< sampling_logps (tinker)
+};
+
 /// The names of variants.
 template <>
 inline constexpr std::array kNamesOf<PolicyVariant> = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
@@ -63,16 +70,21 @@ inline constexpr std::array kNamesOf<ImportanceLevel> = {"token", "sequence"};
 template <>
 inline constexpr std::array kNamesOf<SamplerCorrection> = {"none", "token_truncate", "token_mask", "sequence_truncate",
                                                            "sequence_mask"};
+/// The names of whose log-probabilities stand against a teacher's.
+template <>
+inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampling"};
 
 /// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
 /// or float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
-  Targets chosen_ids;             ///< [N]: the token id that was sampled at each position of hidden
-  ConstVector advantages;         ///< [B], one a sequence, or [N], one a token, as advantages_per says
-  ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
-  ConstVector ref_logps;          ///< [N], exactly when beta != 0
-  ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
-  std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
+  Targets chosen_ids;  ///< [N]: the token id that was sampled at each position of hidden
+  /// [B], one a sequence, or [N], one a token, as advantages_per says. Empty: all 0, with a teacher alone.
+  ConstVector advantages;
+  ConstVector old_logps;                            ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstVector ref_logps;                            ///< [N], exactly when beta != 0
+  ConstVector sampling_logps;                       ///< [N], or empty; NaN: unknown
+  ConstVector teacher_logps;                        ///< [N], exactly when teacher_weight != 0
+  std::span<const uint8_t> mask;                    ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
 };
 
@@ -109,6 +121,14 @@ struct PolicyOptions {
   std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
   std::optional<double> sampler_clip_max = 3.0;                     ///< positive; any but 3 needs one too
 
+  /// On-policy distillation: the weight of the teacher's log ratio in a token's advantage (docs/losses.md,
+  /// 1.10); finite.
+  double teacher_weight = 0;
+  TeacherAgainst teacher_against = TeacherAgainst::kCurrent;  ///< any other needs teacher_weight
+  /// In [0, 1]: what one position further on counts for. 0 leaves a token its own ratio; any other needs
+  /// teacher_weight.
+  double teacher_discount = 0;
+
   /// It is positive (a value below 1 counts as 1), and for dapo, cispo and vespo only.
   std::optional<double> num_items_in_batch = {};
   std::optional<int64_t> max_completion_length = {};  ///< positive; dr_grpo only, which needs it
@@ -137,6 +157,8 @@ struct PolicyMetrics {
   double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();   ///< in nats
   double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
+  /// With a teacher: −teacher's log ratio, an estimate of KL(policy, teacher), in nats.
+  double mean_teacher_kl = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What policy_loss() returns.

@@ -174,7 +174,8 @@ def policy_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps, mask.
+    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
+    teacher_logps, mask.
 
     The other arguments are options("policy"), and the source's and outputs' as in cross_entropy().
     """

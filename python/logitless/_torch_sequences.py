@@ -75,12 +75,13 @@ def policy_loss(
     input: Tensor,
     linear_weight: Tensor,
     chosen_ids: Tensor,
-    advantages: Tensor,
+    advantages: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     old_logps: Tensor | None = None,
     ref_logps: Tensor | None = None,
     sampling_logps: Tensor | None = None,
+    teacher_logps: Tensor | None = None,
     mask: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
@@ -89,9 +90,10 @@ def policy_loss(
 ) -> Any:
     """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
     input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
-    members of PolicyOptions. With return_metrics=True a dict of them comes with the loss."""
+    members of PolicyOptions. teacher_logps and teacher_weight=1.0 distil on-policy; advantages may be left out
+    then. With return_metrics=True a dict of them comes with the loss."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
-    arguments.update(sampling_logps=sampling_logps, **options)
+    arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, **options)
     return _sequence_loss(
         _core.policy_loss,
         input,

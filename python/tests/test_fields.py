@@ -23,6 +23,7 @@ OLD[15:] += 2  # a sequence that has drifted
 MASK = np.ones(N, np.uint8)
 MASK[3:5] = 0  # sequences of different lengths
 SAMPLING = OLD + 0.8 * (np.arange(N) % 5 - 2.0)
+TEACHER = OWN + 0.4 * (np.arange(N) % 3 - 1)
 SUMS = np.array([-18.0, -20, -19, -17])
 RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # which compare with no reference
 
@@ -38,6 +39,8 @@ BESIDE = {
     "use_bias_correction_kl": {"beta": 0.5},
     "sampler_clip_min": {"sampler_correction": "token_truncate"},
     "sampler_clip_max": {"sampler_correction": "token_truncate"},
+    "teacher_against": {"teacher_weight": 0.5},
+    "teacher_discount": {"teacher_weight": 0.5},
     "num_items_in_batch": {"variant": "dapo"},
     "max_completion_length": {"variant": "dr_grpo", "max_completion_length": 9},
     "discopop_tau": {"losses": ["discopop"]},
@@ -103,8 +106,10 @@ def run(structure, options):
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
-        if options.get("sampler_correction", "none") != "none":
+        if options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling":
             batch["sampling_logps"] = SAMPLING
+        if options.get("teacher_weight"):
+            batch["teacher_logps"] = TEACHER
         result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
     elif structure == "preference":
         needed = set(options.get("losses", ["sigmoid"])) - RELATIVE

@@ -26,6 +26,7 @@ from test_fields import (  # noqa: E402
     REFUSED,
     RELATIVE,
     SAMPLING,
+    TEACHER,
     SUMS,
     WEIGHT,
     N,
@@ -54,8 +55,10 @@ def batch_of(structure, options):
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
-        if options.get("sampler_correction", "none") != "none":
+        if options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling":
             batch["sampling_logps"] = SAMPLING
+        if options.get("teacher_weight"):
+            batch["teacher_logps"] = TEACHER
         return batch
     if structure == "preference":
         needed = set(options.get("losses", ["sigmoid"])) - RELATIVE

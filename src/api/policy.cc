@@ -32,6 +32,7 @@ struct Completions {
       api::state_vector(statement, "old_logps", problem, batch.old_logps);
       api::state_vector(statement, "ref_logps", problem, batch.ref_logps);
       api::state_vector(statement, "sampling_logps", problem, batch.sampling_logps);
+      api::state_vector(statement, "teacher_logps", problem, batch.teacher_logps);
     });
     return loss;
   }

@@ -40,6 +40,9 @@ const char* logitless_importance_level_name(int32_t level) {
 const char* logitless_sampler_correction_name(int32_t correction) {
   return name_at<SamplerCorrection, LOGITLESS_SEQUENCE_MASK>(correction);
 }
+const char* logitless_teacher_against_name(int32_t against) {
+  return name_at<TeacherAgainst, LOGITLESS_AGAINST_SAMPLING>(against);
+}
 const char* logitless_preference_loss_name(int32_t loss) { return name_at<PreferenceLoss, LOGITLESS_CPO>(loss); }
 int logitless_needs_reference(int32_t loss) {
   return logitless_preference_loss_name(loss) && needs_reference(static_cast<PreferenceLoss>(loss));

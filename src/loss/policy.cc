@@ -67,6 +67,32 @@ double PolicyLoss::corrected(double log_ratio) const {
   return std::clamp(r, low, high);
 }
 
+bool PolicyLoss::teacher_is_against_policy() const {
+  return options_.teacher_against == TeacherAgainst::kCurrent ||
+         (options_.teacher_against == TeacherAgainst::kOld && old_.empty());
+}
+
+// Adds the teacher's discounted log ratios to the advantages of whole sequences, or, without a discount, of
+// any rows. They increase. Without statistics the ratios are against what was given.
+void PolicyLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* stats) {
+  double ahead = 0;  // Σ γ^(t − i) ratio_t over the rows t >= i of the sequence of i, the last row seen
+  int64_t before = -1;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    const auto i = static_cast<size_t>(*row);
+    const double against = stats                                              ? stats->logp[i]
+                           : options_.teacher_against == TeacherAgainst::kOld ? old_[i]
+                                                                              : sampling_[i];
+    const double ratio = !stats && std::isnan(against) ? 0 : teacher_[i] - against;
+    teacher_kl_[i] = -ratio;
+    const bool follows = before >= 0 && sequence_[static_cast<size_t>(before)] == sequence_[i];
+    if (!follows || options_.teacher_discount == 0) ahead = 0;
+    if (ahead != 0) ahead *= std::pow(options_.teacher_discount, static_cast<double>(before - *row));
+    ahead += ratio;
+    advantage_[i] += options_.teacher_weight * ahead;
+    before = *row;
+  }
+}
+
 void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   const auto i = static_cast<size_t>(row);
   Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
@@ -182,6 +208,7 @@ void PolicyLoss::note_clips(size_t i, double ratio) {
 }
 
 void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  if (!teacher_.empty() && teacher_is_against_policy()) add_teacher(rows, &stats);
   for (const int64_t row : rows) add_to_sequence(row, stats.logp[static_cast<size_t>(row)]);
   if (options_.top_entropy_quantile < 1) find_entropy_threshold(rows, stats);
   for (const int64_t row : rows) {
@@ -228,7 +255,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   // A ratio that a whole sequence shares counts once a sequence.
   const bool once = coupled_ratio() && !advantage_per_token_;
   const bool entropies = needs().entropy;
-  double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0;
+  double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0, teacher_kl = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
     if (targets_[i] == kNoTarget) continue;
     const double weight = once ? 1 / sequences_[static_cast<size_t>(sequence_[i])].tokens : 1;
@@ -237,6 +264,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
     if (clips_[i] & kLow) low += weight;
     if (clips_[i] & kHigh) high += weight;
     if (!kl_.empty()) kl += kl_[i];
+    if (!teacher_kl_.empty()) teacher_kl += teacher_kl_[i];
     if (entropies) {
       entropy += stats.entropy[i];
       const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
@@ -245,7 +273,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
     logp += stats.logp[i];
     out.loss += loss_[i] * normaliser(static_cast<int64_t>(i));
   }
-  totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &out.loss});
+  totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &teacher_kl, &out.loss});
   if (options_.entropy_bonus != 0) out.loss -= options_.entropy_bonus * kept_entropy / std::max(kept_tokens_, 1.0);
   out.loss *= options_.loss_scale;
   const double tokens = tokens_;
@@ -256,6 +284,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   if (options_.beta != 0) metrics.mean_kl = kl / tokens;
   if (entropies) metrics.mean_entropy = entropy / tokens;
   metrics.mean_logp = logp / tokens;
+  if (!teacher_.empty()) metrics.mean_teacher_kl = teacher_kl / tokens;
   return out;
 }
 

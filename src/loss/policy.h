@@ -66,6 +66,8 @@ class PolicyLoss final : public TokenLoss {
   double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
   double token_log_ratio(size_t i, double logp) const;
   double sampler_log_ratio(size_t i, double logp) const;
+  bool teacher_is_against_policy() const;
+  void add_teacher(std::span<const int64_t> rows, const TokenStats* stats);
   double corrected(double log_ratio) const;
 
   void add_to_sequence(int64_t row, double logp);
@@ -84,8 +86,8 @@ class PolicyLoss final : public TokenLoss {
   core::Array<int64_t> targets_;
   core::Array<int64_t> sequence_;  // [N]
   core::Array<int64_t> groups_;    // [N] or empty
-  core::Array<double> advantage_;  // [N]
-  core::Array<double> old_, ref_, sampling_;
+  core::Array<double> advantage_;  // [N]; the teacher's part is added once it is known
+  core::Array<double> old_, ref_, sampling_, teacher_;
   core::Array<Sequence> sequences_;  // [B]
   double entropy_threshold_ = 0;
   double kept_tokens_ = 0;  // tokens with top_i = 1
@@ -94,6 +96,7 @@ class PolicyLoss final : public TokenLoss {
   core::Array<double> loss_;
   core::Array<double> ratio_;
   core::Array<double> kl_;
+  core::Array<double> teacher_kl_;
   core::Array<uint8_t> clips_;  // kLow, kHigh
 };
 

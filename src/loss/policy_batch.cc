@@ -22,6 +22,24 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
   core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
+void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
+  const auto fail = [](auto... parts) { core::fail(parts...); };
+  const bool given = batch.teacher_logps.size != 0;
+  if (o.teacher_weight == 0) {
+    if (given) fail("teacher_logps is given but teacher_weight = 0");
+    if (o.teacher_against != PolicyOptions().teacher_against) {
+      fail("teacher_against = ", name_of(o.teacher_against), " is set but teacher_weight = 0");
+    }
+    if (o.teacher_discount != 0) fail("teacher_discount = ", o.teacher_discount, " is set but teacher_weight = 0");
+    return;
+  }
+  if (batch.chosen_ids.size == 0) return;
+  if (!given) fail("teacher_weight = ", o.teacher_weight, " needs teacher_logps");
+  if (o.teacher_against == TeacherAgainst::kSampling && batch.sampling_logps.size == 0) {
+    fail("teacher_against = sampling needs sampling_logps");
+  }
+}
+
 }  // namespace
 
 static_assert(kLogRatio.high == kMostLogRatio);
@@ -63,9 +81,13 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   if (corrects && batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
     fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
   }
-  if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold) {
-    fail("sampling_logps is given but neither sampler_correction nor off_policy_mask_threshold uses it");
+  const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
+  if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold && !against_sampler) {
+    fail(
+        "sampling_logps is given but none of sampler_correction, off_policy_mask_threshold and teacher_against uses "
+        "it");
   }
+  check_teacher(o, batch);
   if (!corrects && o.sampler_clip_min) fail("sampler_clip_min is set but sampler_correction = none");
   if (!corrects && o.sampler_clip_max != PolicyOptions().sampler_clip_max) {
     fail("sampler_clip_max is set but sampler_correction = none");
@@ -90,8 +112,11 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   const ConstVector& advantages = batch.advantages;
   core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
   sequence_ = sequence_of_rows(offsets);
-  advantage_per_token_ = is_per_token("advantages", batch.advantages_per, advantages.size, sequence_,
-                                      static_cast<int64_t>(offsets.size()) - 1);
+  const bool taught = options.teacher_weight != 0;
+  const bool no_advantages = taught && advantages.size == 0;
+  const bool one_a_token = !no_advantages && is_per_token("advantages", batch.advantages_per, advantages.size,
+                                                          sequence_, static_cast<int64_t>(offsets.size()) - 1);
+  advantage_per_token_ = taught || one_a_token;
   const auto size = static_cast<size_t>(n);
   const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to) {
     if (values.size == 0) return;
@@ -101,6 +126,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   take("old_logps", batch.old_logps, old_);
   take("ref_logps", batch.ref_logps, ref_);
   take("sampling_logps", batch.sampling_logps, sampling_);
+  take("teacher_logps", batch.teacher_logps, teacher_);
 
   targets_.assign(size, kNoTarget);
   advantage_.assign(size, 0);
@@ -112,10 +138,11 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
       fail("chosen_ids[", row, "] = ", ids[row], " is outside [0, ", vocab_size, ")");
     }
     targets_[i] = ids[row];
-    advantage_[i] = finite_entry("advantages", advantages, advantage_per_token_ ? row : sequence_[i]);
+    if (!no_advantages) advantage_[i] = finite_entry("advantages", advantages, one_a_token ? row : sequence_[i]);
     if (!old_.empty()) old_[i] = finite_entry("old_logps", batch.old_logps, row);
     if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", batch.ref_logps, row);
     if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", batch.sampling_logps, row, true);
+    if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", batch.teacher_logps, row);
     sequences_[static_cast<size_t>(sequence_[i])].tokens += 1;
     ++tokens_;
   }
@@ -123,7 +150,8 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   if (options.top_entropy_quantile < 1) {
     groups_.assign(size, 0);
   } else if (coupled_ratio() || row_of(options.variant).has_weight_of_sequence || options.off_policy_mask_threshold ||
-             is_sequence_level(options.sampler_correction)) {
+             is_sequence_level(options.sampler_correction) ||
+             (options.teacher_discount != 0 && teacher_is_against_policy())) {
     groups_ = sequence_;
   }
   if (options.top_entropy_quantile < 1 && totals.are_shared()) {
@@ -135,6 +163,14 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   ratio_.assign(size, 0);
   clips_.assign(size, 0);
   if (options.beta != 0) kl_.assign(size, 0);
+  if (teacher_.empty()) return;
+  teacher_kl_.assign(size, 0);
+  if (teacher_is_against_policy()) return;
+  core::Array<int64_t> rows;
+  for (int64_t row = 0; row < n; ++row) {
+    if (targets_[static_cast<size_t>(row)] != kNoTarget) rows.push_back(row);
+  }
+  add_teacher(rows, nullptr);
 }
 
 core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
@@ -143,6 +179,7 @@ core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
           core::range_of("old_logps", batch.old_logps),
           core::range_of("ref_logps", batch.ref_logps),
           core::range_of("sampling_logps", batch.sampling_logps),
+          core::range_of("teacher_logps", batch.teacher_logps),
           core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())};
 }
 

@@ -204,7 +204,8 @@ void World::set_losses() {
   LOGITLESS_INIT(policy_batch, &policy_batch);
   policy_batch.chosen_ids = &targets;
   policy_batch.advantages = vector(per_sequence.data, kBatch);
-  policy_batch.old_logps = policy_batch.ref_logps = policy_batch.sampling_logps = vector(per_token.data, kTokens);
+  policy_batch.old_logps = policy_batch.ref_logps = policy_batch.sampling_logps = policy_batch.teacher_logps =
+      vector(per_token.data, kTokens);
   policy_batch.mask = mask.data;
   policy_batch.mask_count = kTokens;
   LOGITLESS_INIT(policy_options, &policy);
@@ -215,6 +216,8 @@ void World::set_losses() {
   policy.off_policy_mask_threshold = 8;
   policy.sampler_correction = LOGITLESS_TOKEN_TRUNCATE;
   policy.sampler_clip_min = 0.5;
+  policy.teacher_weight = 0.5;
+  policy.teacher_discount = 0.5;
   LOGITLESS_INIT(reference, &reference);
   reference.logps = vector(per_token.data, kTokens);
   LOGITLESS_INIT(preference_options, &preference);

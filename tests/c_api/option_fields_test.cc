@@ -131,6 +131,7 @@ struct CBatch {
     in.old_logps = vector_of(from.old_logps);
     in.ref_logps = vector_of(from.ref_logps);
     in.sampling_logps = vector_of(from.sampling_logps);
+    in.teacher_logps = vector_of(from.teacher_logps);
     in.mask = from.mask.data();
     in.mask_count = from.mask.size();
     return logitless_policy_loss(context, &source, &in, &options, &gradients, &result, nullptr);

@@ -42,6 +42,7 @@ struct Call {
     batch.old_logps = view(old_logps);
     batch.ref_logps = view(ref_logps);
     batch.sampling_logps = view(sampling_logps);
+    batch.teacher_logps = view(teacher_logps);
     batch.mask = mask;
   }
   static ConstVector view(const std::vector<double>& values) {
@@ -58,7 +59,8 @@ struct Call {
   PolicyOptions options;
   std::vector<int64_t> ids = {0, 1, 2, -5, 3, 4};
   std::vector<uint8_t> mask = {1, 1, 1, 0, 1, 1};
-  std::vector<double> advantages = {1, -1}, old_logps = {-1, -1, -1, kNaN, -1, -1}, ref_logps, sampling_logps;
+  std::vector<double> advantages = {1, -1}, old_logps = {-1, -1, -1, kNaN, -1, -1}, ref_logps, sampling_logps,
+                      teacher_logps;
   std::vector<double> temperatures;
   std::vector<int64_t> offsets;
 };
@@ -273,6 +275,27 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
       {"sampling_logps alone",
        with(&Call::sampling_logps, kSixLogps),
        {"sampling_logps", "sampler_correction", "off_policy_mask_threshold"}},
+      {"teacher_logps alone", with(&Call::teacher_logps, kSixLogps), {"teacher_logps", "teacher_weight = 0"}},
+      {"teacher_weight alone",
+       option([](auto& o) { o.teacher_weight = 0.5; }),
+       {"teacher_weight = 0.5", "teacher_logps"}},
+      {"teacher_against alone",
+       option([](auto& o) { o.teacher_against = TeacherAgainst::kOld; }),
+       {"teacher_against = old", "teacher_weight = 0"}},
+      {"teacher_discount alone",
+       option([](auto& o) { o.teacher_discount = 0.5; }),
+       {"teacher_discount = 0.5", "teacher_weight = 0"}},
+      {"a teacher against no sampler",
+       with(&Call::teacher_logps, kSixLogps,
+            [](Call& c) { c.options.teacher_weight = 1, c.options.teacher_against = TeacherAgainst::kSampling; }),
+       {"teacher_against = sampling", "sampling_logps"}},
+      {"a teacher of another size",
+       with(&Call::teacher_logps, {-1, -1}, [](Call& c) { c.options.teacher_weight = 1; }),
+       {"teacher_logps", "2", "6"}},
+      {"a teacher that is not finite",
+       with(&Call::teacher_logps, {-1, -1, kNaN, -1, -1, -1}, [](Call& c) { c.options.teacher_weight = 1; }),
+       {"teacher_logps[2]", "finite"}},
+      {"no advantages and no teacher", with(&Call::advantages, {}), {"advantages", "0"}},
       {"kl_estimator alone",
        option([](auto& o) { o.kl_estimator = KlEstimator::kK1; }),
        {"kl_estimator = k1", "beta = 0"}},

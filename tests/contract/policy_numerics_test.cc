@@ -48,6 +48,7 @@ struct Call {
       old_logps.push_back(stats.logp[i] + 0.1 * normal(random));
       ref_logps.push_back(stats.logp[i] + 0.1 * normal(random));
       sampling_logps.push_back(stats.logp[i] + 0.1 * normal(random));
+      teacher_logps.push_back(stats.logp[i] + (i % 2 == 0 ? 0.2 : -0.3));
       token_advantages.push_back(normal(random));
     }
     advantages = {1, -1, 0.5, -0.5, 2};
@@ -63,7 +64,10 @@ struct Call {
   PolicyBatch batch(const PolicyCase& policy_case) const {
     PolicyBatch batch;
     batch.chosen_ids = inputs.targets_view();
-    batch.advantages = view(policy_case.advantages_per_token ? token_advantages : advantages);
+    if (!policy_case.teacher_alone) {
+      batch.advantages = view(policy_case.advantages_per_token ? token_advantages : advantages);
+    }
+    if (policy_case.options.teacher_weight != 0) batch.teacher_logps = view(teacher_logps);
     if (!policy_case.on_policy) batch.old_logps = view(old_logps);
     if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
     if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
@@ -77,7 +81,7 @@ struct Call {
   Inputs inputs;
   GradientOutputs outputs;
   TokenStats stats;
-  std::vector<double> old_logps, ref_logps, sampling_logps, token_advantages, advantages;
+  std::vector<double> old_logps, ref_logps, sampling_logps, teacher_logps, token_advantages, advantages;
 };
 
 bool all_finite(const HostTensor& tensor) {
@@ -137,6 +141,7 @@ TEST(PolicyNumerics, ExtremeLogits) {
       call.old_logps[i] = i % 3 == 0 ? -0.01 : i % 3 == 1 && logp > -1e4 ? -15000.0 : logp + 0.01;
       call.ref_logps[i] = i % 4 < 2 ? -0.01 : -15000.0;
       call.sampling_logps[i] = i % 5 < 2 ? -0.01 : -15000.0;
+      call.teacher_logps[i] = i % 7 < 3 ? -0.01 : -15000.0;
     }
     ASSERT_GT(largest, 1e4);
     ASSERT_LT(least_logp, -1e4);
@@ -161,6 +166,7 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
     call.old_logps[i] = i % 3 == 0 ? -0.01 : -2e4;
     call.ref_logps[i] = i % 4 < 2 ? -0.01 : -2e4;
     call.sampling_logps[i] = i % 5 < 2 ? -0.01 : -2e4;
+    call.teacher_logps[i] = i % 7 < 3 ? -0.01 : -2e4;
   }
   for (PolicyCase policy_case : policy_cases(0)) {
     for (const std::optional<double> clamp : {std::optional(20.0), std::optional<double>()}) {
@@ -258,7 +264,7 @@ TEST(PolicyNumerics, PackedAndPaddedAreEqual) {
     HostTensor d_hidden(DType::kFloat64, kSequences * kLongest, kHidden);
     const auto column = [](double garbage) { return std::vector<double>(kSequences * kLongest, garbage); };
     std::vector<double> old_logps = column(kNaN), ref_logps = column(INFINITY), sampling_logps = column(-INFINITY),
-                        token_advantages = column(kNaN);
+                        teacher_logps = column(kNaN), token_advantages = column(kNaN);
     std::vector<int32_t> ids(kSequences * kLongest, -3);
     std::vector<uint8_t> mask(kSequences * kLongest, 0);
     const auto row_of = [&](int64_t s, int64_t i) { return s * kLongest + i - offsets[s]; };
@@ -271,12 +277,16 @@ TEST(PolicyNumerics, PackedAndPaddedAreEqual) {
         old_logps[row] = packed.old_logps[i];
         ref_logps[row] = packed.ref_logps[i];
         sampling_logps[row] = packed.sampling_logps[i];
+        teacher_logps[row] = packed.teacher_logps[i];
         token_advantages[row] = packed.token_advantages[i];
       }
     }
     PolicyBatch batch;
     batch.chosen_ids = Targets(std::span<const int32_t>(ids));
-    batch.advantages = view(policy_case.advantages_per_token ? token_advantages : packed.advantages);
+    if (!policy_case.teacher_alone) {
+      batch.advantages = view(policy_case.advantages_per_token ? token_advantages : packed.advantages);
+    }
+    if (policy_case.options.teacher_weight != 0) batch.teacher_logps = view(teacher_logps);
     if (!policy_case.on_policy) batch.old_logps = view(old_logps);
     if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
     if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);

@@ -85,6 +85,7 @@ inline void prepare(const std::string& field, PolicyOptions& options) {
   prepare_token(field, options.token);
   if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;
   if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
+  if (field.starts_with("teacher_") && field != "teacher_weight") options.teacher_weight = 0.5;
   if (field == "num_items_in_batch") options.variant = PolicyVariant::kDapo;
   if (field.starts_with("sapo")) options.variant = PolicyVariant::kSapo;
   if (field.starts_with("vespo")) options.variant = PolicyVariant::kVespo;
@@ -163,7 +164,7 @@ struct Outcome {
 
 /// What the calls read beside their options: ratios are on both sides of their bounds.
 struct OptionBatch : Batch {
-  std::vector<float> sampling_logps;
+  std::vector<float> sampling_logps, teacher_logps;
   std::vector<double> kl = {-30, -31, -32}, kl_ref = {-30.5, -31.5, -33};
 
   OptionBatch() : Batch(true) {
@@ -171,6 +172,7 @@ struct OptionBatch : Batch {
     for (size_t i = 0; i < own.size(); ++i) {
       old_logps[i] = static_cast<float>(own[i] + 0.3 * (static_cast<int>(i % 7) - 3));
       ref_logps[i] = static_cast<float>(own[i] + 0.2 * (static_cast<int>(i % 5) - 2));
+      teacher_logps.push_back(static_cast<float>(own[i] + 0.4 * (static_cast<int>(i % 3) - 1)));
       sampling_logps.push_back(old_logps[i] + 0.8F * static_cast<float>(static_cast<int>(i % 5) - 2));
     }
     old_logps[6] -= 27;                                  // Of a negative advantage: beyond any clamp.
@@ -183,7 +185,10 @@ struct OptionBatch : Batch {
   }
   PolicyBatch policy_for(const PolicyOptions& options) const {
     PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
-    if (options.sampler_correction != SamplerCorrection::kNone) batch.sampling_logps = {sampling_logps.data(), kTokens};
+    const bool sampled =
+        options.sampler_correction != SamplerCorrection::kNone || options.teacher_against == TeacherAgainst::kSampling;
+    if (sampled) batch.sampling_logps = {sampling_logps.data(), kTokens};
+    if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
     return batch;
   }
   PolicyResult run(const PolicyOptions& options, const Gradients& out) const {

@@ -52,6 +52,18 @@ std::vector<PolicyTwist> make_twists() {
       {"loss scale", [](auto& c) { c.options.loss_scale = -2.5; }},
       {"entropy metric", [](auto& c) { c.options.want_entropy = true; }},
   };
+  for (const TeacherAgainst against : all_of<TeacherAgainst>()) {
+    for (const double discount : {0.0, 0.75, 1.0}) {
+      twists.push_back(
+          {std::string("teacher against ") + name_of(against) + ", discount " + std::to_string(discount), [=](auto& c) {
+             c.options.teacher_weight = 0.6;
+             c.options.teacher_against = against;
+             c.options.teacher_discount = discount;
+             c.with_sampling |= against == TeacherAgainst::kSampling;
+           }});
+    }
+  }
+  twists.push_back({"teacher alone", [](auto& c) { c.options.teacher_weight = -0.8, c.teacher_alone = true; }});
   for (const KlEstimator estimator : {KlEstimator::kK1, KlEstimator::kK2, KlEstimator::kK3}) {
     for (const bool corrected : {false, true}) {
       twists.push_back(
@@ -130,8 +142,11 @@ std::vector<PolicyCase> policy_cases(int mixtures) {
 PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
   PolicyBatch batch;
   batch.chosen_ids = Targets(std::span<const int64_t>(ids));
-  batch.advantages = view(policy_case.advantages_per_token ? token_advantages : sequence_advantages);
-  batch.advantages_per = policy_case.advantages_per_token ? EntriesPer::kToken : EntriesPer::kSequence;
+  if (!policy_case.teacher_alone) {
+    batch.advantages = view(policy_case.advantages_per_token ? token_advantages : sequence_advantages);
+    batch.advantages_per = policy_case.advantages_per_token ? EntriesPer::kToken : EntriesPer::kSequence;
+  }
+  if (policy_case.options.teacher_weight != 0) batch.teacher_logps = view(teacher_logps);
   if (!policy_case.on_policy) batch.old_logps = view(old_logps);
   if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
   if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
@@ -160,12 +175,14 @@ PolicyData mixed_data(uint64_t seed) {
     data.ref_logps.push_back(logp + 0.5 * normal(random));
     data.sampling_logps.push_back(data.old_logps.back() + 0.2 * normal(random));
     data.token_advantages.push_back(normal(random));
+    data.teacher_logps.push_back(logp + 0.4 * std::sin(static_cast<double>(3 * i + 1)));
     data.ids.push_back(static_cast<int64_t>(random() % 3));
     if (data.mask[i]) continue;
     data.ids.back() = i % 2 == 0 ? int64_t{-7} : int64_t{1} << 50;
     data.old_logps.back() = kNaN;
     data.ref_logps.back() = kInfinity;
     data.sampling_logps.back() = -kInfinity;
+    data.teacher_logps.back() = kInfinity;
     data.token_advantages.back() = i % 2 == 0 ? kNaN : kInfinity;
   }
   data.token_advantages[3] = 0;
@@ -185,6 +202,7 @@ PolicyData data_of(const std::vector<std::vector<double>>& log_ratios, const std
       data.ref_logps.push_back(-2.25);
       data.sampling_logps.push_back(data.old_logps.back());
       data.token_advantages.push_back(advantages[s]);
+      data.teacher_logps.push_back(-1.5);
       data.ids.push_back(0);
       data.mask.push_back(1);
     }

@@ -18,6 +18,7 @@ struct PolicyCase {
   PolicyOptions options;
   bool advantages_per_token = false;
   bool on_policy = false;      ///< without old_logps
+  bool teacher_alone = false;  ///< without advantages
   bool with_sampling = false;  ///< sampling_logps, with a NaN among them where they may be unknown
 };
 
@@ -41,7 +42,7 @@ struct PolicyData {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> mask;
   std::vector<int64_t> ids;
-  std::vector<double> sequence_advantages, token_advantages, old_logps, ref_logps, sampling_logps;
+  std::vector<double> sequence_advantages, token_advantages, old_logps, ref_logps, sampling_logps, teacher_logps;
   oracle::PolicyPoint at;
 
   int64_t tokens() const { return offsets.back(); }

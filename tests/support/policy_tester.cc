@@ -12,7 +12,7 @@ namespace logitless::testing {
 struct PolicyBounds {
   explicit PolicyBounds(int64_t tokens) : per_token_loss(tokens, 0.0), grads(tokens) {}
 
-  double loss = 0, mean_ratio = 0, mean_kl = 0, mean_logp = 0, mean_entropy = 0;
+  double loss = 0, mean_ratio = 0, mean_kl = 0, mean_logp = 0, mean_entropy = 0, mean_teacher_kl = 0;
   std::vector<double> per_token_loss;
   oracle::TokenGradients grads;
 };
@@ -25,7 +25,7 @@ struct PolicyTester::Reference {
   HostArray<double> temperatures;
   HostArray<int64_t> ids;
   HostArray<uint8_t> mask;
-  HostTensor advantages, old_logps, ref_logps, sampling_logps;
+  HostTensor advantages, old_logps, ref_logps, sampling_logps, teacher_logps;
   PolicyBatch batch;
   Expected expected;  // its statistics; the rest and what follows is of truth()
   bool has_truth = false;
@@ -71,6 +71,7 @@ PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyO
       add(bounds.mean_ratio, got.mean_ratio, want.mean_ratio);
       add(bounds.mean_kl, got.mean_kl, want.mean_kl);
       add(bounds.mean_logp, got.mean_logp, want.mean_logp);
+      add(bounds.mean_teacher_kl, got.mean_teacher_kl, want.mean_teacher_kl);
       add(bounds.mean_entropy, got.mean_entropy, want.mean_entropy);
       for (int64_t i = 0; i < count; ++i) {
         add(bounds.per_token_loss[i], got.per_token_loss[i], want.per_token_loss[i]);
@@ -89,6 +90,7 @@ PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyO
   bounds.mean_ratio += kFormula * want.mean_ratio.value;
   bounds.mean_kl += kFormula * (1 + std::abs(want.mean_kl.value));
   bounds.mean_logp += kFormula * std::abs(want.mean_logp.value);
+  bounds.mean_teacher_kl += kFormula * (1 + std::abs(want.mean_teacher_kl.value));
   bounds.mean_entropy += kFormula * want.mean_entropy.value;
   for (int64_t i = 0; i < count; ++i) {
     if (!tokens.takes_part[i]) continue;
@@ -112,6 +114,7 @@ void expect_result_near(const PolicyResult& got, const oracle::PolicyLoss& want,
   expect_near("mean_ratio", got.metrics.mean_ratio, want.mean_ratio.value, bounds.mean_ratio);
   expect_near("mean_kl", got.metrics.mean_kl, want.mean_kl.value, bounds.mean_kl);
   expect_near("mean_logp", got.metrics.mean_logp, want.mean_logp.value, bounds.mean_logp);
+  expect_near("mean_teacher_kl", got.metrics.mean_teacher_kl, want.mean_teacher_kl.value, bounds.mean_teacher_kl);
   expect_near("mean_entropy", got.metrics.mean_entropy, want.mean_entropy.value, bounds.mean_entropy);
   // Quotients of the same counts.
   expect_near("clip_fraction_low", got.metrics.clip_fraction_low, want.clip_fraction_low, 0x1p-46);
@@ -144,6 +147,7 @@ void PolicyTester::make_batch(Reference& reference) const {
   reference.old_logps = column(spec_.tokens);
   reference.ref_logps = column(spec_.tokens);
   reference.sampling_logps = column(spec_.tokens);
+  reference.teacher_logps = column(spec_.tokens);
   std::vector<int64_t> ids(spec_.tokens);
   std::vector<uint8_t> mask(spec_.tokens);
   for (int64_t i = 0; i < spec_.tokens; ++i) {
@@ -155,6 +159,7 @@ void PolicyTester::make_batch(Reference& reference) const {
     reference.old_logps.set(0, i, active ? old : kNaN);
     reference.ref_logps.set(0, i, active ? ref : kInfinity);
     reference.sampling_logps.set(0, i, active && i % 11 != 10 ? sampling : active ? kNaN : -kInfinity);
+    reference.teacher_logps.set(0, i, active ? stats.logp[i] + 0.4 * std::sin(static_cast<double>(3 * i + 1)) : kNaN);
   }
   reference.advantages = column(case_.advantages_per_token ? spec_.tokens : sequences);
   for (int64_t i = 0; i < reference.advantages.cols(); ++i) {
@@ -168,7 +173,8 @@ void PolicyTester::make_batch(Reference& reference) const {
   PolicyBatch& batch = reference.batch;
   batch.chosen_ids = reference.inputs.targets_in(reference.ids);
   batch.mask = reference.mask.span();
-  batch.advantages = reference.advantages.vector_view();
+  if (!case_.teacher_alone) batch.advantages = reference.advantages.vector_view();
+  if (case_.options.teacher_weight != 0) batch.teacher_logps = reference.teacher_logps.vector_view();
   if (!case_.on_policy) batch.old_logps = reference.old_logps.vector_view();
   if (case_.options.beta != 0) batch.ref_logps = reference.ref_logps.vector_view();
   if (case_.with_sampling) batch.sampling_logps = reference.sampling_logps.vector_view();
@@ -240,9 +246,9 @@ PolicyRun PolicyTester::call(const Reference& reference, GradientOutputs& output
   const PolicyMetrics& metrics = run.result.metrics;
   std::vector<double> numbers = run.result.per_token_loss;
   numbers.insert(numbers.end(), run.result.per_token_logps.begin(), run.result.per_token_logps.end());
-  numbers.insert(numbers.end(),
-                 {run.result.loss, metrics.mean_ratio, metrics.clip_fraction_low, metrics.clip_fraction_high,
-                  metrics.clip_fraction, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp});
+  numbers.insert(numbers.end(), {run.result.loss, metrics.mean_ratio, metrics.clip_fraction_low,
+                                 metrics.clip_fraction_high, metrics.clip_fraction, metrics.mean_kl,
+                                 metrics.mean_entropy, metrics.mean_logp, metrics.mean_teacher_kl});
   run.bytes = outputs.bytes();
   const auto* first = reinterpret_cast<const std::byte*>(numbers.data());
   run.bytes.insert(run.bytes.end(), first, first + numbers.size() * sizeof(double));

@@ -59,7 +59,8 @@ inline std::vector<double> numbers(const PolicyResult& r) {
           m.clip_fraction,
           m.mean_kl,
           m.mean_entropy,
-          m.mean_logp};
+          m.mean_logp,
+          m.mean_teacher_kl};
 }
 inline std::vector<double> numbers(const PreferenceResult& r) {
   const PreferenceMetrics& m = r.metrics;

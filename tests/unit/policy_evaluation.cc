@@ -100,6 +100,7 @@ void matches_oracle(const PolicyCase& policy_case, const PolicyData& data) {
   expect_close("mean_ratio", metrics.mean_ratio, want.mean_ratio.value);
   expect_close("mean_kl", metrics.mean_kl, want.mean_kl.value, 1);
   expect_close("mean_logp", metrics.mean_logp, want.mean_logp.value);
+  expect_close("mean_teacher_kl", metrics.mean_teacher_kl, want.mean_teacher_kl.value, 1);
   expect_close("mean_entropy", metrics.mean_entropy, want.mean_entropy.value);
   expect_close("clip_fraction_low", metrics.clip_fraction_low, want.clip_fraction_low);
   expect_close("clip_fraction_high", metrics.clip_fraction_high, want.clip_fraction_high);

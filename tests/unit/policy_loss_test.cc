@@ -48,11 +48,14 @@ TEST(PolicyLoss, Groups) {
     const PolicyOptions& options = policy_case.options;
     const loss::PolicyLoss loss(data.batch(policy_case), options, data.offsets, 3);
     const bool of_batch = options.top_entropy_quantile < 1;
-    const bool of_sequence = options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo ||
-                             options.importance_sampling_level == ImportanceLevel::kSequence ||
-                             options.off_policy_mask_threshold.has_value() ||
-                             options.sampler_correction == SamplerCorrection::kSequenceTruncate ||
-                             options.sampler_correction == SamplerCorrection::kSequenceMask;
+    const bool of_sequence =
+        options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo ||
+        options.importance_sampling_level == ImportanceLevel::kSequence ||
+        options.off_policy_mask_threshold.has_value() ||
+        options.sampler_correction == SamplerCorrection::kSequenceTruncate ||
+        options.sampler_correction == SamplerCorrection::kSequenceMask ||
+        (options.teacher_discount != 0 && (options.teacher_against == TeacherAgainst::kCurrent ||
+                                           (options.teacher_against == TeacherAgainst::kOld && policy_case.on_policy)));
     ASSERT_EQ(loss.groups().empty(), !of_batch && !of_sequence);
     if (loss.groups().empty()) continue;
     for (const auto& [a, b, same_sequence] : {std::tuple(0, 4, true), {6, 9, true}, {4, 5, false}, {0, 9, false}}) {
@@ -124,15 +127,17 @@ TEST(PolicyLoss, NoTokens) {
     PolicyData data = mixed_data(1);
     for (size_t i = 0; i < data.mask.size(); ++i) {
       data.mask[i] = 0;
-      data.old_logps[i] = data.ref_logps[i] = data.sampling_logps[i] = data.token_advantages[i] = kNaN;
+      data.old_logps[i] = data.ref_logps[i] = data.sampling_logps[i] = data.token_advantages[i] =
+          data.teacher_logps[i] = kNaN;
       data.ids[i] = -1;
     }
     data.sequence_advantages.assign(data.sequence_advantages.size(), kNaN);
     matches_oracle(policy_case, data);
     EXPECT_EQ(evaluate(policy_case, data).result.loss, 0);
     const PolicyMetrics metrics = evaluate(policy_case, data).result.metrics;
-    for (const double mean : {metrics.mean_ratio, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp,
-                              metrics.clip_fraction_low, metrics.clip_fraction_high, metrics.clip_fraction}) {
+    for (const double mean :
+         {metrics.mean_ratio, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp, metrics.mean_teacher_kl,
+          metrics.clip_fraction_low, metrics.clip_fraction_high, metrics.clip_fraction}) {
       EXPECT_TRUE(std::isnan(mean)) << mean;
     }
   }

@@ -27,6 +27,7 @@ enum class SeededTensor : uint64_t {
   kSamplerLogps,
   kMismatchedLogps,
   kMismatchedReferenceLogps,
+  kTeacherLogps,
 };
 
 class SeededNumbers {

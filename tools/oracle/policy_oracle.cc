@@ -58,7 +58,25 @@ class Evaluation {
 
  private:
   bool is(PolicyVariant variant) const { return options_.variant == variant; }
-  double advantage(int64_t i) const { return tokens_.advantages[i]; }
+  double advantage(int64_t i) const { return tokens_.advantages[i] + options_.teacher_weight * teacher_return(i); }
+  // 1.10: log ratios of the teacher to the policy, all without gradient.
+  double teacher_ratio(int64_t t) const {
+    double against = held_.logp[t];
+    if (options_.teacher_against == TeacherAgainst::kOld && tokens_.old_logps) against = (*tokens_.old_logps)[t];
+    if (options_.teacher_against == TeacherAgainst::kSampling) {
+      against = (*tokens_.sampling_logps)[t];
+      if (std::isnan(against)) return 0;
+    }
+    return (*tokens_.teacher_logps)[t] - against;
+  }
+  double teacher_return(int64_t i) const {
+    if (!tokens_.teacher_logps) return 0;
+    double sum = 0;
+    for (const int64_t t : members_[sequence_of_[i]]) {
+      if (t >= i) sum += std::pow(options_.teacher_discount, static_cast<double>(t - i)) * teacher_ratio(t);
+    }
+    return sum;
+  }
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
   double most_exponent() const { return options_.log_ratio_clamp.value_or(300); }
@@ -247,15 +265,19 @@ class Evaluation {
 
   // 1.7
   void add_metrics(PolicyLoss& result) {
+    result.mean_teacher_kl = kNaN;
     result.mean_ratio = result.mean_kl = result.mean_logp = result.mean_entropy = kNaN;
     result.clip_fraction_low = result.clip_fraction_high = result.clip_fraction = kNaN;
     if (active_.empty()) return;
     result.mean_logp = mean_over(active_, [this](int64_t i) { return logp(i); });
     if (options_.beta != 0) result.mean_kl = mean_over(active_, [this](int64_t i) { return kl(i); });
+    if (tokens_.teacher_logps) {
+      result.mean_teacher_kl = mean_over(active_, [this](int64_t i) { return Number(-teacher_ratio(i)); });
+    }
     if (uses_entropy()) result.mean_entropy = mean_over(active_, [this](int64_t i) { return entropy(i); });
     // A sequence's ratio counts once, at its first token.
     std::vector<int64_t> counted = active_;
-    if (ratio_is_of_sequence() && tokens_.one_advantage_a_sequence) {
+    if (ratio_is_of_sequence() && tokens_.one_advantage_a_sequence && !tokens_.teacher_logps) {
       counted.clear();
       for (const auto& members : members_) {
         if (!members.empty()) counted.push_back(members.front());
@@ -328,11 +350,13 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   result.old_logps = read_optional(batch.old_logps);
   result.ref_logps = read_optional(batch.ref_logps);
   result.sampling_logps = read_optional(batch.sampling_logps);
+  result.teacher_logps = read_optional(batch.teacher_logps);
   result.one_advantage_a_sequence =
       batch.advantages_per == EntriesPer::kSequence ||
       (batch.advantages_per == EntriesPer::kBySize && batch.advantages.size == result.sequences());
   const std::vector<double> advantages = read_vector(batch.advantages);
-  result.advantages.assign(tokens, kNaN);
+  result.advantages.assign(tokens, advantages.empty() ? 0 : kNaN);
+  if (advantages.empty()) return result;
   for (int64_t s = 0; s < result.sequences(); ++s) {
     for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
       result.advantages[i] = advantages[result.one_advantage_a_sequence ? s : i];

@@ -20,7 +20,7 @@ struct PolicyTokens {
   std::vector<bool> takes_part;    ///< [N]
   std::vector<double> advantages;  ///< [N], also when the batch has one a sequence
   bool one_advantage_a_sequence = true;
-  std::optional<std::vector<double>> old_logps, ref_logps, sampling_logps;  ///< [N]
+  std::optional<std::vector<double>> old_logps, ref_logps, sampling_logps, teacher_logps;  ///< [N]
 
   int64_t tokens() const { return static_cast<int64_t>(takes_part.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
@@ -44,7 +44,7 @@ struct PolicyLoss {
   Number loss;
   std::vector<Number> per_token_loss;
   int64_t tokens = 0;
-  Number mean_ratio, mean_kl, mean_logp, mean_entropy;  ///< NaN where there is none
+  Number mean_ratio, mean_kl, mean_logp, mean_entropy, mean_teacher_kl;  ///< NaN where there is none
   double clip_fraction_low = 0, clip_fraction_high = 0, clip_fraction = 0;
   std::vector<Kink> kinks;
   Eigen::VectorXd slopes;  ///< of the loss, [2N]

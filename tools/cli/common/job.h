@@ -29,6 +29,7 @@ enum class TensorId {
   kOldLogps,       ///< [N]
   kRefLogps,       ///< [N], or sums, one a sequence
   kSamplingLogps,  ///< [N]
+  kTeacherLogps,   ///< [N]
   kLabels,         ///< uint8 [B]
   kKlLogps,        ///< [any]
   kKlRefLogps,     ///< as many

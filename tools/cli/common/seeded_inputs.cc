@@ -67,8 +67,10 @@ void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
                     inputs);
 
-  const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone;
-  if (policy.on_policy && policy.options.beta == 0 && !sampled) return;
+  const bool taught = policy.options.teacher_weight != 0;
+  const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone ||
+                       (taught && policy.options.teacher_against == TeacherAgainst::kSampling);
+  if (policy.on_policy && policy.options.beta == 0 && !sampled && !taught) return;
   const std::vector<double> own = own_logps(config, job);
   const std::vector<double> old =
       policy.on_policy ? own : moved(config, SeededTensor::kOldLogps, policy.log_ratio_deviation, own);
@@ -76,6 +78,10 @@ void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   if (policy.options.beta != 0) {
     inputs.add_values(TensorId::kRefLogps, "ref_logps",
                       moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own));
+  }
+  if (taught) {
+    inputs.add_values(TensorId::kTeacherLogps, "teacher_logps",
+                      moved(config, SeededTensor::kTeacherLogps, kReferenceDeviation, own));
   }
   if (sampled) {
     inputs.add_values(TensorId::kSamplingLogps, "sampling_logps",

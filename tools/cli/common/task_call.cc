@@ -94,6 +94,7 @@ void TaskRun::set_batches(const Job& job) {
   policy_batch.old_logps = vector_of(job, TensorId::kOldLogps);
   policy_batch.ref_logps = vector_of(job, TensorId::kRefLogps);
   policy_batch.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
+  policy_batch.teacher_logps = vector_of(job, TensorId::kTeacherLogps);
   policy_batch.mask = span_of<uint8_t>(job, TensorId::kMask);
   reference.logps = vector_of(job, TensorId::kRefLogps);
   kto_batch.targets = targets;

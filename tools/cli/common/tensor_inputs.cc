@@ -199,6 +199,7 @@ const std::vector<TensorFlag>& tensor_flags() {
       {"--old-logps", "grpo: log-probabilities under the old policy [N]", Id::kOldLogps, grpo},
       {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", Id::kRefLogps, all},
       {"--sampling-logps", "grpo: the same under the sampler [N]", Id::kSamplingLogps, grpo},
+      {"--teacher-logps", "grpo: the same under the teacher [N]", Id::kTeacherLogps, grpo},
       {"--labels", "kto: which sequences are desirable [B], bool or uint8", Id::kLabels, kto, false},
       {"--kl-logps", "kto: sums of mismatched completions under the policy", Id::kKlLogps, kto, false},
       {"--kl-ref-logps", "kto: and under the reference", Id::kKlRefLogps, kto, false}};
