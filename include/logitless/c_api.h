@@ -395,7 +395,7 @@ LOGITLESS_C_API void logitless_plan_init(logitless_plan* plan, size_t size);
 typedef struct logitless_token_options {
   size_t struct_size;
   int64_t ignore_index; /**< -100 by default */
-  int32_t shift;        /**< not 0: position t predicts target t + 1 */
+  int64_t shift;        /**< position t predicts target t + shift */
   double temperature;   /**< 1 by default */
   const double* temperatures;
   size_t temperature_count; /**< N, or 0 */

@@ -42,6 +42,7 @@ inline constexpr Interval kFinite = {};  ///< any
 inline constexpr Interval kPositive = {.text = "a finite number above 0", .low = 0, .open_low = true};
 inline constexpr Interval kNotNegative = {.text = "a finite number of at least 0", .low = 0};
 inline constexpr Interval kCount = {.text = "an integer of at least 1", .low = 1};
+inline constexpr Interval kPositions = {.text = "an integer of at least 0", .low = 0};
 inline constexpr Interval kShare = {.text = "a number from 0 to 1", .low = 0, .high = 1};
 inline constexpr Interval kPositiveShare = {
     .text = "a number above 0 and up to 1", .low = 0, .high = 1, .open_low = true};
@@ -111,7 +112,7 @@ constexpr auto& counted_tokens(Structure& structure) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
   visit(Field("ignore_index"), s.ignore_index...);
-  visit(Field("shift"), s.shift...);
+  visit(Field("shift", kPositions), s.shift...);
   visit(Field("temperature", kPositive), s.temperature...);
   visit(Field("temperatures", kPositive),
         detail::entries(

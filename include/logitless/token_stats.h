@@ -54,9 +54,10 @@ struct TokenOptions {
   /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
   /// targets, and policy losses, whose rows a mask selects, have no use for another value than this one.
   int64_t ignore_index = -100;
-  /// Position t of hidden predicts target t + 1 of the same sequence; the last position of a sequence takes
-  /// no part.
-  bool shift = false;
+  /// Position t of hidden predicts target t + shift of the same sequence; the last `shift` positions of a
+  /// sequence take no part. 1 is a language model's, and more that of states which predict further on
+  /// (docs/trainers.md, "Several positions from one head"). It is at least 0.
+  int64_t shift = 0;
   /// It is positive, and a normal number of the type of the sums.
   double temperature = 1.0;
   /// [N], by position of hidden: it replaces the scalar when it is not empty; entries of rows that take no

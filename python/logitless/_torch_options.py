@@ -79,6 +79,8 @@ class Options:
         for name, value in options.items():
             field = fields.get(name) or refuse(function, name)
             value = name_of(value)
+            if field.type == "int" and isinstance(value, bool):
+                value = int(value)  # an operator takes no bool for it
             if value != field.default:
                 given.append((name, value))
         return Options(tuple(given))

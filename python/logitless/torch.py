@@ -116,7 +116,7 @@ def linear_cross_entropy(
     softcap: logits become softcap * tanh(logits / softcap) (Gemma 2).
     temperature: divides the logits; temperatures, a tensor like target, has one a token.
     z_loss: weight of the squared log-sum-exp, added to the loss.
-    shift: position t of the second last axis of `input` predicts target t + 1.
+    shift: position t of the second last axis of `input` predicts target t + shift; True is 1.
     Every other option of the library's CrossEntropyOptions and TokenOptions, by its name there.
     normaliser: divides the sum of the losses under reduction="mean", instead of the number of tokens, e.g. by the
         tokens of all micro-batches of a step. A number, or a tensor that holds one, which torch.compile reads at run

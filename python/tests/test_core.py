@@ -184,7 +184,7 @@ def test_threads_share_a_context():
         (dict(temperature="hot"), TypeError, "temperature is a str: it must be a float"),
         (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: no float"),
         (dict(ignore_index=2**63), ValueError, "ignore_index = 9223372036854775808: it must be from -92"),
-        (dict(shift=1), TypeError, "shift = 1: it must be a bool"),
+        (dict(want_entropy=1), TypeError, "want_entropy = 1: it must be a bool"),
         (dict(temperature=0.0), ValueError, "temperature = 0"),
         (dict(reduction="avg"), ValueError, "none of mean, sum, none"),
         (dict(layout="vh"), ValueError, "none of hidden_vocab, vocab_hidden"),

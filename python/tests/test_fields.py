@@ -50,7 +50,7 @@ BESIDE = {
 # What is refused, because the others leave it without a use.
 REFUSED = {
     ("policy", "ignore_index", "37"),
-    ("policy", "shift", "true"),
+    ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
     ("preference", "losses", "[exo_pair]"),
 }

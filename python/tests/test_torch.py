@@ -116,6 +116,15 @@ def test_beyond_pytorch():
     torch.testing.assert_close(shifted, want)
 
 
+@pytest.mark.parametrize("by", [0, 1, 2, 4, 9])
+def test_a_shift_of_several_positions(by):
+    x, w, y = torch.randn(3, 4, H), torch.randn(V, H), torch.randint(V, (3, 4))
+    got = linear_cross_entropy(x, w, y, shift=by)
+    left = max(4 - by, 0)
+    want = F.linear_cross_entropy(x[:, :left].reshape(-1, H), w, y[:, 4 - left :].reshape(-1)) if left else got * 0
+    torch.testing.assert_close(got, want)
+
+
 def test_the_type_of_the_loss():
     x, w, _, y = tensors(torch.bfloat16)
     want = F.cross_entropy(x.double() @ w.double().T, y)

@@ -102,7 +102,7 @@ class GivenEntropyGradient final : public TokenLoss {
 };
 
 void check_entropy_options(const TokenOptions& options) {
-  if (options.shift) core::fail("shift is set: an entropy has no targets to shift");
+  if (options.shift) core::fail("shift = ", options.shift, ": an entropy has no targets to shift");
   if (options.ignore_index != TokenOptions().ignore_index) {
     core::fail("ignore_index = ", options.ignore_index, " has no meaning for an entropy: no row is left out");
   }

@@ -64,7 +64,8 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   check_meaning(o.delta.has_value(), clips, "delta", o);
   check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
   check_meaning(o.epsilon_high.has_value(), clips || variant.is_truncated(), "epsilon_high", o);
-  if (o.token.shift) fail("token.shift is set: chosen_ids stand at the positions that predict them");
+  if (o.token.shift != 0)
+    fail("token.shift = ", o.token.shift, ": chosen_ids stand at the positions that predict them");
   if (o.token.ignore_index != TokenOptions().ignore_index) {
     fail("token.ignore_index = ", o.token.ignore_index,
          " has no meaning for a policy loss: the mask says who takes part");

@@ -68,6 +68,7 @@ void check_cross(const TokenProblem& problem) {
 core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions& options,
                                      std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
   const int64_t tokens = offsets.back();
+  core::check_field("shift", kPositions, static_cast<double>(options.shift));
   core::check_targets("targets", targets, tokens, rows_name);
   // A stray id is a bug in the caller's data wherever it stands.
   const int64_t ignore = options.ignore_index;
@@ -78,10 +79,11 @@ core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions&
     }
   }
   core::Array<int64_t> ids(static_cast<size_t>(tokens), kNoTarget);
-  const int64_t shift = options.shift ? 1 : 0;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    for (int64_t row = offsets[s]; row + shift < offsets[s + 1]; ++row) {
-      if (targets[row + shift] != ignore) ids[static_cast<size_t>(row)] = targets[row + shift];
+    const int64_t predicting = offsets[s + 1] - offsets[s] - options.shift;  // rows that have a target
+    for (int64_t row = offsets[s]; row < offsets[s] + predicting; ++row) {
+      const int64_t target = targets[row + options.shift];
+      if (target != ignore) ids[static_cast<size_t>(row)] = target;
     }
   }
   return ids;

@@ -96,6 +96,15 @@ TEST(BadInput, Pointers) {
   });
 }
 
+TEST(BadInput, NegativeShifts) {
+  expect_refused_everywhere({
+      {"-1", [](Call& c) { c.options.token.shift = -1; }, {"shift = -1", "at least 0"}},
+      {"the least",
+       [](Call& c) { c.options.token.shift = std::numeric_limits<int64_t>::min(); },
+       {"shift = -9", "at least 0"}},
+  });
+}
+
 TEST(BadInput, TypesThatLogitsAreNotRoundedTo) {
   expect_refused_everywhere({
       {"float32",

@@ -88,6 +88,12 @@ const std::vector<Option>& options() {
        [](auto& t) {
          t.packed({0, 1, 1, 14, 31, 33, 37}).shift().ignored(0.1);
        }},
+      {"two positions further on", [](auto& t) { t.tokens(36).batch(4).shift(2).ignored(0.2); }},
+      {"three positions further on, in packed sequences",
+       [](auto& t) {
+         t.packed({0, 1, 1, 14, 31, 33, 37}).shift(3).ignored(0.1);
+       }},
+      {"further on than any sequence is long", [](auto& t) { t.tokens(36).batch(4).shift(int64_t{1} << 62); }},
       {"half ignored", [](auto& t) { t.ignored(0.5); }},
       {"nearly all ignored", [](auto& t) { t.ignored(0.95); }},
       {"an ignore_index that is a vocabulary entry",

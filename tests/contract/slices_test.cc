@@ -102,7 +102,7 @@ TEST(Slices, AreOneCallWhereThereIsOneOfThem) {
 CrossEntropyOptions cross_entropy_options(std::span<const float> weights) {
   CrossEntropyOptions options;
   options.token.temperature = 0.7;
-  options.token.shift = true;
+  options.token.shift = 1;
   options.label_smoothing = 0.1;
   options.z_loss = 0.01;
   options.class_weights = weights;

@@ -82,7 +82,7 @@ std::vector<int64_t> make_targets(const InputSpec& spec, const std::vector<int64
   std::uniform_real_distribution<double> uniform(0, 1);
   std::vector<int64_t> targets(spec.tokens);
   for (int64_t t = 0; t < spec.tokens; ++t) {
-    const int64_t row = spec.shift ? t - 1 : t;  // the row that predicts target t
+    const int64_t row = t - spec.shift;  // the row that predicts target t
     const bool favoured = row >= 0 && uniform(random) < 0.5;
     targets[t] = favoured ? favourite[row] : static_cast<int64_t>(random() % static_cast<uint64_t>(spec.vocab));
     if (!spec.targets.empty()) targets[t] = spec.targets[t % spec.targets.size()];
@@ -92,23 +92,21 @@ std::vector<int64_t> make_targets(const InputSpec& spec, const std::vector<int64
 }
 
 std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int64_t>& targets) {
-  std::vector<bool> without(spec.tokens, false);
-  std::vector<bool> last(spec.tokens, false);
+  std::vector<int64_t> ends;  // of the sequences
   if (spec.offsets.empty()) {
-    const auto mark_last = [&](int64_t begin, int64_t rows) {
+    const auto add_ends = [&](int64_t begin, int64_t rows) {
       const int64_t length = rows / spec.sequences;
-      for (int64_t i = 0; i < rows; ++i) last[begin + i] = (i + 1) % length == 0;
+      for (int64_t i = length; length > 0 && i <= rows; i += length) ends.push_back(begin + i);
     };
-    mark_last(0, rows_of_first(spec));
-    mark_last(rows_of_first(spec), spec.tokens - rows_of_first(spec));
+    add_ends(0, rows_of_first(spec));
+    add_ends(rows_of_first(spec), spec.tokens - rows_of_first(spec));
   } else {
-    for (const int64_t offset : spec.offsets) {
-      if (offset > 0) last[offset - 1] = true;
-    }
+    ends = spec.offsets;
   }
+  std::vector<bool> without(spec.tokens, false);
   for (int64_t i = 0; i < spec.tokens; ++i) {
-    const int64_t at = spec.shift ? i + 1 : i;
-    without[i] = (spec.shift && last[i]) || targets[at] == spec.ignore_index;
+    const int64_t at = i + spec.shift;
+    without[i] = at >= *std::upper_bound(ends.begin(), ends.end(), i) || targets[at] == spec.ignore_index;
   }
   return without;
 }

@@ -38,7 +38,7 @@ struct InputSpec {
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
-  bool shift = false;
+  int64_t shift = 0;
   std::vector<int64_t> targets;  ///< used over and over; empty: random
   bool targets32 = false;
   /// Targets are every other id of a table with a column to spare, in which nothing else is a vocabulary

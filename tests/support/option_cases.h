@@ -245,7 +245,7 @@ struct OptionBatch : Batch {
 /// Those whose case is refused, because the others leave it without a use: "field = value".
 inline std::set<std::string> refused(const CrossEntropyOptions&) { return {}; }
 inline std::set<std::string> refused(const PolicyOptions&) {
-  return {"ignore_index = 37", "shift = true", "variant = dr_grpo"};
+  return {"ignore_index = 37", "shift = 37", "variant = dr_grpo"};
 }
 inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
 inline std::set<std::string> refused(const KtoOptions&) { return {}; }

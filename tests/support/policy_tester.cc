@@ -187,7 +187,7 @@ PolicyTester::Reference& PolicyTester::reference() {
   const TokenOptions token = token_options(made->temperatures);
   made->options.token = token;
   made->options.token.ignore_index = TokenOptions().ignore_index;
-  made->options.token.shift = false;
+  made->options.token.shift = 0;
   const Arithmetic arithmetic =
       spec_.finished_logits ? arithmetic_of_logits(spec_.dtype) : arithmetic_for(spec_.dtype, context());
   made->expected = expect_statistics(

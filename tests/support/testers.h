@@ -68,7 +68,7 @@ class Tester {
   Self& uniform_logits() { return input("uniform_logits", true, spec_.peaked, false); }
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
   Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
-  Self& shift(bool on = true) { return input("shift", on, spec_.shift, on); }
+  Self& shift(int64_t by = 1) { return input("shift", by, spec_.shift, by); }
   /// Takes token ids, from the first one again when there are more tokens.
   Self& targets(std::vector<int64_t> ids) { return input("targets", ids.size(), spec_.targets, std::move(ids)); }
   Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }

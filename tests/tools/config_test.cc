@@ -85,7 +85,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.cross_entropy.label_smoothing, 0.1);
   EXPECT_EQ(c.cross_entropy.z_loss, 1e-4);
   EXPECT_EQ(c.cross_entropy.token.temperature_meaning, TemperatureMeaning::kScaleLogp);
-  EXPECT_TRUE(c.cross_entropy.token.shift);
+  EXPECT_EQ(c.cross_entropy.token.shift, 1);
   EXPECT_EQ(c.ignored_fraction, 0.5);
   EXPECT_EQ(c.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
@@ -174,7 +174,7 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("seed: 99999999999999999999"),
             "c.yaml:1: seed must be an integer of at least 0, not 99999999999999999999");
   EXPECT_EQ(error("ignore_index: x"), "c.yaml:1: ignore_index must be an integer, not x");
-  EXPECT_EQ(error("shift: yes"), "c.yaml:1: shift must be true or false, not yes");
+  EXPECT_EQ(error("class_weights: yes"), "c.yaml:1: class_weights must be true or false, not yes");
   EXPECT_EQ(error("model: 3"), "c.yaml:1: model must be a section of keys, not 3");
   EXPECT_EQ(error("seed: 0\nmodel:\nseq_len: 3"), "c.yaml:2: model must be a section of keys, not nothing");
   EXPECT_EQ(error("seed: {a: 1}"), "c.yaml:1: seed must be an integer of at least 0, not a section of keys");

@@ -25,7 +25,9 @@ std::string names() {
 // Says what a field takes.
 std::string taken(const Field&, bool) { return "true or false"; }
 std::string taken(const Field& field, double) { return field.range.text; }
-std::string taken(const Field&, int64_t) { return "an integer"; }
+std::string taken(const Field& field, int64_t) {
+  return field.range.text == kFinite.text ? "an integer" : field.range.text;
+}
 template <Named Enum>
 std::string taken(const Field&, Enum) {
   return names<Enum>();

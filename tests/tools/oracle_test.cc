@@ -136,13 +136,13 @@ TEST(Oracle, ShiftStaysWithinSequences) {
   InputSpec spec;
   spec.tokens = 6;
   spec.vocab = 9;
-  spec.shift = true;
+  spec.shift = 1;
   spec.targets = {0, 1, -100, 3, 4, 5};
   spec.sequences = 2;
   const auto labels_of = [&] {
     const Inputs inputs(spec);
     TokenOptions options;
-    options.shift = true;
+    options.shift = 1;
     return oracle::read_problem(inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options).labels;
   };
   EXPECT_EQ(labels_of(), (std::vector<int64_t>{1, -1, -1, 4, 5, -1}));

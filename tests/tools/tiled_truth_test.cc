@@ -136,12 +136,12 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   InputSpec spec;
   spec.tokens = 36;
   spec.sequences = 3;
-  spec.shift = true;
+  spec.shift = 1;
   spec.softcap = 20;
   const std::vector<double> temperatures = random_temperatures(spec.tokens, 3);
   const std::vector<float> cross = random_class_weights(spec.vocab, 3);
   TokenOptions options;
-  options.shift = true;
+  options.shift = 1;
   options.temperatures = temperatures;
   expect_fused_same(Inputs(spec), options, kScratch, cross);
   options.temperature_meaning = TemperatureMeaning::kScaleLogp;
@@ -192,7 +192,7 @@ TEST(Reference, HeldLogitsOfAnyStrides) {
       const Targets targets = inputs.targets_view();
       const std::vector<int64_t> offsets = {0, kTime, 2 * kTime, 3 * kTime};
       TokenOptions options;
-      options.shift = true;
+      options.shift = 1;
       options.temperature = 0.7;
       // The same logits behind an identity matrix.
       oracle::Problem problem{oracle::read_tokens(offsets, kVocab, targets, options), {}, {}, {}};

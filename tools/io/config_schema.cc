@@ -116,6 +116,11 @@ inline constexpr bool kHasKey = !std::is_same_v<T, TokenOptions> && !std::is_sam
 void read_option(const ConfigValue& value, const Field&, bool& to) { to = read_bool(value); }
 void read_option(const ConfigValue& value, const Field& field, double& to) { to = read_number(value, field.range); }
 void read_option(const ConfigValue& value, const Field& field, int64_t& to) {
+  // What is a number of positions was once a switch.
+  if (std::string_view(field.name) == "shift" && is_bool(value)) {
+    to = read_bool(value) ? 1 : 0;
+    return;
+  }
   const bool any = field.range.low < 0;
   to = read_integer(value, any ? kAnyLow : static_cast<int64_t>(field.range.low), any ? kAnyHigh : kMaxSize);
 }

@@ -47,12 +47,13 @@ std::string read_text(const ConfigValue& value) {
   return value.node.Scalar();
 }
 
+bool is_bool(const ConfigValue& value) {
+  return is_plain(value.node) && (value.node.Scalar() == "true" || value.node.Scalar() == "false");
+}
+
 bool read_bool(const ConfigValue& value) {
-  if (is_plain(value.node)) {
-    if (value.node.Scalar() == "true") return true;
-    if (value.node.Scalar() == "false") return false;
-  }
-  value.reject("true or false");
+  if (!is_bool(value)) value.reject("true or false");
+  return value.node.Scalar() == "true";
 }
 
 int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high) {

@@ -26,6 +26,8 @@ struct ConfigValue {
 };
 
 std::string read_text(const ConfigValue& value);
+/// Tells whether the value is true or false.
+bool is_bool(const ConfigValue& value);
 bool read_bool(const ConfigValue& value);
 int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high);
 double read_number(const ConfigValue& value, const Interval& interval);

@@ -91,7 +91,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
   Tokens result;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
-      const int64_t at = options.shift ? i + 1 : i;
+      const int64_t at = i + options.shift;
       const bool takes_part = at < offsets[s + 1] && targets[at] != options.ignore_index;
       result.labels.push_back(takes_part ? targets[at] : kNoLabel);
     }

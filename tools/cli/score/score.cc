@@ -97,7 +97,7 @@ bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.l
 bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
 /// Whether the target of each row is its most likely token; false where a row takes no part.
-std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, bool shift) {
+std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, int64_t shift) {
   std::vector<bool> greedy(stats.logp.size());
   for (size_t row = 0; row < greedy.size(); ++row) {
     greedy[row] = stats.argmax[row] >= 0 && stats.argmax[row] == targets[static_cast<int64_t>(row) + shift];
