@@ -124,6 +124,8 @@ def another(name, field):
         return not field["default"]
     if field["type"] == "float":
         return (field["default"] or 0) / 2 + 0.25
+    if field["type"] == "int":
+        return field["default"] + 1
     length = {"class_weights": V, "temperatures": N}[name]
     # Numbers that float32 holds: JAX has no other ones.
     return np.linspace(0.5, 1.5, length, dtype=np.float32).astype(field["type"].split()[0])
