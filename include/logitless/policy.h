@@ -77,14 +77,13 @@ inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampl
 /// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
 /// or float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
-  Targets chosen_ids;  ///< [N]: the token id that was sampled at each position of hidden
-  /// [B], one a sequence, or [N], one a token, as advantages_per says. Empty: all 0, with a teacher alone.
-  ConstVector advantages;
-  ConstVector old_logps;                            ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
-  ConstVector ref_logps;                            ///< [N], exactly when beta != 0
-  ConstVector sampling_logps;                       ///< [N], or empty; NaN: unknown
-  ConstVector teacher_logps;                        ///< [N], exactly when teacher_weight != 0
-  std::span<const uint8_t> mask;                    ///< [N], 0 = the token takes no part; empty: all do
+  Targets chosen_ids;             ///< [N]: the token id that was sampled at each position of hidden
+  ConstVector advantages;         ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
+  ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstVector ref_logps;          ///< [N], exactly when beta != 0
+  ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
+  ConstVector teacher_logps;      ///< [N], exactly when teacher_weight != 0
+  std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
 };
 

@@ -23,7 +23,7 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
 }
 
 void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
-  const auto fail = [](auto... parts) { core::fail(parts...); };
+  using core::fail;
   const bool given = batch.teacher_logps.size != 0;
   if (o.teacher_weight == 0) {
     if (given) fail("teacher_logps is given but teacher_weight = 0");
@@ -64,8 +64,9 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   check_meaning(o.delta.has_value(), clips, "delta", o);
   check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
   check_meaning(o.epsilon_high.has_value(), clips || variant.is_truncated(), "epsilon_high", o);
-  if (o.token.shift != 0)
+  if (o.token.shift != 0) {
     fail("token.shift = ", o.token.shift, ": chosen_ids stand at the positions that predict them");
+  }
   if (o.token.ignore_index != TokenOptions().ignore_index) {
     fail("token.ignore_index = ", o.token.ignore_index,
          " has no meaning for a policy loss: the mask says who takes part");
@@ -84,9 +85,7 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
   const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
   if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold && !against_sampler) {
-    fail(
-        "sampling_logps is given but none of sampler_correction, off_policy_mask_threshold and teacher_against uses "
-        "it");
+    fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold or teacher_against uses it");
   }
   check_teacher(o, batch);
   if (!corrects && o.sampler_clip_min) fail("sampler_clip_min is set but sampler_correction = none");
