@@ -409,17 +409,20 @@ typedef struct logitless_stats_request {
   int32_t entropy, cross, argmax, rank; /**< not 0: wanted */
   const float* cross_weights;
   size_t cross_weight_count; /**< V, or 0 */
+  int64_t top_k;             /**< 0 (none) to 256 */
 } logitless_stats_request;
 
-/** See TokenStats: arrays of `tokens` entries. Those that a call fills may be NULL where they are not wanted.
- * Those that it reads must be there: logp, lse, max_logit and log_sum, and entropy and cross where the gradients
- * have them. */
+/** See TokenStats: arrays of `tokens` entries, but for top_ids and top_logps, which have tokens · top_k. Those that a
+ * call fills may be NULL where they are not wanted. Those that it reads must be there: logp, lse, max_logit and
+ * log_sum, and entropy and cross where the gradients have them. */
 typedef struct logitless_token_stats {
   size_t struct_size;
   int64_t tokens; /**< N */
   double *logp, *lse, *entropy, *cross;
   int64_t *argmax, *rank;
   double *max_logit, *log_sum;
+  int64_t* top_ids;  /**< [tokens, top_k]; a call that reads statistics has no use for these two */
+  double* top_logps; /**< [tokens, top_k] */
 } logitless_token_stats;
 
 /** See TokenGrads: arrays of `tokens` entries; NULL stands for zeros, but logp must be there. */

@@ -42,6 +42,7 @@ inline constexpr Interval kFinite = {};  ///< any
 inline constexpr Interval kPositive = {.text = "a finite number above 0", .low = 0, .open_low = true};
 inline constexpr Interval kNotNegative = {.text = "a finite number of at least 0", .low = 0};
 inline constexpr Interval kCount = {.text = "an integer of at least 1", .low = 1};
+inline constexpr Interval kTopCount = {.text = "an integer from 0 to 256", .low = 0, .high = kMostTopK};
 inline constexpr Interval kPositions = {.text = "an integer of at least 0", .low = 0};
 inline constexpr Interval kShare = {.text = "a number from 0 to 1", .low = 0, .high = 1};
 inline constexpr Interval kPositiveShare = {
@@ -128,6 +129,7 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("cross"), s.cross...);
   visit(Field("argmax"), s.argmax...);
   visit(Field("rank"), s.rank...);
+  visit(Field("top_k", kTopCount), s.top_k...);
   visit(Field("cross_weights", kNotNegative),
         detail::entries(
             s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
@@ -270,6 +272,8 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("rank"), s.rank...);
   visit(Field("max_logit"), s.max_logit...);
   visit(Field("log_sum"), s.log_sum...);
+  visit(Field("top_ids"), s.top_ids...);
+  visit(Field("top_logps"), s.top_logps...);
 }
 
 /// Calls visit(field, members...) for each of TokenGrads.

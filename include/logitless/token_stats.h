@@ -36,6 +36,9 @@ enum class TemperatureMeaning {
 template <>
 inline constexpr std::array kNamesOf<TemperatureMeaning> = {"scale_logits", "scale_logp"};
 
+/// The most that StatsRequest::top_k may be.
+inline constexpr int64_t kMostTopK = 256;
+
 /// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
 /// costs a second walk over the logits, which are computed once more where they have not stayed (one pass
 /// keeps them).
@@ -44,6 +47,7 @@ struct StatsRequest {
   bool cross = false;    ///< Σ_v q_v log p_v
   bool argmax = false;   ///< most likely token
   bool rank = false;     ///< rank of the target among the logits
+  int64_t top_k = 0;     ///< so many of the largest logits of each row, with their ids: 0 (none) to kMostTopK
   /// This is q of the cross statistic, [V], finite and >= 0; empty means uniform, 1/V.
   std::span<const float> cross_weights = {};
 };
@@ -71,9 +75,10 @@ struct TokenOptions {
   std::optional<DType> round_logits_to = {};
 };
 
-/// Each statistic has one entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a
-/// statistic that was not asked for is empty. `max_logit` and `log_sum` are what the backward pass needs
-/// besides logp.
+/// Each statistic has one entry a position of hidden, [N], and top_k of them in top_ids and top_logps.
+/// Rows that take no part hold 0 (argmax and top_ids: -1); a statistic that was not asked for is empty.
+/// `max_logit` and `log_sum` are what the backward pass needs besides logp. The target is the greedy choice
+/// where it is argmax; its rank is 1 there, and also where it ties with argmax.
 struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
@@ -86,6 +91,15 @@ struct TokenStats {
   std::vector<int64_t> rank;
   std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;    ///< l_i
+  /// The token ids of the top_k largest logits of a row, [N, top_k], by falling logit and, of equal ones, by
+  /// rising id: a row's first one is argmax. Logits are compared as capped logits c, as computed, so the
+  /// temperature changes none of them. -inf is a logit as any other. Where the vocabulary has fewer than
+  /// top_k entries, places behind them have the id -1 and the log-probability -inf. All places of a row whose
+  /// statistics are NaN have -1 and NaN.
+  std::vector<int64_t> top_ids;
+  /// The log-probabilities of top_ids, [N, top_k]. That of the target, if it is among them, has the bits of
+  /// logp.
+  std::vector<double> top_logps;
 };
 
 /// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
@@ -109,6 +123,15 @@ struct TokenGrads {
 LOGITLESS_API TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options = {},
                                              const StatsRequest& request = {}, Plan* plan = nullptr);
+
+/// Returns Σ exp(top_logps) of each row, [N]: how much probability its top_k entries have together. Rows that
+/// take no part have 0, those with NaN statistics NaN. Throws InvalidInput where `stats` has no top_ids.
+LOGITLESS_API std::vector<double> top_masses(const TokenStats& stats);
+
+/// Returns, for each of `rows` rows, how many ids of its list in `a`, [rows, A], stand in its list in `b`,
+/// [rows, B], too. Neither list has an id twice; ids below 0 stand for none and never count. Throws
+/// InvalidInput where the ids are no lists of one length.
+LOGITLESS_API std::vector<int64_t> top_overlaps(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
 /// Computes the gradients of any loss of the statistics. `stats` are as compute_token_stats returned them for
 /// the same inputs, options and `request` (with entropy where grads.entropy is not empty); `grads` come from

@@ -147,9 +147,10 @@ void Call::state_problem() const {
   ranks::Meeting& meeting = *meeting_;
   meeting.state([&](ranks::Statement& statement) {
     const StatsRequest& request = problem().request;
-    statement.say("the call's statistics", std::string(request.entropy ? "entropy " : "") +
-                                               (request.cross ? "cross " : "") + (request.argmax ? "argmax " : "") +
-                                               (request.rank ? "rank " : "") + "lse");
+    statement.say("the call's statistics",
+                  std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
+                      (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
+                      (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
     if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c_api/context.h"
@@ -25,6 +26,9 @@ logitless_token_loss defaults() {
 
 namespace {
 
+// Tells whether a column has top_k entries a token; no call reads these.
+bool is_top(const Field& field) { return std::string_view(field.name).starts_with("top_"); }
+
 // Returns the columns of `in`, which have the call's `tokens` entries each; NULL is an empty one.
 template <class Columns, class CColumns>
 Columns columns_of(const CColumns* given, int64_t tokens, const char* name) {
@@ -32,7 +36,7 @@ Columns columns_of(const CColumns* given, int64_t tokens, const char* name) {
   check_entries((std::string(name) + ".tokens").c_str(), in.tokens, tokens);
   Columns out;
   const auto copy_column = [&](const Field& field, auto& to, const auto* from) {
-    if (!from) return;
+    if (!from || is_top(field)) return;
     const auto entries = span_of(from, static_cast<size_t>(tokens), field.name);
     to.assign(entries.begin(), entries.end());
   };
@@ -59,6 +63,8 @@ class StatsArrays {
     check(in_.cross, request.cross, "cross");
     check(in_.argmax, request.argmax, "argmax");
     check(in_.rank, request.rank, "rank");
+    check(in_.top_ids, request.top_k != 0, "top_ids");
+    check(in_.top_logps, request.top_k != 0, "top_logps");
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "core/arena.h"
 #include "fold/partials.h"
+#include "fold/top_partials.h"
 #include "problem/token_problem.h"
 #include "stats/columns.h"
 
@@ -49,12 +50,14 @@ class CallPartials {
  public:
   explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
     by_walk_.add(Walk::kFirst, softmax);
+    if (problem.request.top_k > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
   }
   CallPartials(const CallPartials&) = delete;
   CallPartials& operator=(const CallPartials&) = delete;
 
   SoftmaxPartials softmax;
+  std::optional<TopPartials> top;
   std::optional<AbovePartials> above;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
@@ -63,6 +66,9 @@ class CallPartials {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
       for (Partials* partials : of(walk)) partials->take(arena, rows, segments);
     }
+  }
+  void begin(Walk walk, int64_t place, int64_t rows) const {
+    for (const Partials* partials : of(walk)) partials->begin(place, rows);
   }
 
   /// These are those of Partials, for all partials of a walk: a row of them travels together.

@@ -96,6 +96,31 @@ class SoftmaxFold final : public Fold<Types> {
   int64_t rows_ = 0;
 };
 
+/// The largest logits of each row. Segments of a row share its list.
+template <class Types>
+class TopFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+
+  TopFold(const FoldInputs<Types>& inputs, const TopPartials& partials) : tiles_(inputs.tiles), partials_(partials) {}
+
+  void take(core::Arena&, const FoldSizes&) override {}
+  void begin(const Part&) const override {}
+  void add(const Part& part, const Tile& tile) const override {
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      partials_.prefetch(part.place + r + 1);
+      const typename Types::Logit* capped = tiles_->capped_row(tile, r, part.scratch);
+      const auto lock = partials_.lock(part.place + r);
+      tiles_->top(tile, capped, partials_.list(part.place + r));
+    }
+  }
+
+ private:
+  const stats::TileKernels<Types>* tiles_;
+  const TopPartials& partials_;
+};
+
 /// Counts the logits above the target's, which the first walk has picked. The same product makes the same
 /// tiles, so that logit has the bits of its column in the second walk.
 template <class Types>
@@ -142,6 +167,7 @@ class CallFolds {
  public:
   explicit CallFolds(const FoldInputs<Types>& inputs) : partials_(inputs.problem), softmax_(inputs, partials_.softmax) {
     by_walk_.add(Walk::kFirst, softmax_);
+    if (partials_.top) by_walk_.add(Walk::kFirst, top_.emplace(inputs, *partials_.top));
     if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
   }
   CallFolds(const CallFolds&) = delete;
@@ -161,6 +187,7 @@ class CallFolds {
  private:
   CallPartials partials_;
   SoftmaxFold<Types> softmax_;
+  std::optional<TopFold<Types>> top_;
   std::optional<AboveFold<Types>> above_;
   ByWalk<Fold<Types>> by_walk_;
 };

@@ -22,8 +22,10 @@ class Partials {
 
   /// Takes the room for `rows` rows of `segments` segments each.
   virtual void take(core::Arena& arena, int64_t rows, int64_t segments) = 0;
-  /// Joins the segments of a row, in their order, whatever the number of threads. What follows reads the
-  /// whole.
+  /// Comes before the first tile of rows whose places are [place, place + rows), on one thread.
+  virtual void begin([[maybe_unused]] int64_t place, [[maybe_unused]] int64_t rows) const {}
+  /// Comes behind the last tile of a row. Joins its segments, in their order, whatever the number of threads.
+  /// What follows reads the whole.
   virtual void combine(int64_t row, int64_t place) const = 0;
 
   /// Returns how many bytes a row has on its way to other ranks.

@@ -42,11 +42,13 @@ void RowWalk<Types>::statistics(int64_t row, stats::Columns& columns) const {
   part.scratch = scratch().row;
   part.columns = &columns;
   make_statistics(folds_.partials(), part.rows, part.place, columns, [&](Walk walk) {
+    folds_.partials().begin(walk, part.place, 1);
     for (const Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
     for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
       const stats::LogitsTile<Logit> here = tile(row, first, scratch());
       for (const Fold<Types>* fold : folds_.of(walk)) fold->add(part, here);
     }
+    for (const Partials* partials : folds_.partials().of(walk)) partials->combine(row, part.place);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/row_kernels.h"
+#include "kernels/top_kernels.h"
 
 namespace logitless::kernels {
 namespace {
@@ -105,6 +106,18 @@ void count_above(const CountArgs<T>& args) {
       args.counts[row] += capped(raw_logit(shape, logits, v), shape.softcap) > args.threshold[row];
     }
   }
+}
+
+template <class T>
+void top(const TopArgs<T>& args) {
+  for (int64_t v = 0; v < args.cols; ++v) {
+    if (!std::isnan(args.capped[v])) args.list.offer({args.capped[v], args.first_column + v});
+  }
+}
+
+template <class T>
+void cap(const TileShape<T>& shape, const T* logits, T* to) {
+  for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
 }
 
 float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
@@ -263,6 +276,11 @@ const RowKernels& plain_kernels() {
                                           few_rows_f32,   few_rows_of<double, double>,
                                           widen_bf16,     round_bf16,
                                           widen_f16,      round_f16};
+  return kKernels;
+}
+
+const TopKernels& plain_top_kernels() {
+  static constexpr TopKernels kKernels = {"plain", {top<float>, cap<float>}, {top<double>, cap<double>}};
   return kKernels;
 }
 

@@ -129,6 +129,7 @@ void check_scale(std::string_view name, double value, DType dtype) {
 TokenProblem resolve(const Shape& shape, Task task) {
   TokenProblem problem = {shape, std::move(task)};
   check_token_options(problem);
+  core::check_field("top_k", kTopCount, static_cast<double>(problem.request.top_k));
   check_cross(problem);
   check_temperatures(problem);
   if (problem.cross.weights.empty()) return problem;

@@ -42,10 +42,11 @@ struct Columns {
   Columns(Columns&&) = default;
   Columns& operator=(Columns&&) = default;
   ~Columns() {
-    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum}) {
+    for (auto* column :
+         {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum, &stats.top_logps}) {
       give_back(stats_store_, *column);
     }
-    for (auto* column : {&stats.argmax, &stats.rank}) give_back(stats_store_, *column);
+    for (auto* column : {&stats.argmax, &stats.rank, &stats.top_ids}) give_back(stats_store_, *column);
     for (const GradColumn& grad : kGradColumns) give_back(grads_store_, grads.*grad.column);
     give_back(store_, picked);
   }

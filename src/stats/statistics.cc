@@ -12,6 +12,10 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   if (problem.request.cross) stats.cross = columns.take_stats(n, 0.0);
   if (problem.request.argmax) stats.argmax = columns.take_stats<int64_t>(n, -1);
   if (problem.request.rank) stats.rank = columns.take_stats<int64_t>(n, 0);
+  if (const auto k = static_cast<size_t>(problem.request.top_k); k > 0) {
+    stats.top_ids = columns.take_stats<int64_t>(n * k, -1);
+    stats.top_logps = columns.take_stats(n * k, 0.0);
+  }
   columns.take_picked(picks);
 }
 

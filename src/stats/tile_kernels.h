@@ -10,6 +10,7 @@
 #include "core/integers.h"
 #include "core/store.h"
 #include "kernels/row_kernels.h"
+#include "kernels/top_kernels.h"
 #include "problem/token_problem.h"
 #include "stats/row_gradients.h"
 
@@ -63,6 +64,7 @@ class TileKernels {
               const Logit* bias, double softcap)
       : row_kernels_(kernels),
         kernels_(kernels.of_tiles<Types>()),
+        top_kernels_(kernels::top_kernels_of(kernels.name).typed<Logit>()),
         problem_(problem),
         vocab_tile_(vocab_tile),
         weights_masses_(sum_weights(problem, vocab_tile)),
@@ -106,6 +108,19 @@ class TileKernels {
   /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
   void count_above(const LogitsTile<Logit>& tile, const Logit* threshold, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});
+  }
+
+  /// Returns the capped logits of row r of the tile, which stand there or in `row_scratch`, [entries].
+  const Logit* capped_row(const LogitsTile<Logit>& tile, int64_t r, Logit* row_scratch) const {
+    const Logit* logits = tile.data + r * tile.stride;
+    const kernels::TileShape<Logit> of_tile = shape(tile);
+    if (of_tile.plain()) return logits;
+    top_kernels_.cap(of_tile, logits, row_scratch);
+    return row_scratch;
+  }
+  /// Offers the capped logits of a row of the tile to the row's list.
+  void top(const LogitsTile<Logit>& tile, const Logit* capped, const kernels::TopList& list) const {
+    top_kernels_.top({capped, tile.entries, tile.first_entry, list});
   }
 
   /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
@@ -157,6 +172,7 @@ class TileKernels {
 
   const kernels::RowKernels& row_kernels_;
   const Table& kernels_;
+  const kernels::TypedTopKernels<Logit>& top_kernels_;
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;
   core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights

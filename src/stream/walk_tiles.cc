@@ -50,18 +50,20 @@ class SegmentTask {
   int64_t chunk_begin_;
 };
 
+// Lists of the largest logits are put in order here, which takes long enough for a team.
 template <class Types>
 void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, const fold::CallFolds<Types>& folds,
              fold::Walk walk) {
-  if (pass.run.grid.segments < 2) return;
-  const int64_t first = blocks.front().begin;
-  for (const fold::Partials* partials : folds.partials().of(walk)) {
-    for (const plan::RowBlock& block : blocks) {
-      for (int64_t r = 0; r < block.count; ++r) {
-        partials->combine(pass.run.blocks.rows(block)[static_cast<size_t>(r)], block.begin - first + r);
+  const bool lists = folds.partials().top && walk == fold::Walk::kFirst;
+  if (pass.run.grid.segments < 2 && !lists) return;
+  const int64_t first = blocks.front().begin, rows = blocks.back().begin + blocks.back().count - first;
+  core::parallel_ranges(lists ? pass.run.plan.threads : 1, rows, [&](int64_t begin, int64_t end) {
+    for (const fold::Partials* partials : folds.partials().of(walk)) {
+      for (int64_t place = begin; place < end; ++place) {
+        partials->combine(pass.run.blocks.order[static_cast<size_t>(first + place)], place);
       }
     }
-  }
+  });
 }
 
 }  // namespace
@@ -76,6 +78,7 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
     buffers.packed.pack(pass.source, *pass.run.gemm, pass.run.plan.threads, pass.run.blocks, blocks,
                         [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
+  folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
   const auto row_blocks = static_cast<int64_t>(blocks.size());
   core::parallel_for(pass.run.plan.threads, pass.run.grid.segments * row_blocks, [&](int64_t task) {

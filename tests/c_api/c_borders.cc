@@ -61,6 +61,7 @@ TEST_F(CBorders, BackpropagationReadsNoMoreThanTheRowsOfTheCall) {
     s.logp = columns[0].data(), s.lse = columns[1].data(), s.entropy = columns[2].data(), s.cross = columns[3].data();
     s.max_logit = columns[4].data(), s.log_sum = columns[5].data();
     s.argmax = whole[0].data(), s.rank = whole[1].data();
+    s.top_ids = nullptr, s.top_logps = nullptr;
     w->grads.logp = columns[6].data(), w->grads.lse = columns[7].data();
     w->grads.entropy = w->grads.cross = nullptr;
     if (longer == std::string("stats")) ++w->stats.tokens;

@@ -124,6 +124,7 @@ void World::set_inputs(Form form) {
   token.temperatures = temperatures.data;
   token.temperature_count = kTokens;
   request.entropy = request.cross = request.argmax = request.rank = 1;
+  request.top_k = 2;
   request.cross_weights = class_weights.data;
   request.cross_weight_count = kVocab;
   LOGITLESS_INIT(communicator, &vocab_ranks);
@@ -181,6 +182,7 @@ void World::set_outputs(Form form) {
   std::fill(written.argmax, written.argmax + kRoom, 1);
   std::fill(written.rank, written.rank + kRoom, 1);
   stats.argmax = written.argmax, stats.rank = written.rank;
+  stats.top_ids = written.top_ids, stats.top_logps = written.top_logps;
   grads.logp = columns[0].data, grads.lse = columns[1].data;
   grads.entropy = columns[2].data, grads.cross = columns[3].data;
   cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens = kto_result.tokens = kTokens;

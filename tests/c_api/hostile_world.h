@@ -29,7 +29,8 @@ struct World {
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
     double columns[16][kRoom];
-    int64_t argmax[kRoom], rank[kRoom];
+    int64_t argmax[kRoom], rank[kRoom], top_ids[256 * kRoom];
+    double top_logps[256 * kRoom];
     double entropy_of_logits[kRoom];
   };
 

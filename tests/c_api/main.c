@@ -234,7 +234,8 @@ static int refuse_tile(void* user, int64_t first, int64_t count, const logitless
 static void statistics(void) {
   static double logp[kTokens], lse[kTokens], entropy[kTokens], cross[kTokens], max_logit[kTokens], log_sum[kTokens];
   static double g[kTokens];
-  static int64_t argmax[kTokens], rank[kTokens];
+  static int64_t argmax[kTokens], rank[kTokens], top_ids[2 * kTokens];
+  static double top_logps[2 * kTokens];
   logitless_token_options options;
   logitless_stats_request request;
   logitless_token_stats stats;
@@ -248,13 +249,17 @@ static void statistics(void) {
   CHECK(options.ignore_index == -100 && options.temperature == 1);
   LOGITLESS_INIT(stats_request, &request);
   request.entropy = request.cross = request.argmax = request.rank = 1;
+  request.top_k = 2;
   LOGITLESS_INIT(token_stats, &stats);
   stats.tokens = kTokens;
   stats.logp = logp, stats.lse = lse, stats.entropy = entropy, stats.cross = cross;
   stats.argmax = argmax, stats.rank = rank, stats.max_logit = max_logit, stats.log_sum = log_sum;
+  stats.top_ids = top_ids, stats.top_logps = top_logps;
   LOGITLESS_INIT(plan, &plan);
   CHECK_OK(logitless_compute_token_stats(context, &source, &targets, &options, &request, &stats, &plan));
   CHECK(plan.kind == LOGITLESS_PLAN_FORWARD_ONLY && rank[0] >= 1 && argmax[0] >= 0);
+  CHECK(top_ids[0] == argmax[0] && top_ids[1] != argmax[0] && top_logps[1] <= top_logps[0]);
+  CHECK_NEAR(top_logps[0], -log_sum[0], 1e-12);
   CHECK_NEAR(lse[0], max_logit[0] + log_sum[0], 1e-12);
   CHECK_NEAR(logp[0], finished[targets32[0]] - lse[0], 1e-6);
   CHECK_OK(logitless_plan_token_stats(context, &source, &targets, &options, &request, &plan));

@@ -173,10 +173,11 @@ struct CBatch {
     stats.tokens = kTokens;
     TokenStats columns;
     const bool wanted[] = {true, true, request.entropy != 0, request.cross != 0, request.argmax != 0, request.rank != 0,
-                           true, true};
+                           true, true, request.top_k != 0,   request.top_k != 0};
     const bool* is_wanted = wanted;
-    const auto lend = [&](const Field&, auto*& to, auto& column) {
-      if (*is_wanted++) column.resize(kTokens);
+    const auto lend = [&](const Field& field, auto*& to, auto& column) {
+      const bool top = std::string_view(field.name).starts_with("top_");
+      if (*is_wanted++) column.resize(static_cast<size_t>(kTokens * (top ? request.top_k : 1)));
       to = column.empty() ? nullptr : column.data();
     };
     visit_fields(FieldsOf<TokenStats>(), lend, stats, columns);

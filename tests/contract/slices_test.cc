@@ -126,7 +126,7 @@ TEST(Slices, HaveTheBitsOfOneProcess) {
         result.plan = {};
         return bytes_of(result);
       });
-  const StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .cross_weights = weights};
+  const StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .top_k = 30, .cross_weights = weights};
   expect_bits_of_one_process(
       "token_stats",
       [&](const Context& context, const FromHidden& source) {
@@ -160,6 +160,8 @@ TEST(Slices, SayWhatEachTokenTakes) {
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat32), 16U);
   EXPECT_EQ(slice_bytes_per_token(DType::kBFloat16, StatsRequest{.entropy = true}), 24U);
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat64), 24U);
+  EXPECT_EQ(slice_bytes_per_token(DType::kFloat32, StatsRequest{.top_k = 5}), 16U + 5 * 12);
+  EXPECT_EQ(slice_bytes_per_token(DType::kFloat64, StatsRequest{.top_k = 1}), 24U + 16);
   CrossEntropyOptions options;
   options.label_smoothing = 0.1;
   options.want_accuracy = true;

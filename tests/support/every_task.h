@@ -224,7 +224,9 @@ struct FixedLossCalls {
   Targets targets;
   const TokenGrads& grads;
   TokenOptions options = {};
-  StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = {}};
+  // A slice of the tests of ranks has fewer entries than top_k.
+  StatsRequest request = {
+      .entropy = true, .cross = true, .argmax = true, .rank = true, .top_k = 30, .cross_weights = {}};
 
   TokenOptions& token() { return options; }
   /// `ran`, when given, receives the plan.

@@ -69,7 +69,12 @@ struct LogitsTester::Reference {
     return expect_statistics(std::move(weighted), arithmetic);
   }
   StatsRequest everything() const {
-    return {.entropy = true, .cross = true, .argmax = true, .rank = true, .cross_weights = options.class_weights};
+    return {.entropy = true,
+            .cross = true,
+            .argmax = true,
+            .rank = true,
+            .top_k = 7,
+            .cross_weights = options.class_weights};
   }
 
  private:

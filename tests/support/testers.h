@@ -298,7 +298,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   TokenStatsTester& cross(bool on = true) { return input("cross", on, cross_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
     const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.cross ? "cross " : "") +
-                              (value.argmax ? "argmax " : "") + (value.rank ? "rank" : "");
+                              (value.argmax ? "argmax " : "") + (value.rank ? "rank " : "") + "top " +
+                              std::to_string(value.top_k);
     return run("request", shown, request_, value);
   }
   /// Says which token gradients are not 0.
@@ -327,7 +328,7 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   StatsRequest asked(const Reference& reference) const;
   TokenStats statistics(Reference& reference) const;
 
-  StatsRequest request_{true, true, true, true};
+  StatsRequest request_{true, true, true, true, 7};
   std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, cross
   bool cross_on_ = false;
   std::shared_ptr<Reference> reference_;

@@ -24,6 +24,8 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
   EXPECT_EQ(static_cast<int64_t>(stats.cross.size()), request.cross ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.argmax.size()), request.argmax ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
+  EXPECT_EQ(static_cast<int64_t>(stats.top_ids.size()), request.top_k * tokens);
+  EXPECT_EQ(static_cast<int64_t>(stats.top_logps.size()), request.top_k * tokens);
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What lists of the largest logits say together.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "core/checks.h"
+#include "logitless/token_stats.h"
+
+namespace logitless {
+namespace {
+
+// Returns the length of each of `rows` lists.
+size_t list_length(std::string_view name, size_t ids, int64_t rows) {
+  if (rows == 0 ? ids == 0 : ids % static_cast<size_t>(rows) == 0) {
+    return rows == 0 ? 0 : ids / static_cast<size_t>(rows);
+  }
+  core::fail(name, " has ", ids, " ids, which are no lists of one length for ", rows, " rows");
+}
+
+}  // namespace
+
+std::vector<double> top_masses(const TokenStats& stats) {
+  const size_t rows = stats.lse.size(), ids = stats.top_ids.size();
+  if (rows > 0 && ids == 0) core::fail("stats.top_ids is empty: top_k = 0 asked for none");
+  if (stats.top_logps.size() != ids) {
+    core::fail("stats.top_logps has ", stats.top_logps.size(), " entries but stats.top_ids has ", ids);
+  }
+  const size_t k = list_length("stats.top_ids", ids, static_cast<int64_t>(rows));
+  std::vector<double> masses(rows);
+  for (size_t row = 0; row < rows; ++row) {
+    // The smallest first, so that they are not lost beside the largest.
+    for (size_t at = (row + 1) * k; at-- > row * k;) {
+      const double logp = stats.top_logps[at];
+      if (stats.top_ids[at] >= 0 || std::isnan(logp)) masses[row] += std::exp(logp);
+    }
+  }
+  return masses;
+}
+
+std::vector<int64_t> top_overlaps(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows) {
+  if (rows < 0) core::fail("rows = ", rows, " must be at least 0");
+  const size_t of_a = list_length("a", a.size(), rows), of_b = list_length("b", b.size(), rows);
+  std::vector<int64_t> overlaps(static_cast<size_t>(rows));
+  std::vector<int64_t> sorted(of_b);
+  for (size_t row = 0; row < overlaps.size(); ++row) {
+    const auto others = b.subspan(row * of_b, of_b);
+    std::copy(others.begin(), others.end(), sorted.begin());
+    std::sort(sorted.begin(), sorted.end());
+    for (const int64_t id : a.subspan(row * of_a, of_a)) {
+      overlaps[row] += id >= 0 && std::binary_search(sorted.begin(), sorted.end(), id);
+    }
+  }
+  return overlaps;
+}
+
+}  // namespace logitless

@@ -1,0 +1,48 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The kernels of the largest logits, compiled once for every instruction set, like those of simd.cc.
+#ifndef HWY_WANT_AVX3_DL
+#define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd_top.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "hwy/highway.h"
+
+#include <string_view>
+
+#include "kernels/simd_top-inl.h"
+#include "kernels/top_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace logitless::kernels {
+namespace HWY_NAMESPACE {
+
+const TopKernels* top_table() {
+  static const TopKernels kKernels = {
+      hwy::TargetName(HWY_TARGET), {top<float>, cap<float>}, {top<double>, cap<double>}};
+  return &kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace logitless::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace logitless::kernels {
+
+HWY_EXPORT(top_table);
+
+const TopKernels& top_kernels_of(std::string_view name) {
+  for (int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {
+    hwy::ChosenTarget chosen;
+    chosen.Update(targets & -targets);
+    const TopKernels* kernels = HWY_DISPATCH_TABLE(top_table)[chosen.GetIndex()]();
+    if (name == kernels->name) return *kernels;
+  }
+  return plain_top_kernels();
+}
+
+}  // namespace logitless::kernels
+#endif  // HWY_ONCE
