@@ -35,6 +35,9 @@ class Cutter {
   /// sums that stand apart are added once.
   bool wants_sums_apart() const;
 
+  /// Returns whether rows have lists of their largest logits, which grow with the rows of a chunk.
+  bool makes_lists() const { return problem_.request.top_k > 0; }
+
   /// Decides everything of a plan but how many tiles are alive. Chunks of whole groups hold at most
   /// `chunk_rows` rows, and other chunks hold that many in full tiles. No tile is above the cap.
   RunPlan cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const;

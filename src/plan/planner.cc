@@ -64,8 +64,8 @@ class Planner {
 
   // Makes the plan for tiles that are not above the cap.
   RunPlan make() const {
-    if (!work_.backward) return tiled(PlanKind::kForwardOnly);
-    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass);
+    if (!work_.backward) return forward_only();
+    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
@@ -73,8 +73,23 @@ class Planner {
     return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
   }
 
-  RunPlan tiled(PlanKind kind) const {
-    RunPlan run = cutter_.cut(kind, rows(), cap_);
+  // Returns the plan with all rows in one chunk, or, where their lists of the largest logits do not fit, one
+  // with chunks of half as many rows, and so on, that fits; else the plan that takes least.
+  RunPlan forward_only() const {
+    RunPlan least = tiled(PlanKind::kForwardOnly, rows());
+    if (!cutter_.makes_lists()) return least;
+    int64_t chunk_rows = rows(), row_tile = least.grid.row_tile;
+    while (!fits(least) && chunk_rows > row_tile) {
+      chunk_rows = core::round_up(div_up(chunk_rows, 2), row_tile);
+      const RunPlan run = tiled(PlanKind::kForwardOnly, chunk_rows);
+      row_tile = run.grid.row_tile;
+      least = smaller(run, least);
+    }
+    return least;
+  }
+
+  RunPlan tiled(PlanKind kind, int64_t chunk_rows) const {
+    RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
     // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
     // beside them.
     if (cutter_.wants_sums_apart()) {
@@ -90,7 +105,7 @@ class Planner {
     RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
     const bool one_fits = fits(one);
     if (one_fits && keeping_pays(cutter_.source(), outputs_, one)) return one;
-    RunPlan two = tiled(PlanKind::kTwoPass);
+    RunPlan two = tiled(PlanKind::kTwoPass, rows());
     if (fits(two)) return two;
     return one_fits ? one : smaller(one, two);
   }

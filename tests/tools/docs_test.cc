@@ -278,6 +278,25 @@ Plan with_padded_rows(Plan plan) {
   return plan;
 }
 
+TEST(Docs, ListsOfTheLargestLogitsTakeWhatThePageSays) {
+  EXPECT_TRUE(has(read_file(kRoot / "docs" / "memory.md"), "| (32 k + 280) N′ | – | (32 k + 280) C |"));
+  InputSpec spec;
+  spec.tokens = 1500;
+  spec.vocab = 5000;
+  spec.ignored = 0.3;
+  const Inputs inputs(spec);
+  const auto planned = [&](int64_t top_k) {
+    return plan_token_stats(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {},
+                            {.top_k = top_k});
+  };
+  for (const int64_t top_k : {1, 64, 256}) {
+    const Plan plan = planned(top_k);
+    const auto bytes = static_cast<int64_t>(plan.workspace_bytes) - static_cast<int64_t>(planned(0).workspace_bytes);
+    EXPECT_GE(bytes, (32 * top_k + 280) * plan.active_rows);
+    EXPECT_LE(bytes, (32 * top_k + 280) * plan.active_rows + 128);
+  }
+}
+
 TEST(Docs, TheMemoryFormulaIsThePlans) {
   for (const bool narrow : {false, true}) {
     for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
