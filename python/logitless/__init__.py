@@ -17,6 +17,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import _core
 from ._core import Plan, Workspace
 
@@ -40,6 +42,7 @@ __all__ = [
     "policy_loss",
     "preference_loss",
     "token_stats",
+    "topk_overlap",
     "use_best_blas_kernels",
 ]
 
@@ -112,7 +115,8 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class TokenStats:
-    """What token_stats() returns: NumPy arrays with an entry a token. What was not asked for is None."""
+    """What token_stats() returns: NumPy arrays with an entry a token; top_ids and top_logps are [N, top_k]. What was
+    not asked for is None."""
 
     logp: NDArray[float64]
     lse: NDArray[float64]
@@ -122,6 +126,19 @@ class TokenStats:
     cross: NDArray[float64] | None = None
     argmax: NDArray[int64] | None = None
     rank: NDArray[int64] | None = None
+    top_ids: NDArray[int64] | None = None
+    top_logps: NDArray[float64] | None = None
+
+    @property
+    def top_mass(self) -> NDArray[float64]:
+        """How much probability the top_k entries of each token have together: the sum of exp(top_logps).
+
+        It is 0 where a token takes no part.
+        """
+        if self.top_ids is None or self.top_logps is None:
+            raise ValueError("top_mass needs top_ids and top_logps: top_k = 0 asked for none")
+        taken = (self.top_ids >= 0) | np.isnan(self.top_logps)
+        return np.where(taken, np.exp(self.top_logps), 0.0).sum(axis=-1)
 
     def keys(self) -> list[str]:
         """The names of what was asked for; with stats["logp"] for stats.logp a dict(stats) has its columns."""
@@ -218,7 +235,9 @@ def token_stats(
     **arguments: Any,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True or
-    rank=True these as well.
+    rank=True these as well. top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling
+    logit, of equal ones the lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a
+    smaller vocabulary). A target is the greedy choice where it is argmax.
 
     Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
     temperature_meaning and round_logits_to; cross_weights.
@@ -226,7 +245,25 @@ def token_stats(
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     columns = _core.token_stats(context or default_context(), arguments).columns()
     unasked = [name for name in ("entropy", "cross", "argmax", "rank") if not arguments.get(name)]
+    top_k = arguments.get("top_k") or 0
+    for name in ("top_ids", "top_logps"):
+        if top_k:
+            columns[name] = columns[name].reshape(-1, top_k)
+        else:
+            unasked.append(name)
     return TokenStats(**{name: column for name, column in columns.items() if name not in unasked})
+
+
+def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
+    """How many ids each token's two lists share: of int64 [..., A] and [..., B], such as two models' top_ids, [...].
+
+    Neither list has an id twice; ids below 0 stand for none and never count.
+    """
+    a, b = (np.ascontiguousarray(ids, dtype=np.int64) for ids in (a_ids, b_ids))
+    if a.ndim < 1 or a.shape[:-1] != b.shape[:-1]:
+        raise ValueError(f"expected lists of as many tokens, got a_ids of shape {a.shape} and b_ids of shape {b.shape}")
+    rows = int(np.prod(a.shape[:-1], dtype=np.int64))
+    return _core.top_overlaps(a.reshape(-1), b.reshape(-1), rows).reshape(a.shape[:-1])
 
 
 _PLANS = {

@@ -16,8 +16,9 @@ from ._torch_call import check_cpu, values_of
 NOT_TAKEN = {
     "linear_cross_entropy": dict.fromkeys(("want_accuracy", "want_entropy"), "it returns a loss and no metrics"),
     "token_logps": dict.fromkeys(
-        ("cross", "cross_weights", "argmax", "rank"), "they are columns of logitless.token_stats()"
+        ("cross", "cross_weights", "argmax", "rank", "top_k"), "they are columns of logitless.token_stats()"
     ),
+    "topk_logps": dict.fromkeys(("ignore_index", "shift"), "it has no targets"),
 }
 
 
@@ -52,6 +53,7 @@ del CROSS_ENTROPY["normaliser"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
 TOKEN = _plain_fields("token")
+WITHOUT_TARGETS = {name: field for name, field in TOKEN.items() if name not in NOT_TAKEN["topk_logps"]}
 
 
 def name_of(value: Any) -> Any:

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities and entropies of tokens, with gradients for both."""
+"""Log-probabilities and entropies of tokens, with gradients for both; and the most likely tokens, without."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._torch_call import (
     shaped_like,
     values_of,
 )
-from ._torch_options import TOKEN, Options, temperatures_of
+from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, temperatures_of
 from ._torch_ranks import local_parts, run_in
 
 
@@ -105,3 +105,41 @@ def token_logps(
     )
     logp = logp.view(target.shape)
     return (logp, entropies.view(target.shape)) if entropy else logp
+
+
+@not_compiled
+@torch.no_grad()
+def topk_logps(
+    input: Tensor,
+    linear_weight: Tensor,
+    k: int,
+    *,
+    linear_bias: Tensor | None = None,
+    softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    group: Any = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The ids of the k largest logits of each row of input, int64, and their log-probabilities, float64: both of shape
+    [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
+
+    k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
+    and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
+    exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
+    (temperature, ...); temperatures and group are those of linear_cross_entropy().
+    """
+    if not 1 <= k <= 256:
+        raise ValueError(f"k = {k} must be an integer from 1 to 256")
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(input=input, linear_weight=linear_weight, linear_bias=linear_bias)
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    arguments = Options.of("topk_logps", WITHOUT_TARGETS, options).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
+    rows, ids = batched(input, target)
+    call = HeadTensors(rows, linear_weight, linear_bias, softcap)
+    stats = run_in(group, _core.token_stats, {**call.arguments, "targets": ids, **arguments, "top_k": k})
+    columns = stats.columns()
+    shape = (*target.shape, k)
+    return torch.from_numpy(columns["top_ids"]).view(shape), torch.from_numpy(columns["top_logps"]).view(shape)

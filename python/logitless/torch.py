@@ -34,7 +34,7 @@ from ._torch_compiled import linear_cross_entropy_op
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_ranks import in_group, local_parts, run_in
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
-from ._torch_tokens import token_logps
+from ._torch_tokens import token_logps, topk_logps
 
 __all__ = [
     "LinearCrossEntropyLoss",
@@ -44,6 +44,7 @@ __all__ = [
     "preference_loss",
     "set_options",
     "token_logps",
+    "topk_logps",
 ]
 
 

@@ -257,6 +257,11 @@ void define_token_stats(nb::module_& m) {
       });
     });
   });
+  m.def("top_overlaps", [](nb::handle a, nb::handle b, int64_t rows) {
+    Arrays arrays;
+    const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
+    return to_numpy(unlocked([&] { return top_overlaps(a_ids, b_ids, rows); }));
+  });
   m.def("token_grads", [](const Context& context, nb::dict given, const TokenStats& stats, nb::dict given_grads) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_grads");

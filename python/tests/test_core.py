@@ -98,10 +98,46 @@ def test_options_reach_the_library():
     assert stats.cross is None and stats.rank.dtype == np.int64
     with pytest.raises(KeyError, match="cross"):
         stats["cross"]
+    with pytest.raises(ValueError, match="top_mass needs top_ids"):
+        stats.top_mass  # noqa: B018
     nothing = logitless.token_stats(hidden[:0], weight, targets[:0], entropy=True)
     assert nothing.logp.shape == nothing.entropy.shape == (0,) and nothing.rank is None
     plan = logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=targets)
     assert plan.kind == "forward_only" and plan.least_workspace_bytes > 0
+
+
+def test_top_k():
+    hidden, weight, targets = problem(np.float64)
+    stats = logitless.token_stats(hidden, weight, targets, argmax=True, top_k=5)
+    assert set(stats) == {"logp", "lse", "argmax", "max_logit", "log_sum", "top_ids", "top_logps"}
+    part = targets >= 0
+    logits = hidden @ weight.T
+    want = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
+    assert stats.top_ids.shape == stats.top_logps.shape == (len(targets), 5)
+    assert (stats.top_ids[part] == want[part]).all() and (stats.top_ids[:, 0] == stats.argmax).all()
+    logps = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    logps = np.take_along_axis(logps, want, -1)
+    assert stats.top_logps[part] == pytest.approx(logps[part], rel=1e-12)
+    assert stats.top_mass[part] == pytest.approx(np.exp(logps[part]).sum(-1), rel=1e-12)
+    assert (stats.top_ids[~part] == -1).all() and (stats.top_mass[~part] == 0).all()
+    whole = logitless.token_stats(hidden, weight, targets, top_k=200)
+    assert (whole.top_ids[part][:, V:] == -1).all() and (whole.top_logps[part][:, V:] == -np.inf).all()
+    assert whole.top_mass[part] == pytest.approx(np.ones(part.sum()))
+    nothing = logitless.token_stats(hidden[:0], weight, targets[:0], top_k=5)
+    assert nothing.top_ids.shape == nothing.top_logps.shape == (0, 5) and nothing.top_mass.shape == (0,)
+    for wrong in (-1, 257):
+        with pytest.raises(ValueError, match=f"top_k = {wrong} must be an integer from 0 to 256"):
+            logitless.token_stats(hidden, weight, targets, top_k=wrong)
+
+
+def test_topk_overlap():
+    a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, -1, -1]])
+    assert logitless.topk_overlap(a, b).tolist() == logitless.topk_overlap(b, a).tolist() == [2, 1]
+    assert logitless.topk_overlap(a.reshape(2, 1, 3), b.reshape(2, 1, 4)).shape == (2, 1)
+    assert logitless.topk_overlap([1, 2], [2, 3, 4]) == 1
+    assert logitless.topk_overlap(a[:0], b[:0]).shape == (0,)
+    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+        logitless.topk_overlap(a, b[:1])
 
 
 def test_policy_preference_and_kto_losses():

@@ -12,6 +12,7 @@ from logitless.torch import (
     policy_loss,
     set_options,
     token_logps,
+    topk_logps,
 )
 
 
@@ -145,6 +146,27 @@ def test_token_logps():
     torch.testing.assert_close(got[taken], logps[torch.arange(N)[taken], y[taken]])
     torch.testing.assert_close(entropy[taken], -(logps.exp() * logps).sum(1)[taken])
     assert (got[~taken] == 0).all()
+
+
+def test_topk_logps():
+    x, w, b, _ = tensors(torch.float64)
+    x.requires_grad_()
+    logps = F.log_softmax((x @ w.T + b) / 0.5, dim=1)
+    want = torch.topk(logps, 5, dim=1)
+    ids, got = topk_logps(x, w, 5, linear_bias=b, temperature=0.5)
+    assert torch.equal(ids, want.indices) and not got.requires_grad
+    torch.testing.assert_close(got, want.values)
+    ids, got = topk_logps(x[:12].view(3, 4, H), w, 1)
+    assert ids.shape == got.shape == (3, 4, 1) and topk_logps(x[0], w, 2)[0].shape == (2,)
+    assert torch.equal(ids[..., 0], (x[:12] @ w.T).argmax(-1).view(3, 4))
+    assert topk_logps(x[:0], w, 3)[0].shape == (0, 3)
+    ids, got = topk_logps(x, w, 256)
+    assert (ids[:, V:] == -1).all() and (got[:, V:] == -torch.inf).all()
+    for wrong in (0, 257):
+        with pytest.raises(ValueError, match=f"k = {wrong} must be an integer from 1 to 256"):
+            topk_logps(x, w, wrong)
+    with pytest.raises(TypeError, match="does not take ignore_index: it has no targets"):
+        topk_logps(x, w, 3, ignore_index=0)
 
 
 def test_half_precision_keeps_small_gradients():

@@ -17,6 +17,7 @@ from logitless.torch import (
     preference_loss,
     set_options,
     token_logps,
+    topk_logps,
 )
 
 RANKS, B, T, H, V = 4, 4, 6, 16, 403
@@ -93,6 +94,13 @@ def results(rank, group):
             loss = function(*inputs, group)
             loss.backward()
             out[f"{name} {dtype}"] = [loss.detach(), *(t.grad for t in inputs)]
+        # More than a rank has entries, whose number for another is 0.
+        ids, logps = topk_logps(x, own(w, rank), 120, linear_bias=own(b, rank), group=group)
+        assert ids.shape == logps.shape == (B, T, 120)
+        alone = topk_logps(x, w, 120, linear_bias=b)
+        torch.testing.assert_close(logps, alone[1], atol=1e-5, rtol=1e-5)
+        if dtype == torch.float64:
+            assert torch.equal(ids, alone[0])
     return out
 
 
