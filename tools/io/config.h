@@ -103,6 +103,7 @@ struct Config {
   double ignored_fraction = 0;  ///< share of the seeded targets that are ignore_index
   TemperatureConfig temperature;
   bool class_weights = false;  ///< seeded, uniform between 0.5 and 1.5
+  int64_t top_k = 0;           ///< StatsRequest::top_k of calls without gradients
 
   /// token, loss_scale and want_entropy hold for every task.
   CrossEntropyOptions cross_entropy;

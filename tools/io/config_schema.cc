@@ -205,6 +205,7 @@ std::vector<KeyRule> build_schema() {
       root("threads", &C::threads, auto_or<int>(integer(1, 4096))),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
       root("class_weights", &C::class_weights, read_bool),
+      root("top_k", &C::top_k, integer(0, kMostTopK)),
       policy_batch("advantages", &PolicyConfig::advantage_per_token,
                    choice<bool>({{"sequence", false}, {"token", true}})),
       policy_batch("on_policy", &PolicyConfig::on_policy, read_bool),

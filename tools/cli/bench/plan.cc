@@ -51,9 +51,12 @@ Contender find_contender(const std::string& text, Level level) {
     Contender contender = known.contender;
     contender.name = text;
     for (std::string assignment; std::getline(parts, assignment, ':');) {
-      if (!assignment.starts_with("threads=") && !assignment.starts_with("kernel.")) {
-        throw Error("--contenders " + text + ": " + assignment +
-                    " is no key that contenders may differ in, since they share their inputs: threads and kernel.*");
+      const bool may_differ =
+          assignment.starts_with("threads=") || assignment.starts_with("top_k=") || assignment.starts_with("kernel.");
+      if (!may_differ) {
+        throw Error(
+            "--contenders " + text + ": " + assignment +
+            " is no key that contenders may differ in, since they share their inputs: threads, top_k and kernel.*");
       }
       contender.assignments.push_back(assignment);
     }

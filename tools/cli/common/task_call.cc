@@ -126,6 +126,7 @@ void TaskRun::reset() const {
 }
 
 TaskResult TaskRun::run(const Context& context, bool forward_only) const {
+  if (forward_only && config.top_k > 0) return statistics(context);
   if (config.level == Level::kLogits) {
     const LogitsGradient out = forward_only ? LogitsGradient() : dlogits;
     return config.task == Task::kGrpo
@@ -144,6 +145,17 @@ TaskResult TaskRun::run(const Context& context, bool forward_only) const {
       break;
   }
   return result_of(logitless::cross_entropy(context, hidden, head, targets, cross_entropy, out));
+}
+
+TaskResult TaskRun::statistics(const Context& context) const {
+  const StatsRequest request = {.top_k = config.top_k};
+  TaskResult out;
+  const TokenStats stats =
+      config.level == Level::kLogits
+          ? compute_token_stats(context, logits, targets, token_options(), request, &out.plan)
+          : compute_token_stats(context, hidden, head, targets, token_options(), request, &out.plan);
+  out.per_token_logps = stats.logp;
+  return out;
 }
 
 std::vector<double> TaskRun::token_logps(const Context& context) const {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 
 #include "cli/common/command_line.h"
@@ -22,8 +23,9 @@ constexpr const char* kScoreHelp =
     "Writes the log-probability of each target and of each sequence to a safetensors file";
 
 constexpr const char* kScoreFooter =
-    R"(The file holds logp, argmax, argmax_logp, rank (with --rank) and entropy (with --entropy) of each row of hidden, and
-sequence_logp, sequence_tokens and sequence_is_greedy of each sequence: `man logitless-score` says what each is.
+    R"(The file holds logp, argmax, argmax_logp, rank (with --rank), entropy (with --entropy), top_ids and top_logps (with
+--top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
+`man logitless-score` says what each is.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
@@ -40,6 +42,7 @@ struct ScoreOptions {
   std::string profile_path;  ///< of --profile
   bool rank = false;         ///< costs a second GEMM over the head
   bool entropy = false;
+  int top_k = 0;  ///< 0: the config's
   bool quiet = false;
 };
 
@@ -65,6 +68,7 @@ bool is_applied(const std::string& key) {
                                            "temperature_meaning",
                                            "round_logits_to",
                                            "shift",
+                                           "top_k",
                                            "kernel.row_tile",
                                            "kernel.vocab_tile",
                                            "kernel.workspace",
@@ -152,6 +156,10 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
                {"accuracy", static_cast<double>(correct) / count}};
   if (request.rank) json["top5_accuracy"] = static_cast<double>(in_top5) / count;
   if (request.entropy) json["mean_entropy"] = entropy / count;
+  if (request.top_k > 0) {
+    const std::vector<double> masses = top_masses(stats);  // 0 where a row takes no part
+    json["mean_top_mass"] = std::accumulate(masses.begin(), masses.end(), 0.0) / count;
+  }
   int64_t with_tokens = 0, greedy_sequences = 0;
   for (size_t s = 0; s < sequences.tokens.size(); ++s) {
     with_tokens += sequences.tokens[s] > 0;
@@ -181,6 +189,8 @@ void mark_rows_without_part(TokenStats& stats) {
     if (takes_part(stats, row)) continue;
     stats.logp[row] = kNaN;
     if (!stats.entropy.empty()) stats.entropy[row] = kNaN;
+    const size_t top_k = stats.top_logps.size() / stats.logp.size();
+    std::fill_n(stats.top_logps.begin() + static_cast<ptrdiff_t>(row * top_k), top_k, kNaN);
   }
 }
 
@@ -194,6 +204,11 @@ std::string write_scores(const std::string& path, const TokenStats& stats, const
                                             {"argmax_logp", "F64", rows, argmax_logp.data()}};
   if (request.rank) tensors.push_back({"rank", "I64", rows, stats.rank.data()});
   if (request.entropy) tensors.push_back({"entropy", "F64", rows, stats.entropy.data()});
+  if (request.top_k > 0) {
+    const std::vector<int64_t> lists = {rows[0], request.top_k};
+    tensors.push_back({"top_ids", "I64", lists, stats.top_ids.data()});
+    tensors.push_back({"top_logps", "F64", lists, stats.top_logps.data()});
+  }
   std::string written;
   for (const io::TensorToWrite& tensor : tensors) written += (written.empty() ? "" : ", ") + tensor.name;
   tensors.insert(tensors.end(), {{"sequence_logp", "F64", count, sequences.logp.data()},
@@ -222,6 +237,7 @@ std::string table_of(const Json& json, const std::string& head, const std::strin
   figure("accuracy", "accuracy", "%.6f");
   figure("top-5 accuracy", "top5_accuracy", "%.6f");
   figure("mean entropy", "mean_entropy", "%.9g nats");
+  figure("mean top mass", "mean_top_mass", "%.6f");
   line("sequences", json["sequences"].dump() + ", of which " + json["greedy_sequences"].dump() + " greedy");
   figure("time", "time_s", "%.3f s");
   line("workspace", human_bytes(json["workspace_bytes"]));
@@ -255,7 +271,10 @@ int run_score(const ScoreOptions& options) {
 
   progress.phase("scoring");
   const TokenOptions token_options = call.token_options();
-  const StatsRequest request = {.entropy = options.entropy, .argmax = true, .rank = options.rank};
+  const StatsRequest request = {.entropy = options.entropy,
+                                .argmax = true,
+                                .rank = options.rank,
+                                .top_k = options.top_k > 0 ? options.top_k : config.top_k};
   TokenStats stats;
   Plan plan;
   const double time_s =
@@ -293,6 +312,8 @@ void add_flags(Command& score, ScoreOptions& options) {
   score.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
   score.flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
   score.flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
+  score.value("--top-k", options.top_k, "K", "writes the K largest logits of each row too, 1 to 256: ids and logps")
+      .within(1, static_cast<int>(kMostTopK));
   score.profile_flag(options.profile_path);
   score.flag("--quiet", options.quiet, "prints no summary and no progress");
 }
