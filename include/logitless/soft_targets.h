@@ -63,12 +63,14 @@ struct SoftCrossEntropyOptions {
   std::optional<double> normaliser = {};
 };
 
-/// What is worth logging besides the loss, without loss_scale.
+/// What is worth logging besides the loss, without loss_scale; NaN stands for what was not asked for.
 struct SoftCrossEntropyMetrics {
-  int64_t tokens = 0;              ///< tokens that took part
-  double mean_cross_entropy = 0;   ///< mean of ce_i, in nats
-  double mean_target_entropy = 0;  ///< mean of −Σ_v q_iv log q_iv, in nats
-  double mean_kl = 0;              ///< mean of KL(q_i ‖ p_i), in nats
+  int64_t tokens = 0;             ///< tokens that took part
+  double mean_cross_entropy = 0;  ///< mean of ce_i, in nats
+  /// With subtract_entropy: mean of −Σ_v q_iv log q_iv, in nats.
+  double mean_target_entropy = std::numeric_limits<double>::quiet_NaN();
+  /// With subtract_entropy: mean of KL(q_i ‖ p_i), in nats.
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What soft_cross_entropy() returns.

@@ -35,7 +35,7 @@ struct Call {
   HiddenStates states() const { return HiddenStates(ConstMatrix(hidden.data(), 3, 2)); }
   LmHead head() const { return LmHead(ConstMatrix(weight.data(), 5, 2)); }
   IdSets sets() const {
-    IdSets result(Targets(std::span<const int64_t>(ids)));
+    IdSets result{Targets(std::span<const int64_t>(ids))};
     if (has_offsets) result.offsets = offsets;
     result.counts = counts;
     return result;

@@ -101,7 +101,8 @@ void check(const SetCase& given, NormaliseOver over, const IdSets& sets) {
     }
   }
   for (size_t e = 0; e < filled.size(); ++e) {
-    if (!filled[e]) EXPECT_EQ(ran.forward.logps[e], 0) << "an entry behind a row's count";
+    if (filled[e]) continue;
+    EXPECT_EQ(ran.forward.logps[e], 0) << "an entry behind a row's count";
   }
   problem.expect_gradients(logits, ids, gamma_of(ids, sets, upstream), ran.out, context);
 }
@@ -233,7 +234,7 @@ TEST(IdSets, RowsWithoutIdsTakeNoPart) {
     const IdLogpsOptions options = {.normalise_over = over, .token = problem.token()};
     const std::vector<int64_t> offsets(kN + 1, 0);
     for (const IdSets& sets : {IdSets(Targets(), offsets), IdSets()}) {
-      const Ran ran = run(problem, context, sets, options, {});
+      const Ran ran = run(problem, context, sets, options, std::vector<double>());
       EXPECT_TRUE(ran.forward.logps.empty());
       EXPECT_EQ(ran.forward.plan.active_rows, 0);
       EXPECT_EQ(ran.out.d_hidden.get(3, 3), 0);

@@ -27,14 +27,14 @@ struct SetCase {
   double temperature = 1;
   bool temperature_per_token = false;
   TemperatureMeaning meaning = TemperatureMeaning::kScaleLogits;
-  std::optional<DType> round_logits_to;
+  std::optional<DType> round_logits_to = {};
   double scale = 1;   ///< of the logits
   double offset = 0;  ///< that all logits of a row share
   PlanKind plan = PlanKind::kAuto;
   int threads = 2;
   size_t workspace_bytes = size_t{64} << 20;
-  std::vector<int64_t> slices;
-  std::optional<DType> output;  ///< type of the gradients; unset: that of the sums
+  std::vector<int64_t> slices = {};
+  std::optional<DType> output = {};  ///< type of the gradients; unset: that of the sums
   WriteMode mode = WriteMode::kOverwrite;
 
   ContextOptions context() const;
