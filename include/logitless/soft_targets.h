@@ -100,7 +100,7 @@ LOGITLESS_API SoftCrossEntropyForward soft_cross_entropy_forward(const Context& 
                                                                  const LmHead& head, const SoftTargets& targets,
                                                                  const SoftCrossEntropyOptions& options = {});
 
-/// Here `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N]; entries of rows that take no
+/// Here `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N]; those of rows that take no
 /// part are not read). It must be finite. Returns the plan that ran.
 LOGITLESS_API Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const SoftTargets& targets, const SoftCrossEntropyOptions& options,

@@ -7,14 +7,13 @@
 
 #include "core/arena.h"
 #include "kernels/row_kernels.h"
-#include "logitless/token_stats.h"
 #include "problem/token_problem.h"
 #include "stats/columns.h"
 
 namespace logitless::fold {
 
-/// T is the type of sums and logits. Threads work on different rows at the same time, each in a Scratch of its
-/// own.
+/// T is the type of sums and logits. Threads work on different rows at the same time, each in its own
+/// Scratch.
 template <class T>
 class SetRows {
  public:

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The plan of calls whose rows are normalised over sets of token ids: it gathers the head's rows of these ids,
-// and has no tiles.
+// The plan of calls whose rows are normalised over sets of token ids: it gathers the head's rows of these
+// ids, and has no tiles.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +51,8 @@ struct SetBuffers {
              const fold::SetRows<T>& rows, int team);
 };
 
-/// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput when
-/// it does not hold that of one, or for plan dense.
+/// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput
+/// when it does not hold that of one, or for plan dense.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
               const Gradients& outputs);
 /// Does the same for finished logits.

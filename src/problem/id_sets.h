@@ -19,8 +19,8 @@ struct SetPicks {
   core::Array<int64_t> entries;
 };
 
-/// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a mask
-/// all others do. Throws InvalidInput for sets of the wrong form, and for the first id outside of the
+/// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a
+/// mask all others do. Throws InvalidInput for sets of the wrong form, and for the first id outside of the
 /// vocabulary, by row and entry.
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {});
 

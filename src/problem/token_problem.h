@@ -77,7 +77,7 @@ struct Task {
   StatsRequest request;  // its cross_weights are not read: those of `cross` are
   RowPicks picks;
   Cross cross = {};
-  /// The probabilities of a row sum to 1 over the distinct ids of its picks, and nothing walks the vocabulary:
+  /// The probabilities of a row sum to 1 over the distinct ids of its picks; nothing walks the vocabulary:
   /// there are no statistics but logp and lse then.
   bool over_picks = false;
 };

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Log-probabilities at sets of token ids and their gradients, against the oracle: over the vocabulary and over
-// the set, from every source, plan and type.
+// Log-probabilities at sets of token ids and their gradients, against the oracle: over the vocabulary and
+// over the set, from every source, plan and type.
 #include <gtest/gtest.h>
 
 #include <cmath>

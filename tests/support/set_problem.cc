@@ -149,8 +149,8 @@ double SetProblem::raw_bound(const oracle::SetLogits& logits, int64_t row, int64
   return bound;
 }
 
-// log p = (a - m) - log Σ exp(a - m): a shared offset stands in a and in m. The sum errs relatively by as much
-// as its largest exponent does, and by its own additions.
+// log p = (a - m) - log Σ exp(a - m): a shared offset stands in a and in m. The sum errs relatively by as
+// much as its largest exponent does, and by its own additions.
 double SetProblem::log_p_bound(const oracle::SetLogits& logits, int64_t row, const std::vector<int64_t>& ids,
                                const Context& context) const {
   const Arithmetic a = arithmetic(context);
