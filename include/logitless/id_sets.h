@@ -81,8 +81,8 @@ struct IdLogps {
   Plan plan;  ///< what ran
 };
 
-/// Computes the log-probability of every entry. Throws InvalidInput. kSet works neither with a vocabulary that
-/// is cut (ContextOptions::ranks) nor with plan dense.
+/// Computes the log-probability of every entry. Throws InvalidInput. kSet works neither with a vocabulary
+/// that is cut (ContextOptions::ranks) nor with plan dense.
 LOGITLESS_API IdLogps id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                const IdSets& sets, const IdLogpsOptions& options = {});
 

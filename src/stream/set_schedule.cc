@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Rows that are normalised over sets of token ids: the head's rows of these ids are gathered and multiplied,
-// a few at a time, and nothing walks the vocabulary. Every sum has an order of its own, which no thread and no
-// size of a buffer changes.
+// a few at a time, and nothing walks the vocabulary. Every sum has an order of its own, which no thread and
+// no size of a buffer changes.
 #include <omp.h>
 
 #include <algorithm>
