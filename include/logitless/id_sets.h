@@ -93,7 +93,7 @@ LOGITLESS_API IdLogps id_logps(const Context& context, const HiddenStates& hidde
 ///     dL/da_iv = Σ_{e of v} γ_e − p_iv Σ_{e of row i} γ_e       kSet: 0 where v is not in the set
 ///
 /// Returns the plan that ran. Under kSet, sums of d_hidden are in the order of the ids, and those of d_weight
-/// and d_bias in the order of the rows, 64 at a time: no number of threads and no budget changes their bits.
+/// and d_bias in the order of the rows, 16 at a time: no number of threads and no budget changes their bits.
 LOGITLESS_API Plan id_logps_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                      const IdSets& sets, const IdLogpsOptions& options, const IdLogps& forward,
                                      std::span<const double> upstream, const Gradients& gradients);

@@ -83,6 +83,18 @@ def test_id_logps_of_batches_and_types():
         torch.autograd.grad(logps.sum(), (hidden, weight, bias))
 
 
+def test_a_replayed_sampling_mask_gives_the_samplers_ratio():
+    hidden, weight, _ = tensors()
+    kept = (hidden @ weight.T).topk(K, -1).indices
+    sampler = torch.log_softmax((hidden @ weight.T).gather(1, kept), -1)
+    chosen = kept[:, 2]
+    sets = torch.cat([chosen[:, None], kept], -1)
+    logps = id_logps(hidden, weight, sets, normalise_over="set")[:, 0]
+    torch.testing.assert_close(torch.exp(logps - sampler[:, 2]), torch.ones(N, dtype=torch.float64))
+    unmasked = id_logps(hidden, weight, chosen[:, None])[:, 0]
+    assert (torch.exp(unmasked - sampler[:, 2]) < 1).all()
+
+
 def test_numpy():
     hidden, weight, bias = (t.detach().numpy() for t in tensors())
     ids = draw_ids().numpy()
