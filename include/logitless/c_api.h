@@ -98,6 +98,12 @@ typedef enum logitless_temperature_meaning {
   LOGITLESS_SCALE_LOGP = 1
 } logitless_temperature_meaning;
 
+/** See NormaliseOver. */
+typedef enum logitless_normalise_over {
+  LOGITLESS_OVER_VOCABULARY = 0,
+  LOGITLESS_OVER_SET = 1
+} logitless_normalise_over;
+
 /** See Reduction. */
 typedef enum logitless_reduction {
   LOGITLESS_MEAN = 0,
@@ -557,6 +563,92 @@ LOGITLESS_C_API logitless_status logitless_cross_entropy_backward(
 LOGITLESS_C_API logitless_status logitless_plan_cross_entropy(
     const logitless_context* context, const logitless_source* source, const logitless_targets* targets,
     const logitless_cross_entropy_options* options, const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See IdSets. */
+typedef struct logitless_id_sets {
+  size_t struct_size;
+  const logitless_targets* ids; /**< [E], or [N, K]: `time` is K then; NULL: there are none */
+  const int64_t* offsets;       /**< [N + 1], or NULL: ids is [N, K] */
+  size_t offset_count;
+  const int64_t* counts; /**< [N], or NULL: K in every row */
+  size_t count_count;
+} logitless_id_sets;
+
+/** See IdLogpsOptions. */
+typedef struct logitless_id_logps_options {
+  size_t struct_size;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  int32_t normalise_over;
+} logitless_id_logps_options;
+
+/** See SoftTargets. */
+typedef struct logitless_soft_targets {
+  size_t struct_size;
+  const logitless_id_sets* sets;  /**< sparse, with `weights` */
+  logitless_const_vector weights; /**< one for each entry of `sets` */
+  logitless_const_matrix rows;    /**< dense: [N, V], instead of the two */
+  const uint8_t* mask;            /**< [N], or NULL: all take part */
+  size_t mask_count;
+} logitless_soft_targets;
+
+/** See SoftCrossEntropyOptions. */
+typedef struct logitless_soft_cross_entropy_options {
+  size_t struct_size;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  int32_t reduction, subtract_entropy;
+  double loss_scale; /**< 1 by default */
+  double normaliser; /**< optional */
+} logitless_soft_cross_entropy_options;
+
+/** See SoftCrossEntropyResult. The call fills it, but for struct_size and what the array is. */
+typedef struct logitless_soft_cross_entropy_result {
+  size_t struct_size;
+  int64_t tokens; /**< entries of the array, N; unused where there is none */
+  double* per_token_loss;
+  double loss;
+  int64_t counted_tokens; /**< tokens that took part */
+  double mean_cross_entropy, mean_target_entropy, mean_kl;
+} logitless_soft_cross_entropy_result;
+
+LOGITLESS_C_API void logitless_id_sets_init(logitless_id_sets* sets, size_t size);
+LOGITLESS_C_API void logitless_id_logps_options_init(logitless_id_logps_options* options, size_t size);
+LOGITLESS_C_API void logitless_soft_targets_init(logitless_soft_targets* targets, size_t size);
+LOGITLESS_C_API void logitless_soft_cross_entropy_options_init(logitless_soft_cross_entropy_options* options,
+                                                               size_t size);
+LOGITLESS_C_API void logitless_soft_cross_entropy_result_init(logitless_soft_cross_entropy_result* result, size_t size);
+LOGITLESS_C_API logitless_status logitless_soft_cross_entropy(
+    const logitless_context* context, const logitless_source* source, const logitless_soft_targets* targets,
+    const logitless_soft_cross_entropy_options* options, const logitless_gradients* gradients,
+    logitless_soft_cross_entropy_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_soft_cross_entropy_forward(
+    const logitless_context* context, const logitless_source* source, const logitless_soft_targets* targets,
+    const logitless_soft_cross_entropy_options* options, logitless_soft_cross_entropy_result* result,
+    logitless_plan* plan, logitless_forward** forward);
+/** `upstream` has one entry, or N under LOGITLESS_NO_REDUCTION. */
+LOGITLESS_C_API logitless_status logitless_soft_cross_entropy_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_soft_targets* targets,
+    const logitless_soft_cross_entropy_options* options, const logitless_forward* forward, const double* upstream,
+    size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_soft_cross_entropy(
+    const logitless_context* context, const logitless_source* source, const logitless_soft_targets* targets,
+    const logitless_soft_cross_entropy_options* options, const logitless_gradients* gradients, logitless_plan* plan);
+
+/** Fills `logps`, one for each entry of `sets`, unless it is NULL. `forward`, unless it is NULL, gets what the backward
+ * half needs. */
+LOGITLESS_C_API logitless_status logitless_id_logps(const logitless_context* context, const logitless_source* source,
+                                                    const logitless_id_sets* sets,
+                                                    const logitless_id_logps_options* options, double* logps,
+                                                    size_t logp_count, logitless_plan* plan,
+                                                    logitless_forward** forward);
+/** `upstream` has one entry for each of `sets`. */
+LOGITLESS_C_API logitless_status logitless_id_logps_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_id_sets* sets,
+    const logitless_id_logps_options* options, const logitless_forward* forward, const double* upstream,
+    size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_id_logps(const logitless_context* context,
+                                                         const logitless_source* source, const logitless_id_sets* sets,
+                                                         const logitless_id_logps_options* options,
+                                                         logitless_plan* plan);
 
 /** See PolicyBatch. */
 typedef struct logitless_policy_batch {

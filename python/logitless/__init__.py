@@ -30,17 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Context",
+    "IdLogps",
     "Plan",
     "Result",
+    "SoftCrossEntropyResult",
     "TokenStats",
     "Workspace",
     "cross_entropy",
     "environment",
+    "id_logps",
+    "id_logps_backward",
     "kto_loss",
     "options",
     "plan",
     "policy_loss",
     "preference_loss",
+    "soft_cross_entropy",
     "token_stats",
     "topk_overlap",
     "use_best_blas_kernels",
@@ -153,6 +158,25 @@ class TokenStats:
         return getattr(self, name)
 
 
+@dataclasses.dataclass(frozen=True)
+class SoftCrossEntropyResult:
+    """What soft_cross_entropy() returns: `loss`, `per_token_loss` [N], `metrics` and `plan`."""
+
+    loss: float
+    per_token_loss: NDArray[float64]
+    metrics: dict[str, float]
+    plan: Plan
+
+
+@dataclasses.dataclass(frozen=True)
+class IdLogps:
+    """What id_logps() returns: `logps`, an array of ids' shape, `plan`, and what id_logps_backward() needs."""
+
+    logps: NDArray[float64]
+    plan: Plan
+    forward: _core.IdLogps
+
+
 def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     if hidden is not None:
         arguments["hidden"] = hidden
@@ -226,6 +250,60 @@ def kto_loss(
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
 
+def soft_cross_entropy(
+    hidden: Any = None,
+    weight: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
+) -> SoftCrossEntropyResult:
+    """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
+    hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
+    id_counts= [N] may say how many of its K entries a row has. mask= (uint8, [N]) leaves tokens out.
+
+    The other arguments are options("soft_targets"), and the source's and outputs' as in cross_entropy().
+    """
+    return SoftCrossEntropyResult(
+        **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
+    )
+
+
+def id_logps(
+    hidden: Any = None,
+    weight: Any = None,
+    ids: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
+) -> IdLogps:
+    """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
+    with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
+    which reads nothing else of the head.
+
+    The other arguments are options("id_set"), and the source's as in cross_entropy().
+    """
+    given = _source(hidden, weight, {"ids": ids, **arguments})
+    result, forward = _core.id_logps(context or default_context(), given)
+    logps = result["logps"]
+    return IdLogps(logps.reshape(ids.shape) if ids is not None else logps, result["plan"], forward)
+
+
+def id_logps_backward(
+    hidden: Any = None,
+    weight: Any = None,
+    ids: Any = None,
+    *,
+    forward: IdLogps,
+    upstream: Any,
+    context: Context | None = None,
+    **arguments: Any,
+) -> Plan:
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
+    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    given = _source(hidden, weight, {"ids": ids, **arguments})
+    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream.reshape(-1))
+
+
 def token_stats(
     hidden: Any = None,
     weight: Any = None,
@@ -271,6 +349,8 @@ _PLANS = {
     "policy_loss": _core.plan_policy_loss,
     "preference_loss": _core.plan_preference_loss,
     "kto_loss": _core.plan_kto_loss,
+    "soft_cross_entropy": _core.plan_soft_cross_entropy,
+    "id_logps": _core.plan_id_logps,
 }
 
 
@@ -282,8 +362,8 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "cross_entropy", "policy", "preference", "kto", "token", "stats" or "context": the names with
-    their type, their default, and the choices where they are names."""
+    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "token", "stats" or
+    "context": the names with their type, their default, and the choices where they are names."""
     return _core.fields(structure)
 
 

@@ -56,6 +56,16 @@ TOKEN = _plain_fields("token")
 WITHOUT_TARGETS = {name: field for name, field in TOKEN.items() if name not in NOT_TAKEN["topk_logps"]}
 
 
+def _where_predicted(structure: str) -> dict[str, Field]:
+    """The options of what stands where it is predicted: it has no targets to ignore or to shift."""
+    fields = _plain_fields(structure)
+    return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "normaliser")}
+
+
+ID_SET = _where_predicted("id_set")
+SOFT_TARGETS = _where_predicted("soft_targets")
+
+
 def name_of(value: Any) -> Any:
     """The value of an option as the library takes it: "bfloat16" for torch.bfloat16."""
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value

@@ -18,68 +18,33 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import (
-    HeadTensors,
     Reduced,
     batched,
     cast_for_autocast,
     check_cpu,
-    check_versions,
-    handed_over,
     set_options,
-    shaped_like,
     values_of,
-    versions_of,
 )
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
-from ._torch_ranks import in_group, local_parts, run_in
+from ._torch_per_token import PerToken
+from ._torch_ranks import in_group, local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
+from ._torch_sets import class_probabilities, id_logps, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps
 
 __all__ = [
     "LinearCrossEntropyLoss",
+    "id_logps",
     "kto_loss",
     "linear_cross_entropy",
     "policy_loss",
     "preference_loss",
     "set_options",
+    "soft_cross_entropy",
     "token_logps",
     "topk_logps",
 ]
-
-
-class _PerToken(torch.autograd.Function):
-    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        softcap: float,
-        arguments: dict[str, Any],
-        dtype: torch.dtype,
-        group: Any,
-    ) -> Tensor:
-        call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = run_in(group, _core.cross_entropy_forward, {**call.arguments, **arguments})
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
-        ctx.versions = versions_of(arguments)
-        return torch.from_numpy(result["per_token_loss"]).to(dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        softcap, arguments, needs, group = ctx.rest
-        check_versions(arguments, ctx.versions)
-        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        call = HeadTensors(*inputs, softcap)
-        grads = call.outputs(needs)
-        half = (ctx.half, upstream.double().tolist())
-        run_in(group, _core.cross_entropy_backward, {**call.arguments, **arguments}, *half)
-        grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None)
 
 
 def _is_traced(*tensors: Tensor | None) -> bool:
@@ -128,8 +93,12 @@ def linear_cross_entropy(
         vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
         DTensor, sharded over its vocabulary entries, needs none.
 
-    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN. Targets that are class
-    probabilities, and weights of more than two axes, are handed to PyTorch's own function, with a warning.
+    Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
+    label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
+
+    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN, and a class probability below
+    0 is an error. Weights of more than two axes, and class probabilities that require a gradient, are handed to
+    PyTorch's own function, with a warning.
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
     if torch.overrides.has_torch_function(tensors):
@@ -174,6 +143,19 @@ def linear_cross_entropy(
     probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
     if group is not None and (linear_weight.dim() > 2 or probabilities):
         raise ValueError("group is set: targets must be vocabulary entries, and linear_weight must have 2 axes")
+    if probabilities and linear_weight.dim() == 2 and _takes_probabilities(input, linear_weight, target):
+        return _soft_path(
+            input,
+            linear_weight,
+            target,
+            linear_bias,
+            weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+            {name: value for name, value in chosen.given if name not in pytorchs},
+            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype},
+        )
     if linear_weight.dim() > 2 or probabilities:
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
         beyond.update(normaliser=normaliser, temperatures=temperatures)
@@ -254,7 +236,8 @@ def linear_cross_entropy(
         arguments["normaliser"] = float(normaliser)
     try:
         if reduction == "none":
-            loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype, group)
+            halves = (_core.cross_entropy_forward, _core.cross_entropy_backward)
+            loss = PerToken.apply(rows, linear_weight, linear_bias, softcap, halves, arguments, dtype, group)
         else:
             function = in_group(_core.cross_entropy, group)
             loss = Reduced.apply(rows, linear_weight, linear_bias, softcap, function, arguments, dtype, {})
@@ -263,6 +246,52 @@ def linear_cross_entropy(
             raise IndexError(f"Target out of bounds: {error}") from None
         raise
     return loss.view(shape) if reduction == "none" else loss
+
+
+def _takes_probabilities(input: Tensor, linear_weight: Tensor, target: Tensor) -> bool:
+    """Tells whether class probabilities are fused; the errors of others are PyTorch's."""
+    return (
+        target.is_floating_point()
+        and target.shape == (*input.shape[:-1], linear_weight.shape[0])
+        and not target.requires_grad
+        and not _is_traced(input, linear_weight, target)
+    )
+
+
+def _soft_path(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int | None,
+    label_smoothing: float,
+    beyond: dict[str, Any],
+    rest: dict[str, Any],
+) -> Tensor:
+    """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
+    unused = [name for name in beyond if name in ("z_loss", "shift")]
+    if unused:
+        raise ValueError(f"{' and '.join(unused)} cannot be had where target holds class probabilities")
+    if ignore_index is not None and ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    classes = linear_weight.shape[0]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(f"expected weight of shape {(classes,)}, got {tuple(weight.shape)}")
+    check_cpu(target=target, weight=weight)
+    return soft_cross_entropy(
+        input,
+        linear_weight,
+        class_probabilities(target, weight, label_smoothing, classes, input.dtype),
+        linear_bias=linear_bias,
+        reduction=reduction,
+        **{name: value for name, value in {**beyond, **rest}.items() if value is not None},
+    )
 
 
 # The one that PyTorch brings, also where a program has put another one in its place.

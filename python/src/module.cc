@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "calls.h"
 #include "communicator.h"
 #include "logitless/blas.h"
 #include "logitless/environment.h"
@@ -33,48 +34,6 @@ nb::dict to_dict(TokenStats&& stats) {
   };
   visit_fields(FieldsOf<TokenStats>(), add, stats);
   return out;
-}
-
-// Returns a result as Python sees it.
-template <class Result>
-nb::dict result_dict(Result&& result) {
-  nb::dict out;
-  out["loss"] = result.loss;
-  out["per_token_logps"] = to_numpy(std::move(result.per_token_logps));
-  if constexpr (requires { result.per_token_loss; }) {
-    out["per_token_loss"] = to_numpy(std::move(result.per_token_loss));
-  }
-  if constexpr (requires { result.sequence_logps; }) {
-    out["sequence_logps"] = to_numpy(std::move(result.sequence_logps));
-  }
-  if constexpr (requires { result.sequence_losses; }) {
-    out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
-  }
-  out["metrics"] = dict_of(result.metrics);
-  out["plan"] = std::move(result.plan);
-  return out;
-}
-
-// The library works without Python's lock: other threads run, and a callback takes it again.
-template <class Work>
-auto unlocked(const Work& work) {
-  const nb::gil_scoped_release release;
-  return work();
-}
-
-// Runs work that writes outputs without Python's lock. What is an InvalidInput has written nothing.
-template <class Work>
-auto writing(const Arrays& arrays, const Work& work) {
-  try {
-    auto result = unlocked(work);
-    arrays.tell_written();
-    return result;
-  } catch (const InvalidInput&) {
-    throw;
-  } catch (...) {
-    arrays.tell_written();
-    throw;
-  }
 }
 
 // The gradient of a loss that is one number.
@@ -188,55 +147,6 @@ struct Kto {
     return kto_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
   }
 };
-
-/// The keywords of one call of a loss, read.
-template <class Loss>
-struct Read {
-  Arrays arrays;
-  Keywords keywords;
-  CallTensors call;
-  Loss loss;
-
-  explicit Read(nb::dict given)
-      : keywords(std::move(given), Loss::kName), call(keywords, arrays), loss(keywords, arrays) {
-    keywords.check_all_known();
-  }
-};
-
-template <class Loss>
-void define_loss(nb::module_& m, const char* forward_name) {
-  const std::string name = Loss::kName;
-  nb::class_<typename Loss::Forward>(m, forward_name);
-  m.def(name.c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    return result_dict(writing(read.arrays, [&] {
-      return read.call.with(
-          [&](const auto& outputs, const auto&... source) { return read.loss.run(context, outputs, source...); });
-    }));
-  });
-  m.def(("plan_" + name).c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    return read.call.with(
-        [&](const auto& outputs, const auto&... source) { return read.loss.plan(context, outputs, source...); });
-  });
-  m.def((name + "_forward").c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    auto forward = unlocked([&] {
-      return read.call.with([&](const auto&, const auto&... source) { return read.loss.forward(context, source...); });
-    });
-    auto result = forward.result;  // what Python keeps; the backward half needs the rest
-    return std::make_pair(result_dict(std::move(result)), std::move(forward));
-  });
-  m.def((name + "_backward").c_str(), [](const Context& context, nb::dict keywords,
-                                         const typename Loss::Forward& forward, const std::vector<double>& upstream) {
-    const Read<Loss> read(std::move(keywords));
-    return writing(read.arrays, [&] {
-      return read.call.with([&](const auto& outputs, const auto&... source) {
-        return read.loss.backward(context, forward, upstream, outputs, source...);
-      });
-    });
-  });
-}
 
 void define_token_stats(nb::module_& m) {
   nb::class_<TokenStats>(m, "TokenStats").def("columns", [](const TokenStats& stats) {
@@ -357,6 +267,7 @@ NB_MODULE(_core, m) {
   define_loss<Policy>(m, "PolicyForward");
   define_loss<Preference>(m, "PreferenceForward");
   define_loss<Kto>(m, "KtoForward");
+  define_sets(m);
 #ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);
 #endif

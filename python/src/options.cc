@@ -202,14 +202,17 @@ nb::dict with_structure(const std::string& name, const Use& use) {
   if (name == "token") return use.template operator()<TokenOptions>();
   if (name == "stats") return use.template operator()<StatsRequest>();
   if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
+  if (name == "soft_targets") return use.template operator()<SoftCrossEntropyOptions>();
+  if (name == "id_set") return use.template operator()<IdLogpsOptions>();
   if (name == "policy") return use.template operator()<PolicyOptions>();
   if (name == "preference") return use.template operator()<PreferenceOptions>();
   if (name == "kto") return use.template operator()<KtoOptions>();
   if (name == "context") return use.template operator()<ContextOptions>();
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
-  throw InvalidInput("'" + name + "' is none of token, stats, cross_entropy, policy, preference, kto, context, " +
-                     "policy_batch, kto_batch");
+  throw InvalidInput("'" + name +
+                     "' is none of token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
+                     "kto, context, policy_batch, kto_batch");
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ MASK[3:5] = 0  # sequences of different lengths
 SAMPLING = OLD + 0.8 * (np.arange(N) % 5 - 2.0)
 TEACHER = OWN + 0.4 * (np.arange(N) % 3 - 1)
 SUMS = np.array([-18.0, -20, -19, -17])
+SET_IDS = np.stack([IDS.ravel(), (IDS.ravel() + 11) % V, (IDS.ravel() * 3) % V], 1)
+SET_WEIGHTS = np.stack([0.2 + 0.01 * np.arange(N), np.full(N, 0.3), np.linspace(0, 0.4, N)], 1)
 RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # which compare with no reference
 
 ARRAYS = {
@@ -49,6 +51,10 @@ BESIDE = {
 }
 # What is refused, because the others leave it without a use.
 REFUSED = {
+    ("soft_targets", "ignore_index", "37"),
+    ("soft_targets", "shift", "7"),
+    ("id_set", "ignore_index", "37"),
+    ("id_set", "shift", "7"),
     ("policy", "ignore_index", "37"),
     ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
@@ -102,6 +108,14 @@ def run(structure, options):
     outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
     if structure == "cross_entropy":
         result = logitless.cross_entropy(HIDDEN, WEIGHT, IDS, **outputs, **options)
+    elif structure == "soft_targets":
+        result = logitless.soft_cross_entropy(
+            HIDDEN, WEIGHT, ids=SET_IDS, weights=SET_WEIGHTS, **outputs, **options
+        )
+        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
+        return b"".join(np.asarray(array).tobytes() for array in arrays)
+    elif structure == "id_set":
+        return logitless.id_logps(HIDDEN, WEIGHT, SET_IDS, **options).logps.tobytes()
     elif structure == "policy":
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
@@ -132,7 +146,9 @@ def check_arrives(structure, name, base, value):
         assert after[name] == text_of(value)
 
 
-@pytest.mark.parametrize("structure", ["cross_entropy", "policy", "preference", "kto"])
+@pytest.mark.parametrize(
+    "structure", ["cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto"]
+)
 def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
     refused = set()
     results = {}
@@ -222,6 +238,6 @@ def test_a_contexts_signature_is_the_list():
 
 
 def test_what_is_no_option_is_a_type_error():
-    for structure in ("cross_entropy", "policy", "preference", "kto", "context", "token", "stats"):
+    for structure in ("cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "context", "token", "stats"):
         with pytest.raises(TypeError, match="no argument 'terms'"):
             _core.texts(structure, {"terms": 1})

@@ -267,8 +267,7 @@ def test_in_the_place_of_pytorchs(monkeypatch):
     p = torch.rand(N, V, dtype=torch.float64).softmax(1)
     want = F.linear_cross_entropy(x, w, p)
     monkeypatch.setattr(F, "linear_cross_entropy", linear_cross_entropy)
-    with pytest.warns(UserWarning, match="class probabilities"):
-        torch.testing.assert_close(F.linear_cross_entropy(x, w, p), want)
+    torch.testing.assert_close(F.linear_cross_entropy(x, w, p), want)
 
 
 def test_module_and_training_beside_pytorch():
@@ -310,8 +309,11 @@ def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
         linear_cross_entropy(x, w, y, normaliser=29, reduction="sum")
     with pytest.raises(ValueError, match="normaliser requires a gradient"):
         linear_cross_entropy(x, w, y, normaliser=torch.tensor(29.0, requires_grad=True))
-    with pytest.raises(ValueError, match="softcap and normaliser cannot be had where target holds class prob"):
-        linear_cross_entropy(x, w, (x @ w.T).softmax(1), normaliser=29, softcap=3.0)
+    p = (x @ w.T).softmax(1)
+    want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
+    torch.testing.assert_close(linear_cross_entropy(x, w, p, normaliser=29, softcap=3.0), want)
+    with pytest.raises(ValueError, match="z_loss cannot be had where target holds class prob"):
+        linear_cross_entropy(x, w, p, z_loss=0.1)
 
 
 def test_options_of_the_context():

@@ -9,9 +9,9 @@ from torch_cases import F, H, N, V, tensors, torch
 from logitless.torch import kto_loss, linear_cross_entropy, policy_loss, preference_loss, token_logps
 
 
-def test_probabilities_take_pytorchs_path():
+def test_probabilities_that_require_a_gradient_take_pytorchs_path():
     x, w, _, _ = tensors(torch.float64)
-    p = torch.rand(N, V, dtype=torch.float64).softmax(1)
+    p = torch.rand(N, V, dtype=torch.float64).softmax(1).requires_grad_()
     with pytest.warns(UserWarning, match="class probabilities"):
         got = linear_cross_entropy(x, w, p)
     torch.testing.assert_close(got, F.linear_cross_entropy(x, w, p))

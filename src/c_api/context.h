@@ -9,10 +9,12 @@
 #include "c_api/status.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/id_sets.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "logitless/ranks.h"
+#include "logitless/soft_targets.h"
 #include "logitless/workspace.h"
 
 namespace logitless::c_api {
@@ -43,7 +45,7 @@ struct logitless_workspace {
 
 struct logitless_forward {
   std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
-               logitless::KtoForward>
+               logitless::KtoForward, logitless::SoftCrossEntropyForward, logitless::IdLogps>
       forward;
 };
 

@@ -127,6 +127,14 @@ inline logitless_cross_entropy_options defaults() {
   return defaults_of<CrossEntropyOptions, logitless_cross_entropy_options>();
 }
 template <>
+inline logitless_soft_cross_entropy_options defaults() {
+  return defaults_of<SoftCrossEntropyOptions, logitless_soft_cross_entropy_options>();
+}
+template <>
+inline logitless_id_logps_options defaults() {
+  return defaults_of<IdLogpsOptions, logitless_id_logps_options>();
+}
+template <>
 inline logitless_policy_options defaults() {
   return defaults_of<PolicyOptions, logitless_policy_options>();
 }
@@ -149,6 +157,12 @@ inline TokenOptions token_options_of(const logitless_token_options* given) {
 inline StatsRequest request_of(const logitless_stats_request* given) { return taken<StatsRequest>(given, "request"); }
 inline CrossEntropyOptions options_of(const logitless_cross_entropy_options* given) {
   return taken<CrossEntropyOptions>(given, "options");
+}
+inline SoftCrossEntropyOptions options_of(const logitless_soft_cross_entropy_options* given) {
+  return taken<SoftCrossEntropyOptions>(given, "options");
+}
+inline IdLogpsOptions options_of(const logitless_id_logps_options* given) {
+  return taken<IdLogpsOptions>(given, "options");
 }
 inline PolicyOptions options_of(const logitless_policy_options* given) {
   return taken<PolicyOptions>(given, "options");

@@ -108,6 +108,25 @@ Targets targets_of(const logitless_targets* given, const char* name) {
   return out;
 }
 
+IdSets sets_of(const logitless_id_sets* given, const char* name) {
+  const logitless_id_sets in = read(&there(given, name), name);
+  IdSets out;
+  if (in.ids) out.ids = targets_of(in.ids, member(name, "ids").c_str());
+  out.offsets = span_of(in.offsets, in.offset_count, member(name, "offsets").c_str());
+  out.counts = span_of(in.counts, in.count_count, member(name, "counts").c_str());
+  return out;
+}
+
+SoftTargets soft_targets_of(const logitless_soft_targets* given) {
+  const logitless_soft_targets in = read(&there(given, "targets"), "targets");
+  SoftTargets out;
+  if (in.sets) out.sets = sets_of(in.sets, "targets.sets");
+  out.weights = vector_of(in.weights, "targets.weights");
+  out.rows = matrix_of<ConstMatrix>(in.rows, "targets.rows");
+  out.mask = span_of(in.mask, in.mask_count, "targets.mask");
+  return out;
+}
+
 Logits logits_of(const logitless_logits* given) {
   const logitless_logits in = read(&there(given, "logits"), "logits");
   return Logits(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab, step_of(in.batch_stride),

@@ -43,6 +43,8 @@ ConstVector vector_of(const logitless_const_vector& in, const char* name);
 HiddenStates hidden_of(const logitless_hidden_states& in, const char* name);
 LmHead head_of(const logitless_lm_head& in, const char* name);
 Targets targets_of(const logitless_targets* in, const char* name);
+IdSets sets_of(const logitless_id_sets* in, const char* name);
+SoftTargets soft_targets_of(const logitless_soft_targets* in);
 
 /// What a loss is taken of, and where its gradients go.
 class CallTensors {

@@ -20,6 +20,9 @@ inline FieldsOf<TokenGrads> fields_of(const logitless_token_grads&) { return {};
 inline FieldsOf<ContextOptions> fields_of(const logitless_context_options&) { return {}; }
 inline FieldsOf<CrossEntropyOptions> fields_of(const logitless_cross_entropy_options&) { return {}; }
 inline FieldsOf<CrossEntropyMetrics> fields_of(const logitless_cross_entropy_result&) { return {}; }
+inline FieldsOf<SoftCrossEntropyOptions> fields_of(const logitless_soft_cross_entropy_options&) { return {}; }
+inline FieldsOf<SoftCrossEntropyMetrics> fields_of(const logitless_soft_cross_entropy_result&) { return {}; }
+inline FieldsOf<IdLogpsOptions> fields_of(const logitless_id_logps_options&) { return {}; }
 inline FieldsOf<PolicyBatch> fields_of(const logitless_policy_batch&) { return {}; }
 inline FieldsOf<PolicyOptions> fields_of(const logitless_policy_options&) { return {}; }
 inline FieldsOf<PolicyMetrics> fields_of(const logitless_policy_result&) { return {}; }
@@ -73,6 +76,11 @@ LOGITLESS_OWN(logitless_context_options, struct_size, vocab_ranks, data_ranks, s
               gathered_bytes)
 LOGITLESS_OWN(logitless_cross_entropy_options, struct_size)
 LOGITLESS_OWN(logitless_cross_entropy_result, struct_size, tokens, per_token_loss, per_token_logps, loss)
+LOGITLESS_OWN(logitless_id_sets, struct_size, ids, offsets, offset_count, counts, count_count)
+LOGITLESS_OWN(logitless_id_logps_options, struct_size)
+LOGITLESS_OWN(logitless_soft_targets, struct_size, sets, weights, rows, mask, mask_count)
+LOGITLESS_OWN(logitless_soft_cross_entropy_options, struct_size)
+LOGITLESS_OWN(logitless_soft_cross_entropy_result, struct_size, tokens, per_token_loss, loss)
 LOGITLESS_OWN(logitless_policy_batch, struct_size)
 LOGITLESS_OWN(logitless_policy_options, struct_size)
 LOGITLESS_OWN(logitless_policy_result, struct_size, tokens, per_token_loss, per_token_logps, loss)

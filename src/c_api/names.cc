@@ -19,6 +19,7 @@ static_assert(kNamesOf<HeadLayout>.size() == LOGITLESS_VOCAB_HIDDEN + 1);
 static_assert(kNamesOf<WriteMode>.size() == LOGITLESS_ACCUMULATE + 1);
 static_assert(kNamesOf<EntriesPer>.size() == LOGITLESS_PER_TOKEN + 1);
 static_assert(kNamesOf<TemperatureMeaning>.size() == LOGITLESS_SCALE_LOGP + 1);
+static_assert(kNamesOf<NormaliseOver>.size() == LOGITLESS_OVER_SET + 1);
 static_assert(kNamesOf<Reduction>.size() == LOGITLESS_NO_REDUCTION + 1);
 static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
 static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);

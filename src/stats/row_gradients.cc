@@ -50,8 +50,8 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     // DL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
     const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
-    double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(id);
-    gradient += p * (g_lse - g_cross * problem.cross.mass - elsewhere);
+    double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);
+    gradient += p * (g_lse - g_cross * problem.cross_mass(row) - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
     std::fill(picks + (pick - begin), picks + (next - begin),
               kernels::PickGradient<T>{id, static_cast<T>(gradient * scale)});
@@ -61,10 +61,11 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   out.max = static_cast<T>(stats.max_logit[i]);
   out.log_sum = static_cast<T>(stats.log_sum[i]);
   out.inverse_temperature = static_cast<T>(scale);
-  out.softmax_scale = static_cast<T>((all - g_lse + g_cross * problem.cross.mass) * scale);
+  out.softmax_scale = static_cast<T>((all - g_lse + g_cross * problem.cross_mass(row)) * scale);
   out.entropy_scale = static_cast<T>(g_entropy * scale);
   out.entropy = static_cast<T>(entropy);
   out.cross_scale = static_cast<T>(g_cross * scale);
+  out.weights = problem.own_weights<T>(row);
   out.picks = picks;
   out.pick_count = static_cast<int32_t>(end - begin);
   return out;

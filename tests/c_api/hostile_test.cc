@@ -100,13 +100,16 @@ void spoil(World& world, Spoiler& spoiler) {
   world.visit_structures([&](const char* name, auto& structure) { spoil(name, structure, spoiler); });
   spoil("upstream_count", world.upstream_count, spoiler);
   spoil("upstream_value", world.upstream_value, spoiler);
+  spoil("upstream_of_sets", world.upstream_of_sets, spoiler);
+  spoil("logp_count", world.logp_count, spoiler);
   World::Arguments& given = world.given;
   const auto argument = [&](const char* name, auto&... pointers) { (spoil(name, pointers, spoiler), ...); };
   argument("argument", given.context, given.source, given.targets, given.gradients, given.token, given.request,
-           given.stats, given.grads, given.token_loss, given.logits, given.cross_entropy, given.policy_batch,
-           given.policy, given.reference, given.preference, given.kto_batch, given.kto, given.context_options,
-           given.cross_entropy_result, given.policy_result, given.preference_result, given.kto_result, given.plan,
-           given.forward, given.left, given.made, given.upstream, given.entropy);
+           given.stats, given.grads, given.token_loss, given.logits, given.cross_entropy, given.sets, given.id_logps,
+           given.soft_targets, given.soft_cross_entropy, given.policy_batch, given.policy, given.reference,
+           given.preference, given.kto_batch, given.kto, given.context_options, given.cross_entropy_result,
+           given.soft_cross_entropy_result, given.policy_result, given.preference_result, given.kto_result, given.plan,
+           given.forward, given.left, given.made, given.upstream, given.entropy, given.logps);
 }
 
 // All that a call may write.
@@ -117,6 +120,7 @@ std::vector<char> bytes_of(World& world) {
     bytes.insert(bytes.end(), from, from + sizeof object);
   };
   add(world.written), add(world.cross_entropy_result), add(world.policy_result), add(world.preference_result);
+  add(world.soft_cross_entropy_result);
   add(world.kto_result), add(world.plan), add(world.stats), add(world.left);
   return bytes;
 }

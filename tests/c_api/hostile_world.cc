@@ -59,6 +59,10 @@ World::World(Form form, const logitless_context* context) {
            &token_loss,
            &logits,
            &cross_entropy,
+           &sets,
+           &id_logps,
+           &soft_targets,
+           &soft_cross_entropy,
            &policy_batch,
            &policy,
            &reference,
@@ -67,6 +71,7 @@ World::World(Form form, const logitless_context* context) {
            &kto,
            &context_options,
            &cross_entropy_result,
+           &soft_cross_entropy_result,
            &policy_result,
            &preference_result,
            &kto_result,
@@ -75,7 +80,8 @@ World::World(Form form, const logitless_context* context) {
            &left,
            &made,
            upstream.data,
-           written.entropy_of_logits};
+           written.entropy_of_logits,
+           written.columns[17]};
 }
 
 void World::set_inputs(Form form) {
@@ -92,6 +98,7 @@ void World::set_inputs(Form form) {
     logits_data.data[i] = 0.5f * static_cast<float>(i % 3);
     per_token.data[i] = per_sequence.data[i] = -1.5f;
     groups.data[i] = i / kTime;
+    set_offsets.data[i] = i;
   }
   const auto tokens_of = [](int64_t batch, float* data) {
     return logitless_const_matrix{data, LOGITLESS_FLOAT32, batch * kTime, kHidden, kHidden};
@@ -166,6 +173,7 @@ void World::set_outputs(Form form) {
   LOGITLESS_INIT(token_grads, &grads);
   LOGITLESS_INIT(plan, &plan);
   LOGITLESS_INIT(cross_entropy_result, &cross_entropy_result);
+  LOGITLESS_INIT(soft_cross_entropy_result, &soft_cross_entropy_result);
   LOGITLESS_INIT(policy_result, &policy_result);
   LOGITLESS_INIT(preference_result, &preference_result);
   LOGITLESS_INIT(kto_result, &kto_result);
@@ -175,7 +183,8 @@ void World::set_outputs(Form form) {
        {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum,
         &cross_entropy_result.per_token_loss, &cross_entropy_result.per_token_logps, &policy_result.per_token_loss,
         &policy_result.per_token_logps, &preference_result.sequence_logps, &preference_result.per_token_logps,
-        &kto_result.sequence_losses, &kto_result.sequence_logps, &kto_result.per_token_logps}) {
+        &kto_result.sequence_losses, &kto_result.sequence_logps, &kto_result.per_token_logps,
+        &soft_cross_entropy_result.per_token_loss}) {
     *array = *column++;
   }
   for (auto& values : written.columns) std::fill(values, values + kRoom, -1.0);
@@ -185,7 +194,8 @@ void World::set_outputs(Form form) {
   stats.top_ids = written.top_ids, stats.top_logps = written.top_logps;
   grads.logp = columns[0].data, grads.lse = columns[1].data;
   grads.entropy = columns[2].data, grads.cross = columns[3].data;
-  cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens = kto_result.tokens = kTokens;
+  soft_cross_entropy_result.tokens = cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens =
+      kto_result.tokens = kTokens;
   preference_result.sequences = kto_result.sequences = kBatch;
 }
 
@@ -203,6 +213,24 @@ void World::set_losses() {
   cross_entropy.normaliser = 3;
   cross_entropy.want_accuracy = cross_entropy.want_entropy = 1;
   const auto vector = [](float* data, int64_t size) { return logitless_const_vector{data, LOGITLESS_FLOAT32, size}; };
+  LOGITLESS_INIT(targets, &set_ids);
+  set_ids.data64 = ids.data;
+  set_ids.size = kTokens;
+  LOGITLESS_INIT(id_sets, &sets);
+  sets.ids = &set_ids;
+  sets.offsets = set_offsets.data;
+  sets.offset_count = kTokens + 1;
+  LOGITLESS_INIT(id_logps_options, &id_logps);
+  id_logps.token = &token;
+  LOGITLESS_INIT(soft_targets, &soft_targets);
+  soft_targets.sets = &sets;
+  soft_targets.weights = vector(class_weights.data, kTokens);
+  soft_targets.mask = mask.data;
+  soft_targets.mask_count = kTokens;
+  LOGITLESS_INIT(soft_cross_entropy_options, &soft_cross_entropy);
+  soft_cross_entropy.token = &token;
+  soft_cross_entropy.subtract_entropy = 1;
+  soft_cross_entropy.normaliser = 3;
   LOGITLESS_INIT(policy_batch, &policy_batch);
   policy_batch.chosen_ids = &targets;
   policy_batch.advantages = vector(per_sequence.data, kBatch);
@@ -241,7 +269,7 @@ void World::set_losses() {
 
 #define G w.given
 #define COMMON G.context, G.source
-const Function kFunctions[22] = {
+const Function kFunctions[28] = {
     {"context_create", make_context},
     {"context", call_in_context, [](Form form) { return form != Form::kTwoMatrices; }},
     {"compute_token_stats",
@@ -322,9 +350,36 @@ const Function kFunctions[22] = {
                                         G.plan);
      },
      has_hidden},
+    {"soft_cross_entropy",
+     [](World& w) {
+       return logitless_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients,
+                                           G.soft_cross_entropy_result, G.plan);
+     }},
+    {"soft_cross_entropy_forward",
+     [](World& w) {
+       return logitless_soft_cross_entropy_forward(COMMON, G.soft_targets, G.soft_cross_entropy,
+                                                   G.soft_cross_entropy_result, G.plan, G.left);
+     }},
+    {"plan_soft_cross_entropy",
+     [](World& w) {
+       return logitless_plan_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients, G.plan);
+     }},
+    {"id_logps",
+     [](World& w) { return logitless_id_logps(COMMON, G.sets, G.id_logps, G.logps, w.logp_count, G.plan, G.left); }},
+    {"plan_id_logps", [](World& w) { return logitless_plan_id_logps(COMMON, G.sets, G.id_logps, G.plan); }},
+    {"dense soft targets",
+     [](World& w) {
+       w.soft_targets.sets = nullptr;
+       w.soft_targets.weights = {};
+       if (!w.soft_targets.rows.data) {
+         w.soft_targets.rows = {w.logits_data.data, LOGITLESS_FLOAT32, w.kTokens, w.kVocab, w.kVocab};
+       }
+       return logitless_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients,
+                                           G.soft_cross_entropy_result, G.plan);
+     }},
 };
 
-const Backward kBackward[4] = {
+const Backward kBackward[6] = {
     {{"cross_entropy_backward",
       [](World& w) {
         return logitless_cross_entropy_backward(COMMON, G.targets, G.cross_entropy, G.forward, G.upstream,
@@ -349,6 +404,18 @@ const Backward kBackward[4] = {
                                            G.plan);
       }},
      kFunctions[19].call},
+    {{"soft_cross_entropy_backward",
+      [](World& w) {
+        return logitless_soft_cross_entropy_backward(COMMON, G.soft_targets, G.soft_cross_entropy, G.forward,
+                                                     G.upstream, w.upstream_count, G.gradients, G.plan);
+      }},
+     kFunctions[23].call},
+    {{"id_logps_backward",
+      [](World& w) {
+        return logitless_id_logps_backward(COMMON, G.sets, G.id_logps, G.forward, G.upstream, w.upstream_of_sets,
+                                           G.gradients, G.plan);
+      }},
+     kFunctions[25].call},
 };
 #undef G
 #undef COMMON

@@ -28,7 +28,7 @@ struct World {
   /// What a call may write, apart from the structures of results.
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
-    double columns[16][kRoom];
+    double columns[18][kRoom];
     int64_t argmax[kRoom], rank[kRoom], top_ids[256 * kRoom];
     double top_logps[256 * kRoom];
     double entropy_of_logits[kRoom];
@@ -38,7 +38,7 @@ struct World {
   Room<float> hidden_data, second_data, weight_data, bias_data, logits_data, class_weights, per_sequence, per_token;
   Room<double> temperatures, upstream, loss_weights;
   Room<double> columns[4];
-  Room<int64_t> ids, offsets, groups, slices;
+  Room<int64_t> ids, offsets, groups, slices, set_offsets;
   Room<uint8_t> mask, labels;
   Room<int32_t> losses;
   Written written;
@@ -56,6 +56,11 @@ struct World {
   logitless_token_grads grads;
   logitless_token_loss token_loss;
   logitless_cross_entropy_options cross_entropy;
+  logitless_targets set_ids;
+  logitless_id_sets sets;
+  logitless_id_logps_options id_logps;
+  logitless_soft_targets soft_targets;
+  logitless_soft_cross_entropy_options soft_cross_entropy;
   logitless_policy_batch policy_batch;
   logitless_policy_options policy;
   logitless_reference reference;
@@ -65,11 +70,12 @@ struct World {
   logitless_communicator vocab_ranks, data_ranks;
   logitless_context_options context_options;
   logitless_cross_entropy_result cross_entropy_result;
+  logitless_soft_cross_entropy_result soft_cross_entropy_result;
   logitless_policy_result policy_result;
   logitless_preference_result preference_result;
   logitless_kto_result kto_result;
   logitless_plan plan;
-  size_t upstream_count = 1;
+  size_t upstream_count = 1, upstream_of_sets = kTokens, logp_count = kTokens;
   double upstream_value = 0.5;
 
   struct Arguments {
@@ -84,6 +90,10 @@ struct World {
     const logitless_token_loss* token_loss;
     const logitless_logits* logits;
     const logitless_cross_entropy_options* cross_entropy;
+    const logitless_id_sets* sets;
+    const logitless_id_logps_options* id_logps;
+    const logitless_soft_targets* soft_targets;
+    const logitless_soft_cross_entropy_options* soft_cross_entropy;
     const logitless_policy_batch* policy_batch;
     const logitless_policy_options* policy;
     const logitless_reference* reference;
@@ -92,6 +102,7 @@ struct World {
     const logitless_kto_options* kto;
     const logitless_context_options* context_options;
     logitless_cross_entropy_result* cross_entropy_result;
+    logitless_soft_cross_entropy_result* soft_cross_entropy_result;
     logitless_policy_result* policy_result;
     logitless_preference_result* preference_result;
     logitless_kto_result* kto_result;
@@ -101,6 +112,7 @@ struct World {
     logitless_context** made;
     const double* upstream;
     double* entropy;
+    double* logps;
   } given;
   logitless_forward* left = nullptr;
   logitless_context* made = nullptr;
@@ -119,6 +131,9 @@ struct World {
     visit("hidden", hidden), visit("head", head), visit("logits", logits), visit("source", source);
     visit("targets", targets), visit("gradients", gradients), visit("token", token), visit("request", request);
     visit("stats", stats), visit("grads", grads), visit("token_loss", token_loss);
+    visit("set_ids", set_ids), visit("sets", sets), visit("id_logps", id_logps);
+    visit("soft_targets", soft_targets), visit("soft_cross_entropy", soft_cross_entropy);
+    visit("soft_cross_entropy_result", soft_cross_entropy_result);
     visit("cross_entropy", cross_entropy), visit("policy_batch", policy_batch), visit("policy", policy);
     visit("reference", reference), visit("preference", preference), visit("kto_batch", kto_batch), visit("kto", kto);
     visit("vocab_ranks", vocab_ranks), visit("data_ranks", data_ranks), visit("context_options", context_options);
@@ -141,11 +156,11 @@ struct Function {
 
 /// All of them that return a status of a call; the backward half of a loss stands in `backward`, with the
 /// forward half whose result it wants.
-extern const Function kFunctions[22];
+extern const Function kFunctions[28];
 struct Backward {
   Function function;
   logitless_status (*forward)(World&);
 };
-extern const Backward kBackward[4];
+extern const Backward kBackward[6];
 
 }  // namespace logitless::testing

@@ -64,6 +64,8 @@ struct Lent {
 };
 
 void init(logitless_cross_entropy_options& options) { LOGITLESS_INIT(cross_entropy_options, &options); }
+void init(logitless_soft_cross_entropy_options& options) { LOGITLESS_INIT(soft_cross_entropy_options, &options); }
+void init(logitless_id_logps_options& options) { LOGITLESS_INIT(id_logps_options, &options); }
 void init(logitless_policy_options& options) { LOGITLESS_INIT(policy_options, &options); }
 void init(logitless_preference_options& options) { LOGITLESS_INIT(preference_options, &options); }
 void init(logitless_kto_options& options) { LOGITLESS_INIT(kto_options, &options); }
@@ -116,6 +118,49 @@ struct CBatch {
     result.per_token_logps = a.data();
     result.per_token_loss = b.data();
     return logitless_cross_entropy(context, &source, &targets, &options, &gradients, &result, nullptr);
+  }
+  // The ids of sparse targets, and where each token's begin.
+  logitless_id_sets sets_of(const logitless_targets& ids) const {
+    logitless_id_sets sets;
+    LOGITLESS_INIT(id_sets, &sets);
+    sets.ids = &ids;
+    sets.offsets = batch.set_offsets.data();
+    sets.offset_count = batch.set_offsets.size();
+    return sets;
+  }
+  logitless_targets set_ids() const {
+    logitless_targets ids;
+    LOGITLESS_INIT(targets, &ids);
+    ids.data64 = batch.set_ids.data();
+    ids.size = static_cast<int64_t>(batch.set_ids.size());
+    return ids;
+  }
+  logitless_status run(const logitless_soft_cross_entropy_options& options, logitless_soft_cross_entropy_result& result,
+                       const SoftCrossEntropyOptions&) {
+    LOGITLESS_INIT(soft_cross_entropy_result, &result);
+    result.tokens = kTokens;
+    result.per_token_loss = b.data();
+    const logitless_targets ids = set_ids();
+    const logitless_id_sets sets = sets_of(ids);
+    logitless_soft_targets in;
+    LOGITLESS_INIT(soft_targets, &in);
+    in.sets = &sets;
+    in.weights = vector_of(batch.sparse().weights);
+    return logitless_soft_cross_entropy(context, &source, &in, &options, &gradients, &result, nullptr);
+  }
+  // As OptionBatch::outcome(), of sets of ids.
+  Outcome outcome(const logitless_id_logps_options& options) const {
+    const logitless_targets ids = set_ids();
+    const logitless_id_sets sets = sets_of(ids);
+    std::vector<double> logps(batch.set_ids.size());
+    Outcome got;
+    if (logitless_id_logps(context, &source, &sets, &options, logps.data(), logps.size(), nullptr, nullptr) !=
+        LOGITLESS_OK) {
+      got.refusal = logitless_last_error();
+    } else {
+      got.add(logps);
+    }
+    return got;
   }
   logitless_status run(const logitless_policy_options& options, logitless_policy_result& result,
                        const PolicyOptions& same) {
@@ -208,7 +253,7 @@ struct CBatch {
       got.add(std::vector<double>(column.begin(), column.begin() + entries));
     };
     got.add(result.loss);
-    add(a, kTokens);
+    if constexpr (requires { result.per_token_logps; }) add(a, kTokens);
     if constexpr (requires { result.per_token_loss; }) add(b, kTokens);
     if constexpr (requires { result.sequence_logps; }) add(b, kBatch);
     if constexpr (requires { result.sequence_losses; }) add(c, kBatch);
@@ -245,6 +290,27 @@ void every_option_arrives() {
 TEST(OptionFields, OfCrossEntropyArriveThroughC) {
   every_option_arrives<CrossEntropyOptions, logitless_cross_entropy_options, logitless_cross_entropy_result,
                        CrossEntropyMetrics>();
+}
+TEST(OptionFields, OfSoftTargetsArriveThroughC) {
+  every_option_arrives<SoftCrossEntropyOptions, logitless_soft_cross_entropy_options,
+                       logitless_soft_cross_entropy_result, SoftCrossEntropyMetrics>();
+}
+TEST(OptionFields, OfSetsOfIdsArriveThroughC) {
+  CBatch batch;
+  std::set<std::string> refusals;
+  for (const OptionCase<IdLogpsOptions>& one : option_cases<IdLogpsOptions>()) {
+    SCOPED_TRACE(one.field + " = " + one.value);
+    Lent lent;
+    logitless_id_logps_options options;
+    init(options);
+    lent.fill(options, one.changed);
+    EXPECT_EQ(all_text(c_api::options_of(&options)), all_text(one.changed));
+    const Outcome changed = batch.batch.outcome(one.changed);
+    EXPECT_NE(changed, batch.batch.outcome(one.base));
+    EXPECT_EQ(batch.outcome(options), changed);
+    if (!changed.refusal.empty()) refusals.insert(one.field + " = " + one.value);
+  }
+  EXPECT_EQ(refusals, refused(IdLogpsOptions()));
 }
 TEST(OptionFields, OfPolicyLossesArriveThroughC) {
   every_option_arrives<PolicyOptions, logitless_policy_options, logitless_policy_result, PolicyMetrics>();

@@ -100,6 +100,8 @@ inline void prepare(const std::string& field, PreferenceOptions& options) {
   if (field == "discopop_tau") options.losses = {PreferenceLoss::kDiscopop};
   if (field == "simpo_gamma") options.losses = {PreferenceLoss::kSimpo};
 }
+inline void prepare(const std::string& field, SoftCrossEntropyOptions& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, IdLogpsOptions& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, KtoOptions& options) { prepare_token(field, options.token); }
 
 /// Returns a case for each value of each field, those of `token` among them.
@@ -183,6 +185,9 @@ struct OptionBatch : Batch {
   CrossEntropyResult run(const CrossEntropyOptions& options, const Gradients& out) const {
     return cross_entropy(Context(), model.states(), model.head(), targets(), options, out);
   }
+  SoftCrossEntropyResult run(const SoftCrossEntropyOptions& options, const Gradients& out) const {
+    return soft_cross_entropy(Context(), model.states(), model.head(), sparse(), options, out);
+  }
   PolicyBatch policy_for(const PolicyOptions& options) const {
     PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
     const bool sampled =
@@ -219,6 +224,17 @@ struct OptionBatch : Batch {
     return out;
   }
 
+  /// Computes log-probabilities at sets of ids.
+  Outcome outcome(const IdLogpsOptions& options) const {
+    Outcome out;
+    try {
+      out.add(id_logps(Context(), model.states(), model.head(), sparse().sets, options).logps);
+    } catch (const InvalidInput& error) {
+      out.refusal = error.what();
+    }
+    return out;
+  }
+
   /// Runs the loss of these options with all gradients.
   template <class Options>
   Outcome outcome(const Options& options) const {
@@ -227,7 +243,7 @@ struct OptionBatch : Batch {
     try {
       const auto result = run(options, outputs.views());
       out.add(result.loss);
-      out.add(result.per_token_logps);
+      if constexpr (requires { result.per_token_logps; }) out.add(result.per_token_logps);
       if constexpr (requires { result.per_token_loss; }) out.add(result.per_token_loss);
       if constexpr (requires { result.sequence_logps; }) out.add(result.sequence_logps);
       if constexpr (requires { result.sequence_losses; }) out.add(result.sequence_losses);
@@ -244,6 +260,8 @@ struct OptionBatch : Batch {
 
 /// Those whose case is refused, because the others leave it without a use: "field = value".
 inline std::set<std::string> refused(const CrossEntropyOptions&) { return {}; }
+inline std::set<std::string> refused(const SoftCrossEntropyOptions&) { return {"ignore_index = 37", "shift = 37"}; }
+inline std::set<std::string> refused(const IdLogpsOptions&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const PolicyOptions&) {
   return {"ignore_index = 37", "shift = 37", "variant = dr_grpo"};
 }

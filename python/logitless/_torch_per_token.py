@@ -1,0 +1,48 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Losses a token, under autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._torch_call import HeadTensors, check_versions, handed_over, shaped_like, versions_of
+from ._torch_ranks import run_in
+
+
+class PerToken(torch.autograd.Function):
+    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again. `halves` are
+    the two functions of _core."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        softcap: float,
+        halves: tuple[Any, Any],
+        arguments: dict[str, Any],
+        dtype: torch.dtype,
+        group: Any,
+    ) -> Tensor:
+        call = HeadTensors(hidden, weight, bias, softcap)
+        result, ctx.half = run_in(group, halves[0], {**call.arguments, **arguments})
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.rest = (softcap, halves[1], arguments, tuple(ctx.needs_input_grad[:3]), group)
+        ctx.versions = versions_of(arguments)
+        return torch.from_numpy(result["per_token_loss"]).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        softcap, backward, arguments, needs, group = ctx.rest
+        check_versions(arguments, ctx.versions)
+        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
+        call = HeadTensors(*inputs, softcap)
+        grads = call.outputs(needs)
+        half = (ctx.half, upstream.double().tolist())
+        run_in(group, backward, {**call.arguments, **arguments}, *half)
+        grads = shaped_like(grads, inputs)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None)

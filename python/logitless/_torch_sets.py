@@ -1,0 +1,210 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Log-probabilities at sets of token ids, and cross-entropy against a distribution a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._torch_call import (
+    HeadTensors,
+    Reduced,
+    cast_for_autocast,
+    check_cpu,
+    check_versions,
+    handed_over,
+    ids_of,
+    not_compiled,
+    rows_of,
+    shaped_like,
+    values_of,
+    versions_of,
+)
+from ._torch_options import ID_SET, SOFT_TARGETS, Options, temperatures_of
+from ._torch_per_token import PerToken
+from ._torch_ranks import in_group, local_parts, run_in
+
+
+def _without_gradient(**tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.requires_grad:
+            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
+
+
+def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
+    """The tensor with its leading axes as one."""
+    return tensor.reshape(lead.numel(), tensor.shape[-1])
+
+
+def _sets(
+    ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None
+) -> dict[str, Tensor]:
+    """The arguments of sets of token ids."""
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"ids must be int64 or int32, not {ids.dtype}")
+    sets = {}
+    if id_offsets is not None:
+        if ids.dim() != 1:
+            raise ValueError(f"ids has {ids.dim()} axes: with id_offsets it has one")
+        sets["id_offsets"] = id_offsets.long().contiguous()
+    elif ids.shape[:-1] != lead:
+        raise ValueError(f"expected ids of shape {tuple(lead)} and one axis more, as input has, got {tuple(ids.shape)}")
+    else:
+        ids = _rows(ids, lead)
+    if id_counts is not None:
+        sets["id_counts"] = id_counts.long().flatten().contiguous()
+    return {"ids": ids_of(ids).contiguous(), **sets}
+
+
+class _IdLogps(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        softcap: float,
+        arguments: dict[str, Any],
+        group: Any,
+    ) -> Tensor:
+        call = HeadTensors(hidden, weight, bias, softcap)
+        result, ctx.half = run_in(group, _core.id_logps, {**call.arguments, **arguments})
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
+        ctx.versions = versions_of(arguments)
+        return torch.from_numpy(result["logps"])
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        softcap, arguments, needs, group = ctx.rest
+        check_versions(arguments, ctx.versions)
+        inputs = ctx.saved_tensors
+        call = HeadTensors(*inputs, softcap)
+        grads = call.outputs(needs)
+        given = values_of(upstream).double().flatten().contiguous()
+        run_in(group, _core.id_logps_backward, {**call.arguments, **arguments}, ctx.half, given)
+        grads = shaped_like(grads, inputs)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None)
+
+
+@not_compiled
+def id_logps(
+    input: Tensor,
+    linear_weight: Tensor,
+    ids: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    id_counts: Tensor | None = None,
+    id_offsets: Tensor | None = None,
+    softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    group: Any = None,
+    **options: Any,
+) -> Tensor:
+    """Log-probabilities at any token ids of each token, float64 and of ids' shape, with gradients.
+
+    ids is [..., K] with input's leading axes, where id_counts may say how many of its K a token has (the others are 0);
+    or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
+    that stands twice counted once, and reads no other row of the head. The other options are the members of
+    TokenOptions; temperatures and group are those of linear_cross_entropy(). Over sets there is no group.
+    """
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(input=input, linear_weight=linear_weight, ids=ids, linear_bias=linear_bias)
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    arguments = Options.of("id_logps", ID_SET, options).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    lead = input.shape[:-1]
+    arguments.update(_sets(ids, lead, id_counts, id_offsets))
+    logps = _IdLogps.apply(_rows(input, lead), linear_weight, linear_bias, softcap, arguments, group)
+    return logps.view(ids.shape)
+
+
+@not_compiled
+def soft_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    probabilities: Tensor | None = None,
+    *,
+    ids: Tensor | None = None,
+    weights: Tensor | None = None,
+    id_counts: Tensor | None = None,
+    id_offsets: Tensor | None = None,
+    mask: Tensor | None = None,
+    linear_bias: Tensor | None = None,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+    normaliser: float | Tensor | None = None,
+    temperatures: Tensor | None = None,
+    loss_dtype: torch.dtype | None = None,
+    group: Any = None,
+    **options: Any,
+) -> Tensor:
+    """Cross-entropy against a distribution a token, without the logits in memory.
+
+    The targets are probabilities, [..., V] with input's leading axes (of another type than float32, or float64 for a
+    float64 input, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
+    how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
+    leaves tokens out.
+
+    subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
+    TokenOptions; normaliser, temperatures, loss_dtype and group are those of linear_cross_entropy().
+    """
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(
+        input=input,
+        linear_weight=linear_weight,
+        linear_bias=linear_bias,
+        probabilities=probabilities,
+        ids=ids,
+        weights=weights,
+        mask=mask,
+    )
+    _without_gradient(probabilities=probabilities, weights=weights)
+    if (probabilities is None) == (ids is None or weights is None):
+        raise ValueError("give probabilities, or ids and weights")
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    arguments = Options.of("soft_cross_entropy", SOFT_TARGETS, {"reduction": reduction, **options}).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    if normaliser is not None:
+        arguments["normaliser"] = float(normaliser)
+    lead = input.shape[:-1]
+    if probabilities is not None:
+        if probabilities.shape[:-1] != lead:
+            raise ValueError(
+                f"expected probabilities of shape {tuple(lead)} and one axis more, as input has, "
+                f"got {tuple(probabilities.shape)}"
+            )
+        sums = torch.float64 if input.dtype == torch.float64 else torch.float32
+        arguments["probabilities"] = rows_of(_rows(values_of(probabilities).to(sums), lead))
+    else:
+        assert ids is not None and weights is not None
+        if weights.shape != ids.shape:
+            raise ValueError(f"weights has shape {tuple(weights.shape)} but ids has {tuple(ids.shape)}")
+        arguments.update(_sets(ids, lead, id_counts, id_offsets))
+        arguments["weights"] = values_of(weights).flatten().contiguous()
+    if mask is not None:
+        arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
+    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+    head = (_rows(input, lead), linear_weight, linear_bias, softcap)
+    if reduction == "none":
+        halves = (_core.soft_cross_entropy_forward, _core.soft_cross_entropy_backward)
+        return PerToken.apply(*head, halves, arguments, dtype, group).view(lead)
+    return Reduced.apply(*head, in_group(_core.soft_cross_entropy, group), arguments, dtype, {})
+
+
+def class_probabilities(
+    target: Tensor, weight: Tensor | None, label_smoothing: float, classes: int, dtype: torch.dtype
+) -> Tensor:
+    """What torch.nn.functional.cross_entropy takes the logarithms of p times: the target, smoothed and weighted."""
+    sums = torch.float64 if dtype == torch.float64 else torch.float32
+    out = values_of(target).to(sums)
+    if label_smoothing > 0:
+        out = out * (1 - label_smoothing) + label_smoothing / classes
+    if weight is not None:
+        out = out * values_of(weight).to(sums)
+    return out
