@@ -131,6 +131,7 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("cross_weights", kNotNegative),
         detail::entries(
             s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
+  visit(Field("outside"), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyOptions.
@@ -268,6 +269,8 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("cross"), s.cross...);
   visit(Field("argmax"), s.argmax...);
   visit(Field("rank"), s.rank...);
+  visit(Field("outside"), s.outside...);
+  visit(Field("outside_max"), s.outside_max...);
   visit(Field("max_logit"), s.max_logit...);
   visit(Field("log_sum"), s.log_sum...);
 }
@@ -279,6 +282,7 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
   visit(Field("lse"), s.lse...);
   visit(Field("entropy"), s.entropy...);
   visit(Field("cross"), s.cross...);
+  visit(Field("outside"), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyMetrics.

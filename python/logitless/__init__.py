@@ -122,6 +122,8 @@ class TokenStats:
     cross: NDArray[float64] | None = None
     argmax: NDArray[int64] | None = None
     rank: NDArray[int64] | None = None
+    outside: NDArray[float64] | None = None
+    outside_max: NDArray[float64] | None = None
 
     def keys(self) -> list[str]:
         """The names of what was asked for; with stats["logp"] for stats.logp a dict(stats) has its columns."""
@@ -217,15 +219,17 @@ def token_stats(
     context: Context | None = None,
     **arguments: Any,
 ) -> TokenStats:
-    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True or
-    rank=True these as well.
+    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
+    rank=True or outside=True (log(1 - p) of the target, and what a backward pass needs for it) these as well.
 
     Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
     temperature_meaning and round_logits_to; cross_weights.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     columns = _core.token_stats(context or default_context(), arguments).columns()
-    unasked = [name for name in ("entropy", "cross", "argmax", "rank") if not arguments.get(name)]
+    unasked = [name for name in ("entropy", "cross", "argmax", "rank", "outside") if not arguments.get(name)]
+    if "outside" in unasked:
+        unasked.append("outside_max")
     return TokenStats(**{name: column for name, column in columns.items() if name not in unasked})
 
 

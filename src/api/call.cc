@@ -149,7 +149,8 @@ void Call::state_problem() const {
     const StatsRequest& request = problem().request;
     statement.say("the call's statistics", std::string(request.entropy ? "entropy " : "") +
                                                (request.cross ? "cross " : "") + (request.argmax ? "argmax " : "") +
-                                               (request.rank ? "rank " : "") + "lse");
+                                               (request.rank ? "rank " : "") + (request.outside ? "outside " : "") +
+                                               "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
     if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);

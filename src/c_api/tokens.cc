@@ -59,6 +59,8 @@ class StatsArrays {
     check(in_.cross, request.cross, "cross");
     check(in_.argmax, request.argmax, "argmax");
     check(in_.rank, request.rank, "rank");
+    check(in_.outside, request.outside, "outside");
+    check(in_.outside_max, request.outside, "outside_max");
   }
 
  private:
@@ -87,7 +89,9 @@ class CallbackLoss final : public TokenLoss {
   }
 
   StatsRequest needs() const override { return needs_; }
-  GradsFilled gradients() const override { return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_cross != 0}; }
+  GradsFilled gradients() const override {
+    return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_cross != 0, in_.fills_outside != 0};
+  }
   bool may_drop_rows() const override { return in_.may_drop_rows != 0; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {

@@ -49,12 +49,14 @@ class CallPartials {
  public:
   explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
     by_walk_.add(Walk::kFirst, softmax);
+    if (problem.request.outside) by_walk_.add(Walk::kFirst, outside.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
   }
   CallPartials(const CallPartials&) = delete;
   CallPartials& operator=(const CallPartials&) = delete;
 
   SoftmaxPartials softmax;
+  std::optional<OutsidePartials> outside;
   std::optional<AbovePartials> above;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }

@@ -12,6 +12,9 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   if (problem.request.cross) stats.cross = columns.take_stats(n, 0.0);
   if (problem.request.argmax) stats.argmax = columns.take_stats<int64_t>(n, -1);
   if (problem.request.rank) stats.rank = columns.take_stats<int64_t>(n, 0);
+  if (problem.request.outside) {
+    for (auto* column : {&stats.outside, &stats.outside_max}) *column = columns.take_stats(n, 0.0);
+  }
   columns.take_picked(picks);
 }
 
@@ -23,6 +26,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
   if (filled.lse) grads.lse = columns.take_grads(n);
   if (filled.entropy) grads.entropy = columns.take_grads(n);
   if (filled.cross) grads.cross = columns.take_grads(n);
+  if (filled.outside) grads.outside = columns.take_grads(n);
 }
 
 }  // namespace logitless::stats

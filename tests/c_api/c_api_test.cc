@@ -163,27 +163,28 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
     CCall c(spec);
     const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n);
+    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n), outside(n), outside_max(n);
     std::vector<int64_t> argmax(n), rank(n);
     logitless_token_options options;
     LOGITLESS_INIT(token_options, &options);
     options.temperature = 0.7;
     logitless_stats_request request;
     LOGITLESS_INIT(stats_request, &request);
-    request.entropy = request.cross = request.argmax = request.rank = 1;
+    request.entropy = request.cross = request.argmax = request.rank = request.outside = 1;
     logitless_token_stats stats;
     LOGITLESS_INIT(token_stats, &stats);
     stats.tokens = spec.tokens;
     stats.logp = logp.data(), stats.lse = lse.data(), stats.entropy = entropy.data(), stats.cross = cross.data();
     stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
     stats.argmax = argmax.data(), stats.rank = rank.data();
+    stats.outside = outside.data(), stats.outside_max = outside_max.data();
     ASSERT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, &options, &request, &stats, nullptr),
               LOGITLESS_OK)
         << logitless_last_error();
     TokenOptions same;
     same.temperature = 0.7;
     const TokenStats expected = compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(),
-                                                    c.inputs.targets_view(), same, {true, true, true, true, {}});
+                                                    c.inputs.targets_view(), same, {true, true, true, true, {}, true});
     EXPECT_EQ(logp, expected.logp);
     EXPECT_EQ(lse, expected.lse);
     EXPECT_EQ(entropy, expected.entropy);
@@ -192,6 +193,8 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     EXPECT_EQ(log_sum, expected.log_sum);
     EXPECT_EQ(argmax, expected.argmax);
     EXPECT_EQ(rank, expected.rank);
+    EXPECT_EQ(outside, expected.outside);
+    EXPECT_EQ(outside_max, expected.outside_max);
   }
 }
 

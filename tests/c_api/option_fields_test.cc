@@ -172,8 +172,16 @@ struct CBatch {
     LOGITLESS_INIT(token_stats, &stats);
     stats.tokens = kTokens;
     TokenStats columns;
-    const bool wanted[] = {true, true, request.entropy != 0, request.cross != 0, request.argmax != 0, request.rank != 0,
-                           true, true};
+    const bool wanted[] = {true,
+                           true,
+                           request.entropy != 0,
+                           request.cross != 0,
+                           request.argmax != 0,
+                           request.rank != 0,
+                           request.outside != 0,
+                           request.outside != 0,
+                           true,
+                           true};
     const bool* is_wanted = wanted;
     const auto lend = [&](const Field&, auto*& to, auto& column) {
       if (*is_wanted++) column.resize(kTokens);

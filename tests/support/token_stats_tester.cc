@@ -24,6 +24,9 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
   EXPECT_EQ(static_cast<int64_t>(stats.cross.size()), request.cross ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.argmax.size()), request.argmax ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
+  for (const auto* column : {&stats.outside, &stats.outside_max}) {
+    EXPECT_EQ(static_cast<int64_t>(column->size()), request.outside ? tokens : 0);
+  }
 }
 
 }  // namespace
