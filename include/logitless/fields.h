@@ -12,101 +12,19 @@
 /// of them lacks a member. Options of tokens stand in those of losses as a member `token`.
 #pragma once
 
-#include <limits>
 #include <type_traits>
 
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/environment.h"
+#include "logitless/field.h"
+#include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/soft_targets.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
-
-/// The numbers that an option takes. NaN and infinities are never among them.
-struct Interval {
-  const char* text = "a finite number";              ///< in a message: "beta = 0 must be <text>"
-  double low = -std::numeric_limits<double>::max();  ///< least number
-  double high = std::numeric_limits<double>::max();  ///< largest number
-  bool open_low = false;                             ///< `low` itself is out
-  bool open_high = false;                            ///< `high` itself is out
-
-  /// Tells whether the number is one of them.
-  constexpr bool holds(double number) const {
-    return (open_low ? number > low : number >= low) && (open_high ? number < high : number <= high);
-  }
-};
-
-inline constexpr Interval kFinite = {};  ///< any
-inline constexpr Interval kPositive = {.text = "a finite number above 0", .low = 0, .open_low = true};
-inline constexpr Interval kNotNegative = {.text = "a finite number of at least 0", .low = 0};
-inline constexpr Interval kCount = {.text = "an integer of at least 1", .low = 1};
-inline constexpr Interval kPositions = {.text = "an integer of at least 0", .low = 0};
-inline constexpr Interval kShare = {.text = "a number from 0 to 1", .low = 0, .high = 1};
-inline constexpr Interval kPositiveShare = {
-    .text = "a number above 0 and up to 1", .low = 0, .high = 1, .open_low = true};
-inline constexpr Interval kShareBelowOne = {
-    .text = "a number of at least 0 and below 1", .low = 0, .high = 1, .open_high = true};
-inline constexpr Interval kLogRatio = {
-    .text = "a number above 0 and up to 300", .low = 0, .high = 300, .open_low = true};
-
-/// One field of a structure.
-struct Field {
-  const char* name;          ///< as it is said everywhere
-  Interval range = kFinite;  ///< of a number, or of each number of several
-
-  /// Makes a field whose numbers may be any, or those of `range_`.
-  constexpr explicit Field(const char* name_, const Interval& range_ = kFinite) : name(name_), range(range_) {}
-};
-
-/// Chooses the list of a structure.
-template <class Structure>
-struct FieldsOf {};
-
-/// An array of C's: the two members that say where it is and how many entries it has.
-template <class Data, class Count>
-struct PointerAndCount {
-  Data& data;
-  Count& count;
-};
-
-/// @cond
-namespace detail {
-
-// Returns the member, or what C has in its place.
-template <class Structure, class Member, class Count>
-constexpr decltype(auto) entries(Structure& structure, Member& member, const Count& count) {
-  if constexpr (std::is_pointer_v<std::remove_const_t<Member>>) {
-    auto& counted = count(structure);
-    return PointerAndCount<Member, std::remove_reference_t<decltype(counted)>>{member, counted};
-  } else {
-    return (member);
-  }
-}
-
-// C keeps the options of ranks among those of the context.
-template <class Structure>
-constexpr auto& ranks_of(Structure& structure) {
-  if constexpr (requires { structure.ranks; }) {
-    return structure.ranks;
-  } else {
-    return structure;
-  }
-}
-
-// In C's results `tokens` is the size of the arrays.
-template <class Structure>
-constexpr auto& counted_tokens(Structure& structure) {
-  if constexpr (requires { structure.counted_tokens; }) {
-    return structure.counted_tokens;
-  } else {
-    return structure.tokens;
-  }
-}
-
-}  // namespace detail
-/// @endcond
 
 /// Calls visit(field, members...) for each of TokenOptions.
 template <class Visit, class... S>
@@ -214,6 +132,23 @@ void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy"), s.want_entropy...);
 }
 
+/// Calls visit(field, members...) for each of IdLogpsOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<IdLogpsOptions>, const Visit& visit, S&&... s) {
+  visit(Field("normalise_over"), s.normalise_over...);
+  visit(Field("token"), s.token...);
+}
+
+/// Calls visit(field, members...) for each of SoftCrossEntropyOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SoftCrossEntropyOptions>, const Visit& visit, S&&... s) {
+  visit(Field("token"), s.token...);
+  visit(Field("reduction"), s.reduction...);
+  visit(Field("subtract_entropy"), s.subtract_entropy...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("normaliser", kPositive), s.normaliser...);
+}
+
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
 /// are no values, and each surface makes its own.
 template <class Visit, class... S>
@@ -294,6 +229,15 @@ void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("z_loss"), s.z_loss...);
   visit(Field("accuracy"), s.accuracy...);
   visit(Field("mean_entropy"), s.mean_entropy...);
+}
+
+/// Calls visit(field, members...) for each of SoftCrossEntropyMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_cross_entropy"), s.mean_cross_entropy...);
+  visit(Field("mean_target_entropy"), s.mean_target_entropy...);
+  visit(Field("mean_kl"), s.mean_kl...);
 }
 
 /// Calls visit(field, members...) for each of PolicyMetrics.

@@ -18,8 +18,10 @@
 
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/soft_targets.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -187,6 +189,41 @@ LOGITLESS_API Plan kto_loss_backward(const Context& context, const Logits& logit
 /// Returns the plan that kto_loss() would run.
 LOGITLESS_API Plan plan_kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch,
                                  const KtoOptions& options = {}, const LogitsGradient& dlogits = {});
+
+/// Computes the log-probability of every entry of sets of token ids.
+LOGITLESS_API IdLogps id_logps(const Context& context, const Logits& logits, const IdSets& sets,
+                               const IdLogpsOptions& options = {});
+/// Computes dL/dlogits from ∂L/∂logp of every entry.
+LOGITLESS_API Plan id_logps_backward(const Context& context, const Logits& logits, const IdSets& sets,
+                                     const IdLogpsOptions& options, const IdLogps& forward,
+                                     std::span<const double> upstream, const LogitsGradient& dlogits);
+/// Returns the plan that id_logps() would run.
+LOGITLESS_API Plan plan_id_logps(const Context& context, const Logits& logits, const IdSets& sets,
+                                 const IdLogpsOptions& options = {});
+
+/// Computes the loss and dL/dlogits. Under kNone dlogits is the gradient of the sum of all losses.
+LOGITLESS_API SoftCrossEntropyResult soft_cross_entropy(const Context& context, const Logits& logits,
+                                                        const SoftTargets& targets,
+                                                        const SoftCrossEntropyOptions& options = {},
+                                                        const LogitsGradient& dlogits = {});
+/// Runs the forward half.
+LOGITLESS_API SoftCrossEntropyForward soft_cross_entropy_forward(const Context& context, const Logits& logits,
+                                                                 const SoftTargets& targets,
+                                                                 const SoftCrossEntropyOptions& options = {});
+/// Runs the backward half, with ∂L/∂loss of the loss or under kNone of each token.
+LOGITLESS_API Plan soft_cross_entropy_backward(const Context& context, const Logits& logits, const SoftTargets& targets,
+                                               const SoftCrossEntropyOptions& options,
+                                               const SoftCrossEntropyForward& forward, std::span<const double> upstream,
+                                               const LogitsGradient& dlogits);
+/// Does the same for one value; under kNone it is that of every token.
+LOGITLESS_API Plan soft_cross_entropy_backward(const Context& context, const Logits& logits, const SoftTargets& targets,
+                                               const SoftCrossEntropyOptions& options,
+                                               const SoftCrossEntropyForward& forward, double upstream,
+                                               const LogitsGradient& dlogits);
+/// Returns the plan that soft_cross_entropy() would run.
+LOGITLESS_API Plan plan_soft_cross_entropy(const Context& context, const Logits& logits, const SoftTargets& targets,
+                                           const SoftCrossEntropyOptions& options = {},
+                                           const LogitsGradient& dlogits = {});
 
 /// Returns the entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N],
 /// finite; with it dlogits gets

@@ -2,11 +2,11 @@
 #include "logitless/cross_entropy.h"
 
 #include "api/loss_call.h"
+#include "api/upstream.h"
 #include "logitless/dense.h"
 #include "logitless/logits.h"
 #include "logitless/slices.h"
 #include "loss/cross_entropy.h"
-#include "stats/statistics.h"
 
 namespace logitless {
 namespace {
@@ -35,17 +35,6 @@ struct Labels {
   void prepare(const Call&, Loss&) const {}
 };
 
-void state_upstream(ranks::Statement& statement, const problem::TokenProblem&, double upstream) {
-  statement.say("upstream", upstream);
-}
-void state_upstream(ranks::Statement& statement, const problem::TokenProblem& problem,
-                    std::span<const double> upstream) {
-  if (upstream.size() == 1) return state_upstream(statement, problem, upstream[0]);
-  statement.say("upstream", api::entries_of_tokens("upstream gradient", problem, [upstream](int64_t row) {
-                  return upstream[static_cast<size_t>(row)];
-                }));
-}
-
 // The token gradients depend on `upstream`, one value or many, in more than a factor; so the loss, which is
 // cheap, is evaluated again.
 template <class Upstream>
@@ -53,16 +42,7 @@ Plan run_backward(Call whole, const Labels& labels, const TokenStats& stats, con
   return whole.complete([&](Call& call) {
     call.state(Labels::kName, labels.options);
     loss::CrossEntropyLoss loss = labels.make_loss(call);
-    const problem::TokenProblem& problem = call.problem();
-    loss.set_upstream(upstream);
-    call.state_tokens([&](ranks::Statement& statement) { state_upstream(statement, problem, upstream); });
-    problem::check_entries("forward.stats.logp", stats.logp.size(), problem);
-    if (labels.options.z_loss > 0) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
-    if (labels.options.label_smoothing > 0) problem::check_entries("forward.stats.cross", stats.cross.size(), problem);
-    stats::Columns columns;
-    stats::make_grads(problem, loss, columns);
-    loss.evaluate(problem.active(), stats, columns.grads);
-    return call.run_gradients(stats, columns.grads);
+    return api::evaluate_backward(call, loss, stats, upstream);
   });
 }
 

@@ -67,11 +67,13 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
     return out;
   }
   out.max = max;
+  const T* own = args.row_weights ? args.row_weights + args.call_rows[row] * args.row_weights_stride : nullptr;
   if (args.cross && args.cross_weights) out.cross_mass = args.weights_mass;
   double below = 0;  // Σ exp(u) below the largest
   int64_t largest = 0;
   for (int64_t v = 0; v < shape.cols; ++v) {
-    const double q = !args.cross ? 0 : args.cross_weights ? args.cross_weights[v] : args.uniform_cross;
+    double q = !args.cross ? 0 : args.cross_weights ? args.cross_weights[v] : args.uniform_cross;
+    if (args.cross && own) q = own[v];
     if (!args.cross_weights) out.cross_mass += q;
     if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
@@ -155,8 +157,10 @@ void gradient(const GradientArgs<T, Gradient>& args) {
       const T p = std::exp(log_p);
       T d = 0;
       if (p != 0) d = -p * (g.softmax_scale + g.entropy_scale * (log_p + g.entropy));
-      if (args.cross)
-        d += g.cross_scale * static_cast<T>(args.cross_weights ? args.cross_weights[v] : args.uniform_cross);
+      if (args.cross) {
+        const auto q = static_cast<T>(args.cross_weights ? args.cross_weights[v] : args.uniform_cross);
+        d += g.cross_scale * (args.row_weights ? g.weights[args.first_column + v] : q);
+      }
       for_each_pick(g.picks, g.picks + g.pick_count, args.first_column + v, 1,
                     [&](const PickGradient<T>& pick, int64_t) { d = pick.gradient; });
       d *= cap_derivative(raw, shape.softcap);

@@ -113,6 +113,10 @@ struct FoldArgs {
   const float* cross_weights = nullptr;  //   q = cross_weights[0 .. cols), or when null
   double uniform_cross = 0;              //   q = uniform_cross
   double weights_mass = 0;               // Σ cross_weights[0 .. cols), where these are given
+  // Instead of these, each row may have weights of its own, whose mass is summed here: those of row r are
+  // row_weights[call_rows[r] * row_weights_stride + (0 .. cols)].
+  const T* row_weights = nullptr;
+  int64_t row_weights_stride = 0;
   T* scratch = nullptr;
   RowStats* stats = nullptr;
 };
@@ -145,6 +149,7 @@ struct RowGradient {
   T entropy = 0;
   T cross_scale = 0;
   int32_t pick_count = 0;
+  const T* weights = nullptr;              // q of this row alone, by the columns of the whole vocabulary
   const PickGradient<T>* picks = nullptr;  // [pick_count], their ids increasing; those of equal ids are equal
 };
 
@@ -173,6 +178,7 @@ struct GradientArgs {
   bool entropy = false;                           // some entropy_scale is not zero
   bool cross = false;                             // some cross_scale is not zero
   const float* cross_weights = nullptr;           // as in FoldArgs
+  bool row_weights = false;                       // instead of these, RowGradient::weights
   double uniform_cross = 0;
   Logit* scratch = nullptr;
 };

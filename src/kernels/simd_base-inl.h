@@ -177,13 +177,27 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
 
 enum class Cross { kNone, kUniform, kWeights };
 
-// Cross weights are float32 for every T.
+// Cross weights are float32 for every T, but for those of one row, which are a T.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V load_weights(D d, const float* weights) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
     return hn::LoadU(d, weights);
   } else {
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), weights));
+  }
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V load_weights(D d, const double* weights) {
+  return hn::LoadU(d, weights);
+}
+
+// Returns the cross weights of a row that has its own, or those of all rows, as use(weights) reads them.
+template <class T, class Use>
+HWY_INLINE void with_weights(const T* own, const float* shared, const Use& use) {
+  if constexpr (std::is_same_v<T, float>) {
+    use(own ? own : shared);
+  } else {
+    own ? use(own) : use(shared);
   }
 }
 
@@ -199,7 +213,7 @@ void with_flag(bool on, const Call& call) {
 template <class Args, class Call>
 void with_cross(const Args& args, const Call& call) {
   if (!args.cross) return call(CrossTag<Cross::kNone>());
-  args.cross_weights ? call(CrossTag<Cross::kWeights>()) : call(CrossTag<Cross::kUniform>());
+  args.cross_weights || args.row_weights ? call(CrossTag<Cross::kWeights>()) : call(CrossTag<Cross::kUniform>());
 }
 template <class Args, class Call>
 void with_statistics(const Args& args, const Call& call) {

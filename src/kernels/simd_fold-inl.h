@@ -72,8 +72,8 @@ struct RowSums {
   double cross = 0;
 };
 
-template <bool kEntropy, Cross kCross, class D, class T>
-HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T inverse_temperature, int64_t begin,
+template <bool kEntropy, Cross kCross, class D, class T, class Weight>
+HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t begin,
                             int64_t end, RowSums<T>& sums) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -105,14 +105,27 @@ HWY_INLINE void sum_columns(D d, const T* capped, const float* weights, T max, T
   if constexpr (kCross != Cross::kNone) sums.cross += hn::GetLane(hn::SumOfLanes(d, cross));
 }
 
-template <bool kEntropy, Cross kCross, class T>
-HWY_NOINLINE void sum_row(const T* capped, const float* weights, T max, T inverse_temperature, int64_t cols,
+template <bool kEntropy, Cross kCross, class T, class Weight>
+HWY_NOINLINE void sum_row(const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t cols,
                           RowSums<T>& sums) {
   const hn::ScalableTag<T> wide;
   const hn::CappedTag<T, 1> narrow;
   const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
   sum_columns<kEntropy, kCross>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
   if (whole < cols) sum_columns<kEntropy, kCross>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
+}
+
+// In float64, because a row's statistics are made of it and a small difference of it.
+template <class T>
+HWY_NOINLINE double sum_weights(const T* weights, int64_t cols) {
+  const hn::ScalableTag<double> wide;
+  auto lanes = hn::Zero(wide);
+  const int64_t count = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t v = 0;
+  for (; v + count <= cols; v += count) lanes = hn::Add(lanes, load_weights(wide, weights + v));
+  double sum = hn::GetLane(hn::SumOfLanes(wide, lanes));
+  for (; v < cols; ++v) sum += weights[v];
+  return sum;
 }
 
 template <class T>
@@ -147,9 +160,23 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
     RowStats tile;
     tile.max = nan || found.nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(found.max);
     tile.cross_mass = cross_mass;
+    const T* own = nullptr;
+    if constexpr (kCross == Cross::kWeights) {
+      if (args.row_weights) {
+        own = args.row_weights + args.call_rows[row] * args.row_weights_stride;
+        tile.cross_mass = sum_weights(own, shape.cols);
+      }
+    }
     if (std::isfinite(tile.max)) {
       RowSums<T> sums;
-      sum_row<kEntropy, kCross>(logits, args.cross_weights, found.max, args.inverse_temperature[row], shape.cols, sums);
+      const T inverse_temperature = args.inverse_temperature[row];
+      if constexpr (kCross == Cross::kWeights) {
+        with_weights(own, args.cross_weights, [&](const auto* weights) HWY_ATTR {
+          sum_row<kEntropy, kCross>(logits, weights, found.max, inverse_temperature, shape.cols, sums);
+        });
+      } else {
+        sum_row<kEntropy, kCross>(logits, args.cross_weights, found.max, inverse_temperature, shape.cols, sums);
+      }
       tile.rest = sums.below + (sums.largest - 1);
       tile.weighted = sums.weighted;
       tile.cross = kCross == Cross::kUniform ? sums.cross * args.uniform_cross : sums.cross;

@@ -56,9 +56,9 @@ struct SplitRow {
   }
 };
 
-template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Row>
+template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
-                                 const float* weights, T uniform_cross, int64_t begin, int64_t end, const Row& row) {
+                                 const Weight* weights, T uniform_cross, int64_t begin, int64_t end, const Row& row) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V max = hn::Set(d, g.max);
@@ -111,10 +111,17 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       std::memcpy(capped, from, static_cast<size_t>(shape.cols) * sizeof(T));
       from = capped;
     }
-    gradient_columns<kEntropy, kCross, kCap>(wide, g, from, derivative, args.cross_weights, uniform, 0, whole, row);
-    if (whole < shape.cols) {
-      gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, args.cross_weights, uniform, whole,
-                                               shape.cols, row);
+    const auto columns = [&](const auto* weights) HWY_ATTR {
+      gradient_columns<kEntropy, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole, row);
+      if (whole < shape.cols) {
+        gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole, shape.cols, row);
+      }
+    };
+    if constexpr (kCross == Cross::kWeights) {
+      const T* own = args.row_weights ? g.weights + args.first_column : nullptr;
+      with_weights(own, args.cross_weights, columns);
+    } else {
+      columns(args.cross_weights);
     }
     for_each_pick(g.picks, g.picks + g.pick_count, args.first_column, shape.cols,
                   [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {

@@ -118,6 +118,13 @@ int64_t TokenProblem::most_picks() const {
   return most;
 }
 
+void check_no_targets(const TokenOptions& options, std::string_view why) {
+  if (options.shift != 0) fail("shift = ", options.shift, " has no meaning here: ", why);
+  if (options.ignore_index != TokenOptions().ignore_index) {
+    fail("ignore_index = ", options.ignore_index, " has no meaning here: ", why);
+  }
+}
+
 void check_scale(std::string_view name, double value, DType dtype) {
   core::check_field(name, kPositive, value);
   if (is_scale(value, dtype)) return;

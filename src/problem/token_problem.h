@@ -45,6 +45,10 @@ struct Cross {
   // The name of the weights in error messages, because callers may know them by another one.
   std::string_view name = "cross";
   double mass = 1;  // Σ q
+  // Each row may have weights of its own instead, [N, V] in the type of the sums, which are checked already.
+  const void* rows = nullptr;
+  int64_t rows_stride = 0;
+  core::Array<double> row_masses = {};  // [N]: Σ q of each
 };
 
 /// What the tensors of a call say of its logits [tokens, vocab_size].
@@ -73,6 +77,9 @@ struct Task {
   StatsRequest request;  // its cross_weights are not read: those of `cross` are
   RowPicks picks;
   Cross cross = {};
+  /// The probabilities of a row sum to 1 over the distinct ids of its picks, and nothing walks the vocabulary:
+  /// there are no statistics but logp and lse then.
+  bool over_picks = false;
 };
 
 struct TokenProblem : Shape, Task {
@@ -111,7 +118,14 @@ struct TokenProblem : Shape, Task {
     const double inverse = 1 / logit_temperature(row);
     return in_double() ? inverse : static_cast<double>(static_cast<float>(inverse));
   }
-  double cross_weight(int64_t entry) const {
+  /// Returns the weights [V] of a row that has its own, as the type of the sums.
+  template <class T>
+  const T* own_weights(int64_t row) const {
+    return cross.rows ? static_cast<const T*>(cross.rows) + row * cross.rows_stride : nullptr;
+  }
+  double cross_mass(int64_t row) const { return cross.rows ? cross.row_masses[static_cast<size_t>(row)] : cross.mass; }
+  double cross_weight(int64_t row, int64_t entry) const {
+    if (cross.rows) return in_double() ? own_weights<double>(row)[entry] : own_weights<float>(row)[entry];
     return cross.weights.empty() ? 1.0 / static_cast<double>(vocab_size) : cross.weights[static_cast<size_t>(entry)];
   }
 };
@@ -119,6 +133,9 @@ struct TokenProblem : Shape, Task {
 /// Returns the task on logits of this shape, with its cross.mass. Throws InvalidInput for options,
 /// temperatures or cross weights that are wrong.
 TokenProblem resolve(const Shape& shape, Task task);
+
+/// Throws InvalidInput where the options say of targets what a task without them, `why`, has no use for.
+void check_no_targets(const TokenOptions& options, std::string_view why);
 
 /// Throws InvalidInput unless `value`, a positive factor that kernels divide by, and its reciprocal are
 /// normal numbers of the type in which tensors of type `dtype` are summed.

@@ -70,8 +70,8 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     // DL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
     const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
-    double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(id);
-    gradient += p * (g_lse - g_cross * problem.cross.mass - g_outside - elsewhere);
+    double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);
+    gradient += p * (g_lse - g_cross * problem.cross_mass(row) - g_outside - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
     std::fill(picks + (pick - begin), picks + (next - begin),
               kernels::PickGradient<T>{id, static_cast<T>(gradient * scale)});
@@ -81,7 +81,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   wide.max = stats.max_logit[i];
   wide.log_sum = stats.log_sum[i];
   wide.inverse_temperature = scale;
-  wide.softmax_scale = (all - g_lse + g_cross * problem.cross.mass) * scale;
+  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row)) * scale;
   wide.entropy_scale = g_entropy * scale;
   wide.entropy = entropy;
   if (g_outside != 0) express_by_outside(stats, i, g_outside, wide);
@@ -94,6 +94,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   out.entropy_scale = static_cast<T>(wide.entropy_scale);
   out.entropy = static_cast<T>(wide.entropy);
   out.cross_scale = static_cast<T>(g_cross * scale);
+  out.weights = problem.own_weights<T>(row);
   out.picks = picks;
   out.pick_count = static_cast<int32_t>(end - begin);
   return out;

@@ -96,6 +96,10 @@ class TileKernels {
     args.cross = problem_.request.cross;
     args.cross_weights = cross_weights(tile);
     args.uniform_cross = uniform_cross();
+    if (problem_.cross.rows) {
+      args.row_weights = problem_.template own_weights<Logit>(0) + tile.first_entry;
+      args.row_weights_stride = problem_.cross.rows_stride;
+    }
     if (!weights_masses_.empty())
       args.weights_mass = weights_masses_[static_cast<size_t>(tile.head_entry / vocab_tile_)];
     args.scratch = row_scratch;
@@ -160,6 +164,7 @@ class TileKernels {
     args.entropy = summands.entropy;
     args.cross = summands.cross;
     args.cross_weights = cross_weights(tile);
+    args.row_weights = problem_.cross.rows != nullptr;
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
     kernels_.gradient(args);

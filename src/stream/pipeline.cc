@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "plan/planner.h"
+#include "plan/set_plan.h"
 #include "ranks/batch_sums.h"
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
@@ -107,6 +108,11 @@ void check_is_tiled(const Context& context) {
 Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
                const plan::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
+  if (problem.over_picks) {
+    Plan plan = plan::set_plan(state, context.threads(), problem, work, outputs);
+    plan.least_workspace_bytes = plan::least_set_workspace(state, problem, work, outputs);
+    return plan;
+  }
   if (shared.cut) {
     check_is_tiled(context);
     const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
@@ -123,14 +129,24 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
 
 Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Shared&,
                const plan::Work& work) {
-  Plan plan = plan::choose_plan(detail::state_of(context), context.threads(), problem, work).plan;
-  plan.least_workspace_bytes = plan::least_workspace(detail::state_of(context), problem, work);
+  const detail::ContextState& state = detail::state_of(context);
+  if (problem.over_picks) {
+    Plan plan = plan::set_plan(state, context.threads(), problem, work);
+    plan.least_workspace_bytes = plan::least_set_workspace(state, problem);
+    return plan;
+  }
+  Plan plan = plan::choose_plan(state, context.threads(), problem, work).plan;
+  plan.least_workspace_bytes = plan::least_workspace(state, problem, work);
   return plan;
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
                                         const Shared& shared, const plan::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
+  if (problem.over_picks) {
+    plan = plan::set_plan(state, context.threads(), problem, work, outputs);
+    return set_schedule(state, problem, outputs, work, plan);
+  }
   if (shared.cut) {
     check_is_tiled(context);
     const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
@@ -150,6 +166,10 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
                                         const LogitsGradient& outputs, const Shared&, const plan::Work& work,
                                         Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
+  if (problem.over_picks) {
+    plan = plan::set_plan(state, context.threads(), problem, work);
+    return set_logits_schedule(state, problem, outputs, plan);
+  }
   const plan::SweepPlan run = plan::choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
   return logits_schedule(state, problem, outputs, run);

@@ -64,5 +64,10 @@ std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, co
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                           const LogitsGradient& dlogits, const plan::SweepPlan& run);
+/// These run plan::set_plan().
+std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
+                                       const Gradients& outputs, const plan::Work& work, const Plan& plan);
+std::shared_ptr<Schedule> set_logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
+                                              const LogitsGradient& dlogits, const Plan& plan);
 
 }  // namespace logitless::stream

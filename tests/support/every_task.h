@@ -101,6 +101,14 @@ struct Batch {
       const bool takes_part = all_take_part || i % 6 != 5;
       ids.push_back(takes_part ? (i * 37) % kVocab : -100);
       mask.push_back(takes_part ? 1 : 0);
+      for (int64_t k = 0; takes_part && k < 1 + i % 3; ++k) {
+        set_ids.push_back((i * 29 + k * 53) % kVocab);
+        set_weights.push_back(0.25F * static_cast<float>(k + 1));
+      }
+      set_offsets.push_back(static_cast<int64_t>(set_ids.size()));
+      for (int64_t v = 0; v < kVocab; ++v) {
+        distributions[static_cast<size_t>(i * kVocab + v)] = static_cast<float>((i + v) % 5) / 200;
+      }
     }
   }
 
@@ -137,6 +145,16 @@ struct Batch {
     return batch;
   }
 
+  SoftTargets sparse() const {
+    return {IdSets(Targets(std::span<const int64_t>(set_ids)), set_offsets),
+            ConstVector(set_weights.data(), static_cast<int64_t>(set_weights.size()))};
+  }
+  SoftTargets dense() const {
+    SoftTargets result(ConstMatrix(distributions.data(), kTokens, kVocab));
+    result.mask = mask;
+    return result;
+  }
+
   std::vector<int64_t> ids;
   std::vector<uint8_t> mask;
   std::vector<uint8_t> labels = {1, 0, 0, 1};
@@ -144,6 +162,9 @@ struct Batch {
   std::vector<float> old_logps = std::vector<float>(kTokens, -4.6F);
   std::vector<float> ref_logps = std::vector<float>(kTokens, -4.2F);
   std::vector<float> sums = {-18, -20, -19, -17};
+  std::vector<int64_t> set_ids, set_offsets = {0};  ///< none for those that take no part
+  std::vector<float> set_weights;
+  std::vector<float> distributions = std::vector<float>(kTokens * kVocab);
   TokenGrads grads;  ///< of a loss of the caller's own
   FromHidden model;
 };
@@ -309,6 +330,12 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(), batch.kto(batch.reference()));
   task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(),
        batch.kto(batch.reference_model()));
+
+  SoftCrossEntropyOptions divergence;
+  divergence.subtract_entropy = true;
+  task("soft_cross_entropy, sparse", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), divergence, batch.sparse());
+  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropyOptions(),
+       batch.dense());
 
   visit(FixedLossCalls<Source>{"run_token_loss", false, source, batch.targets(), batch.grads});
 }

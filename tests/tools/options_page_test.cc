@@ -90,6 +90,8 @@ TEST(OptionsPage, HasEveryOptionWithWhatItTakesAndItsDefault) {
   is_the_list<TokenOptions>("Every call");
   is_the_list<StatsRequest>("Statistics");
   is_the_list<CrossEntropyOptions>("Cross-entropy");
+  is_the_list<SoftCrossEntropyOptions>("Soft targets");
+  is_the_list<IdLogpsOptions>("Sets of token ids");
   is_the_list<PolicyOptions>("Policy losses");
   is_the_list<PreferenceOptions>("Preference losses");
   is_the_list<KtoOptions>("KTO");

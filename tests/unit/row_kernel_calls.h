@@ -59,7 +59,8 @@ struct Tile {
   bool argmax = false;
   bool cross = false;
   bool cross_weights = false;
-  std::vector<T> logits;  // filled by seed() unless given
+  bool row_weights = false;  // each row has weights of its own
+  std::vector<T> logits;     // filled by seed() unless given
 
   int64_t stride() const { return cols + padding; }
   // The last row has no padding behind it: a kernel that reads there leaves the memory.
@@ -111,6 +112,7 @@ Folded fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = F
   const Guarded<T> logits(tile.logits, flush);
   const Guarded<T> bias(sequence<T>(tile.cols, -1, 0.25), flush);
   const Guarded<float> weights(sequence<float>(tile.cols, 0, 0.125), flush);
+  const Guarded<T> own(sequence<T>(tile.rows * tile.cols, 0, 0.125), flush);
   const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(tile.cols), static_cast<T>(kNan)), flush);
   const Guarded<T> inverse_temperature(sequence<T>(tile.rows, 0.5, 0.25), flush);
   const TilePicks picks(tile.rows, tile.cols);
@@ -132,6 +134,8 @@ Folded fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = F
   args.uniform_cross = 0.01;
   const std::vector<float> q = weights.values();
   args.weights_mass = std::accumulate(q.begin(), q.end(), 0.0);
+  args.row_weights = tile.row_weights ? own.data() : nullptr;
+  args.row_weights_stride = tile.cols;
   args.scratch = scratch.data();
   args.stats = stats.data();
   kernels.fold(args);
@@ -186,6 +190,7 @@ class GradientInputs {
         tile_(tile),
         bias_(sequence<T>(tile.cols, -1, 0.25), flush),
         weights_(sequence<float>(tile.cols, 0, 0.125), flush),
+        own_(sequence<T>(tile.rows * (100 + tile.cols), 0, 0.125), flush),
         scratch_(std::vector<T>(static_cast<size_t>(scratch_rows * tile.cols), static_cast<T>(kNan)), flush),
         kept_(kept),
         gradients_(row_gradients(tile, kept)),
@@ -195,6 +200,7 @@ class GradientInputs {
       const int64_t column = kept[k] % (tile.cols + 1), other = std::max<int64_t>(column, tile.cols - 1);
       picks_[k] = {{100 + column, T{3}}, {100 + other, T{-2}}, {100 + other, T{-2}}, {100 + tile.cols, T{5}}};
       if (column == other) picks_[k].erase(picks_[k].begin());
+      gradients_[k].weights = own_.data() + kept[k] * (100 + tile.cols);
       gradients_[k].picks = picks_[k].data();
       gradients_[k].pick_count = static_cast<int32_t>(picks_[k].size());
     }
@@ -214,6 +220,7 @@ class GradientInputs {
     out.entropy = tile_.entropy;
     out.cross = tile_.cross;
     out.cross_weights = tile_.cross_weights ? weights_.data() : nullptr;
+    out.row_weights = tile_.row_weights;
     out.uniform_cross = 0.01;
     out.scratch = scratch_.data();
     return out;
@@ -229,6 +236,7 @@ class GradientInputs {
   const Tile<T>& tile_;
   Guarded<T> bias_;
   Guarded<float> weights_;
+  Guarded<T> own_;  // [rows, 100 + cols]
   Guarded<T> scratch_;
   std::vector<int32_t> kept_;
   std::vector<RowGradient<T>> gradients_;

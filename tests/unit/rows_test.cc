@@ -14,7 +14,7 @@ void compare_all_options(const RowKernels& simd) {
   const TypedKernels<T>& plain = plain_kernels().typed<T>();
   unsigned seed = 1;
   for (const int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 200}) {
-    for (int option = 0; option < 24; ++option) {
+    for (int option = 0; option < 32; ++option) {
       Tile<T> tile;
       tile.cols = cols;
       tile.padding = option % 5;
@@ -23,7 +23,8 @@ void compare_all_options(const RowKernels& simd) {
       tile.entropy = option & 4;
       tile.argmax = option & 4;
       tile.cross = option >= 8;
-      tile.cross_weights = option >= 16;
+      tile.cross_weights = option >= 16 && option < 24;
+      tile.row_weights = option >= 24;
       tile.seed(seed++);
       SCOPED_TRACE("cols " + std::to_string(cols) + " option " + std::to_string(option));
       for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {

@@ -1,0 +1,277 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/soft_targets.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/check_fields.h"
+#include "core/parallel.h"
+#include "core/views.h"
+#include "loss/batch.h"
+#include "problem/id_sets.h"
+
+namespace logitless::loss {
+namespace {
+
+using core::fail;
+
+// The product 0 · inf is 0 here: what has no weight does not take part.
+double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
+double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
+
+[[noreturn]] void refuse_weight(int64_t row, std::string_view of, int64_t at, double value) {
+  fail("the target weight of row ", row, ", ", of, " ", at, ", = ", value,
+       " must be finite and at least 0: it is a probability, and no logarithm");
+}
+
+bool is_given(const ConstMatrix& rows) { return rows.data || rows.rows != 0 || rows.cols != 0; }
+bool is_given(const SoftTargets& targets) {
+  return targets.weights.data || targets.weights.size != 0 || targets.sets.ids.size != 0 ||
+         !targets.sets.offsets.empty();
+}
+
+// Fills what a row's weights become; those of one id add up.
+void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t row, bool wants_entropy,
+              SoftRows& out) {
+  const auto r = static_cast<size_t>(row);
+  const int64_t first = picks.picks.offsets[r], end = picks.picks.offsets[r + 1];
+  const int64_t row_entry =
+      first < end ? *std::min_element(picks.entries.begin() + first, picks.entries.begin() + end) : 0;
+  double of_id = 0;
+  for (int64_t pick = first; pick < end; ++pick) {
+    const auto k = static_cast<size_t>(pick);
+    const double weight = core::read(given, picks.entries[k]);
+    if (!kNotNegative.holds(weight)) refuse_weight(row, "entry", picks.entries[k] - row_entry, weight);
+    out.weights[k] = weight;
+    out.masses[r] += weight;
+    of_id += weight;
+    if (pick + 1 < end && picks.picks.ids[k + 1] == picks.picks.ids[k]) continue;
+    if (wants_entropy) out.negentropy[r] += times_log(of_id);
+    of_id = 0;
+  }
+}
+
+SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy) {
+  problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
+  const ConstVector& weights = targets.weights;
+  core::check_vector("targets.weights", weights.data, weights.dtype, weights.size);
+  if (weights.size != targets.sets.entries()) {
+    fail("targets.weights has ", weights.size, " entries but targets.sets.ids has ", targets.sets.entries());
+  }
+  SoftRows out;
+  out.weights.assign(picks.entries.size(), 0);
+  out.masses.assign(static_cast<size_t>(shape.tokens), 0);
+  if (wants_entropy) out.negentropy = out.masses;
+  for (const int64_t row : picks.picks.rows) read_row(weights, picks, row, wants_entropy, out);
+  out.picks = std::move(picks.picks);
+  return out;
+}
+
+// Checks one row and returns its sum, in eight chains, whose order is that of the columns.
+template <class T>
+double check_row(const T* weights, int64_t vocab, int64_t row) {
+  constexpr int64_t kChains = 8;
+  std::array<double, kChains> sums = {};
+  bool good = true;
+  int64_t v = 0;
+  for (; v + kChains <= vocab; v += kChains) {
+    for (int64_t k = 0; k < kChains; ++k) {
+      const T q = weights[v + k];
+      good &= q >= 0 && q <= std::numeric_limits<T>::max();
+      sums[static_cast<size_t>(k)] += q;
+    }
+  }
+  for (; v < vocab; ++v) {
+    good &= weights[v] >= 0 && weights[v] <= std::numeric_limits<T>::max();
+    sums[0] += weights[v];
+  }
+  for (v = 0; !good && v < vocab; ++v) {
+    if (!kNotNegative.holds(weights[v])) refuse_weight(row, "vocabulary entry", v, weights[v]);
+  }
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+template <class T>
+void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wants_entropy, int threads,
+               SoftRows& out) {
+  // The first wrong row is named, whichever thread finds one first.
+  core::Array<uint8_t> bad(rows.size(), 0);
+  core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t a) {
+    const int64_t row = rows[static_cast<size_t>(a)];
+    const T* weights = static_cast<const T*>(given.data) + row * given.stride;
+    const auto r = static_cast<size_t>(row);
+    try {
+      out.masses[r] = check_row(weights, given.cols, row);
+    } catch (const InvalidInput&) {
+      bad[static_cast<size_t>(a)] = 1;
+      return;
+    }
+    if (!wants_entropy) return;
+    double sum = 0;
+    for (int64_t v = 0; v < given.cols; ++v) sum += times_log(weights[v]);
+    out.negentropy[r] = sum;
+  });
+  const auto first = std::find(bad.begin(), bad.end(), 1);
+  if (first == bad.end()) return;
+  const int64_t row = rows[static_cast<size_t>(first - bad.begin())];
+  check_row(static_cast<const T*>(given.data) + row * given.stride, given.cols, row);
+}
+
+SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
+  const ConstMatrix given = core::with_used_stride(targets.rows);
+  problem::check_mask(targets.mask, shape);
+  core::check_matrix("targets.rows", given.data, given.dtype, given.rows, given.cols, given.stride);
+  if (given.rows != shape.tokens || given.cols != shape.vocab_size) {
+    fail("targets.rows is [", given.rows, ", ", given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size,
+         "]: a row for each of ", shape.rows_name, ", with the whole vocabulary");
+  }
+  const DType sums = shape.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  if (given.dtype != sums) {
+    fail("targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ", shape.rows_name, " of ",
+         name_of(shape.dtype));
+  }
+  SoftRows out;
+  out.dense = true;
+  for (int64_t row = 0; row < shape.tokens; ++row) {
+    if (targets.mask.empty() || targets.mask[static_cast<size_t>(row)] != 0) out.picks.rows.push_back(row);
+  }
+  out.masses.assign(static_cast<size_t>(shape.tokens), 0);
+  if (wants_entropy) out.negentropy = out.masses;
+  if (sums == DType::kFloat64) {
+    read_rows<double>(given, out.picks.rows, wants_entropy, threads, out);
+  } else {
+    read_rows<float>(given, out.picks.rows, wants_entropy, threads, out);
+  }
+  out.cross.name = "targets.rows";
+  out.cross.rows = given.data;
+  out.cross.rows_stride = given.stride;
+  out.cross.row_masses = out.masses;
+  return out;
+}
+
+}  // namespace
+
+void check_options(const SoftCrossEntropyOptions& options) {
+  core::check_fields(options);
+  problem::check_no_targets(options.token, "soft targets stand where they are predicted");
+  if (options.normaliser && options.reduction != Reduction::kMean) {
+    fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  }
+}
+
+core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
+  core::Array<core::ByteRange> ranges = problem::ranges_of(targets.sets);
+  ranges.insert(ranges.end(),
+                {core::range_of("targets.weights", targets.weights), core::range_of("targets.rows", targets.rows),
+                 core::range_of("mask", targets.mask.data(), targets.mask.size())});
+  return ranges;
+}
+
+SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
+  if (is_given(targets) && is_given(targets.rows)) {
+    fail("targets.rows is set, and so are targets.sets or targets.weights: targets are dense or sparse");
+  }
+  if (!is_given(targets) && !is_given(targets.rows) && shape.tokens > 0) {
+    fail("targets is empty: it needs rows, or sets and weights");
+  }
+  return is_given(targets.rows) ? check_dense(targets, shape, wants_entropy, threads)
+                                : check_sparse(targets, shape, wants_entropy);
+}
+
+SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropyOptions& options, SoftRows rows,
+                                           const problem::TokenProblem& problem, ranks::Totals totals)
+    : options_(options), rows_(std::move(rows)), problem_(problem), totals_(totals) {
+  losses_.assign(static_cast<size_t>(problem.tokens), 0);
+  if (options.reduction == Reduction::kMean) {
+    double tokens = static_cast<double>(problem.active().size());
+    totals_.sum({&tokens});
+    const double normaliser = options.normaliser.value_or(tokens);
+    scale_ = normaliser > 0 ? 1 / normaliser : 0;
+  }
+  scale_ *= options.loss_scale;
+}
+
+void SoftCrossEntropyLoss::set_upstream(double upstream) {
+  core::check_field("upstream", kFinite, upstream);
+  upstream_ = upstream;
+}
+
+void SoftCrossEntropyLoss::set_upstream(std::span<const double> upstream) {
+  const bool per_token = options_.reduction == Reduction::kNone;
+  const int64_t wanted = per_token ? problem_.tokens : 1;
+  if (static_cast<int64_t>(upstream.size()) != wanted) {
+    fail("upstream has ", upstream.size(), " entries but must have ", wanted,
+         per_token ? ": one a token under reduction none" : ": the loss is one value");
+  }
+  core::check_aligned("upstream", upstream);
+  if (!per_token) return set_upstream(upstream[0]);
+  problem::check_finite_entries("upstream", upstream, problem_);
+  upstreams_ = upstream;
+}
+
+double SoftCrossEntropyLoss::cross_entropy(int64_t row, const TokenStats& stats) const {
+  if (rows_.dense) return -stats.cross[static_cast<size_t>(row)] / problem_.logp_temperature(row);
+  double sum = 0;
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+    sum += weighted(rows_.weights[static_cast<size_t>(pick)], -stats.logp[static_cast<size_t>(pick)]);
+  }
+  return sum;
+}
+
+// By the log-sum inequality KL is at least Q log Q, as Σ p is at most 1. Rounding must not say otherwise.
+double SoftCrossEntropyLoss::divergence(int64_t row, double cross_entropy) const {
+  const double kl = cross_entropy + rows_.negentropy[static_cast<size_t>(row)];
+  // A sum that is off 1 by its own rounding counts as 1.
+  constexpr double kRounding = 0x1p-40;
+  const double mass = rows_.masses[static_cast<size_t>(row)];
+  const double bound = std::abs(mass - 1) <= kRounding ? 0 : times_log(mass);
+  // Under kScaleLogp the divided values are the logarithms of no distribution.
+  return problem_.logp_temperature(row) != 1 || !(kl < bound) ? kl : bound;
+}
+
+void SoftCrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    losses_[i] = cross_entropy(row, stats);
+    const double scale = scale_ * (upstreams_.empty() ? upstream_ : upstreams_[i]);
+    if (rows_.dense) {
+      grads.cross[i] = -scale / problem_.logp_temperature(row);
+      continue;
+    }
+    for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+      const auto k = static_cast<size_t>(pick);
+      grads.logp[k] = -scale * rows_.weights[k];
+    }
+  }
+}
+
+SoftCrossEntropyResult SoftCrossEntropyLoss::result(const TokenStats&, const Plan& plan) const {
+  SoftCrossEntropyResult out;
+  out.plan = plan;
+  out.per_token_loss.assign(losses_.size(), 0);
+  const bool subtracts = options_.subtract_entropy;
+  double tokens = static_cast<double>(problem_.active().size()), cross = 0, entropy = 0, kl = 0;
+  for (const int64_t row : problem_.active()) {
+    const auto i = static_cast<size_t>(row);
+    cross += losses_[i];
+    const double loss = subtracts ? divergence(row, losses_[i]) : losses_[i];
+    if (subtracts) entropy -= rows_.negentropy[i];
+    if (subtracts) kl += loss;
+    out.loss += weighted(scale_, loss);
+    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
+  }
+  totals_.sum({&tokens, &cross, &entropy, &kl, &out.loss});
+  const double share = tokens > 0 ? 1 / tokens : 0;
+  out.metrics.tokens = static_cast<int64_t>(tokens);
+  out.metrics.mean_cross_entropy = cross * share;
+  if (subtracts) out.metrics.mean_target_entropy = entropy * share;
+  if (subtracts) out.metrics.mean_kl = kl * share;
+  return out;
+}
+
+}  // namespace logitless::loss

@@ -1,0 +1,133 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "plan/set_plan.h"
+
+#include <algorithm>
+
+#include "core/checks.h"
+#include "core/views.h"
+#include "stats/tile_kernels.h"
+
+namespace logitless::plan {
+namespace {
+
+bool wants_head(const Gradients& outputs) {
+  return outputs.d_weight.data || outputs.weight_sink || outputs.d_bias.data;
+}
+
+size_t measure(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
+               const Gradients& outputs, int team) {
+  return stats::with_tile_types(problem, [&](auto types) {
+    using T = typename decltype(types)::Sum;
+    core::Arena arena;
+    const fold::SetRows<T> rows(*context.kernels, problem, problem.head.bias, problem.head.softcap);
+    SetBuffers<T>(arena, problem, work, outputs, rows, team);
+    return arena.peak();
+  });
+}
+
+size_t measure(const detail::ContextState& context, const problem::LogitsProblem& problem, int team) {
+  return stats::with_tile_types(problem, [&](auto types) {
+    using T = typename decltype(types)::Sum;
+    core::Arena arena;
+    SetLogitsBuffers<T>(arena, problem, fold::SetRows<T>(*context.kernels, problem, {}, 0), team);
+    return arena.peak();
+  });
+}
+
+// Plans with as many threads as the budget holds; measure(team) is the workspace of so many.
+template <class Measure>
+Plan make_plan(const detail::ContextState& context, int threads, const problem::TokenProblem& problem, const Work& work,
+               const Measure& measure) {
+  if (context.options.plan == PlanKind::kDense) {
+    core::fail("plan = dense cannot run: probabilities that sum to 1 over a set need no logits of the vocabulary");
+  }
+  Plan plan;
+  plan.kind = !work.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
+  plan.tokens = problem.tokens;
+  plan.active_rows = plan.chunk_rows = static_cast<int64_t>(problem.active().size());
+  plan.vocab_size = problem.vocab_size;
+  plan.gradient_dtype = problem.in_double() ? DType::kFloat64 : DType::kFloat32;
+  plan.tiles_alive = 0;
+  const size_t budget = context.options.workspace_bytes;
+  for (plan.threads = threads;; --plan.threads) {
+    plan.workspace_bytes = measure(plan.threads);
+    if (plan.workspace_bytes <= budget) return plan;
+    if (plan.threads == 1) break;
+  }
+  core::fail("workspace_bytes = ", budget, " is too small: probabilities over sets of token ids need at least ",
+             plan.workspace_bytes, " bytes");
+}
+
+}  // namespace
+
+template <class T>
+SetBuffers<T>::SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const Work& work,
+                          const Gradients& outputs, const fold::SetRows<T>& rows, int team)
+    : threads(static_cast<size_t>(team)) {
+  const int64_t hidden = problem.hidden_size, most = problem.most_picks();
+  const DType states = problem.hidden.dtype;
+  const size_t widest = std::max(size_of(states), size_of(problem.head.weight.dtype));
+  if (work.backward) {
+    gradients = arena.take<T>(problem.pick_entries());
+    if (wants_head(outputs)) {
+      offsets = arena.take<int64_t>(problem.vocab_size + 1);
+      entries = arena.take<SetEntry>(problem.pick_entries());
+    }
+    if (outputs.d_bias.data) bias = arena.take<T>(problem.vocab_size);
+  }
+  for (PerThread& one : threads) {
+    one.of_row = rows.take(arena, most);
+    one.gathered = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(kSetPart * hidden) * widest));
+    if (core::is_narrow<T>(states)) one.states = arena.take<T>(hidden);
+    one.products = arena.take<T>(most);
+    if (!work.backward) continue;
+    one.sums = arena.take<T>(hidden);
+    one.factors = arena.take<T>(kSetPart);
+    if (outputs.d_weight.data || outputs.weight_sink) one.tile = arena.take<T>(kSetEntries * hidden);
+  }
+}
+
+template <class T>
+SetLogitsBuffers<T>::SetLogitsBuffers(core::Arena& arena, const problem::LogitsProblem& problem,
+                                      const fold::SetRows<T>& rows, int team)
+    : threads(static_cast<size_t>(team)) {
+  const int64_t most = problem.most_picks();
+  for (PerThread& one : threads) {
+    one.of_row = rows.take(arena, most);
+    one.values = arena.take<T>(most);
+  }
+}
+
+template struct SetBuffers<float>;
+template struct SetBuffers<double>;
+template struct SetLogitsBuffers<float>;
+template struct SetLogitsBuffers<double>;
+
+Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
+              const Gradients& outputs) {
+  Plan plan = make_plan(context, threads, problem, work,
+                        [&](int team) { return measure(context, problem, work, outputs, team); });
+  plan.hidden_size = plan.hidden_block = problem.hidden_size;
+  plan.row_tile = 1;
+  plan.vocab_tile = kSetPart;
+  plan.gemm_library = "logitless";
+  return plan;
+}
+
+Plan set_plan(const detail::ContextState& context, int threads, const problem::LogitsProblem& problem,
+              const Work& work) {
+  Plan plan = make_plan(context, threads, problem, work, [&](int team) { return measure(context, problem, team); });
+  plan.row_block = 1;
+  plan.vocab_tile = problem.most_picks();
+  return plan;
+}
+
+size_t least_set_workspace(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
+                           const Gradients& outputs) {
+  return measure(context, problem, work, outputs, 1);
+}
+size_t least_set_workspace(const detail::ContextState& context, const problem::LogitsProblem& problem) {
+  return measure(context, problem, 1);
+}
+
+}  // namespace logitless::plan

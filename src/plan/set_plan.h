@@ -1,0 +1,79 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The plan of calls whose rows are normalised over sets of token ids: it gathers the head's rows of these ids,
+// and has no tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "core/store.h"
+#include "fold/set_rows.h"
+#include "logitless/plan.h"
+#include "plan/context_state.h"
+#include "plan/run_plan.h"
+#include "problem/hidden_problem.h"
+#include "problem/logits_problem.h"
+
+namespace logitless::plan {
+
+/// So many rows of a head, or of hidden states, are copied together and multiplied at a time: with 1,536
+/// components of float32 they are 96 KiB, which stay in L2. Sums are made of parts of so many.
+inline constexpr int64_t kSetPart = 16;
+/// So many vocabulary entries of d_weight are summed by a thread at a time; a callback gets as many at once.
+inline constexpr int64_t kSetEntries = 64;
+
+/// A row that has a gradient at a vocabulary entry.
+struct SetEntry {
+  int64_t row = 0;
+  int64_t gradient = 0;  // its place among the gradients
+};
+
+/// The memory of a call on hidden states. T is the type of sums.
+template <class T>
+struct SetBuffers {
+  struct PerThread {
+    typename fold::SetRows<T>::Scratch of_row;
+    std::byte* gathered = nullptr;  // [kSetPart, H], of the head's or the states' type
+    T* states = nullptr;            // [H]
+    T* products = nullptr;          // [most picks]
+    T* sums = nullptr;              // [H]: of d_hidden, or of a vocabulary entry
+    T* tile = nullptr;              // [kSetEntries, H] in the head's layout
+    T* factors = nullptr;           // [kSetPart]
+  };
+  core::Array<PerThread> threads;
+  T* gradients = nullptr;       // [picks]: those of a row's distinct ids stand from its first pick on
+  int64_t* offsets = nullptr;   // [V + 1] into `entries`, by vocabulary entry
+  SetEntry* entries = nullptr;  // [picks], by vocabulary entry and row
+  T* bias = nullptr;            // [V]: sums of d_bias
+
+  SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const Work& work, const Gradients& outputs,
+             const fold::SetRows<T>& rows, int team);
+};
+
+/// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput when
+/// it does not hold that of one, or for plan dense.
+Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
+              const Gradients& outputs);
+/// Does the same for finished logits.
+Plan set_plan(const detail::ContextState& context, int threads, const problem::LogitsProblem& problem,
+              const Work& work);
+
+/// Return the least ContextOptions::workspace_bytes of the same call.
+size_t least_set_workspace(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
+                           const Gradients& outputs);
+size_t least_set_workspace(const detail::ContextState& context, const problem::LogitsProblem& problem);
+
+/// Takes the memory of a call on finished logits, for each thread of a team.
+template <class T>
+struct SetLogitsBuffers {
+  struct PerThread {
+    typename fold::SetRows<T>::Scratch of_row;
+    T* values = nullptr;  // [most picks]: logits, or their gradients
+  };
+  core::Array<PerThread> threads;
+
+  SetLogitsBuffers(core::Arena& arena, const problem::LogitsProblem& problem, const fold::SetRows<T>& rows, int team);
+};
+
+}  // namespace logitless::plan

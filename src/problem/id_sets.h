@@ -1,0 +1,47 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Sets of token ids, checked, as the picks of rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/checks.h"
+#include "core/store.h"
+#include "logitless/id_sets.h"
+#include "problem/token_problem.h"
+
+namespace logitless::problem {
+
+/// The picks of sets, whose ids increase in each row. Pick k is entry entries[k] of the sets; those of one id
+/// are in the order of the entries.
+struct SetPicks {
+  RowPicks picks;
+  core::Array<int64_t> entries;
+};
+
+/// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a mask
+/// all others do. Throws InvalidInput for sets of the wrong form, and for the first id outside of the
+/// vocabulary, by row and entry.
+SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {});
+
+/// Throws InvalidInput unless the mask, where there is one, has an entry a row.
+void check_mask(std::span<const uint8_t> mask, const Shape& shape);
+
+/// Returns what is read of the sets.
+core::Array<core::ByteRange> ranges_of(const IdSets& sets);
+
+/// Calls visit(column, begin, end, id) for the distinct ids of a row, in their order: column counts them, and
+/// picks [begin, end) have this id.
+template <class Visit>
+void for_each_distinct(const TokenProblem& problem, int64_t row, const Visit& visit) {
+  const core::Array<int64_t>& ids = problem.picks.ids;
+  const int64_t end = problem.pick_end(row);
+  int64_t column = 0;
+  for (int64_t pick = problem.pick_begin(row), next = pick; pick < end; pick = next, ++column) {
+    const int64_t id = ids[static_cast<size_t>(pick)];
+    while (next < end && ids[static_cast<size_t>(next)] == id) ++next;
+    visit(column, pick, next, id);
+  }
+}
+
+}  // namespace logitless::problem
