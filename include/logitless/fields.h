@@ -21,6 +21,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 #include "logitless/token_stats.h"
 
@@ -149,6 +150,24 @@ void visit_fields(FieldsOf<SoftCrossEntropyOptions>, const Visit& visit, S&&... 
   visit(Field("normaliser", kPositive), s.normaliser...);
 }
 
+/// Calls visit(field, members...) for each of SetDistillationOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s) {
+  visit(Field("divergence"), s.divergence...);
+  visit(Field("outside"), s.outside...);
+  visit(Field("token"), s.token...);
+  visit(Field("beta", kShare), s.beta...);
+  visit(Field("skew", kShare), s.skew...);
+  visit(Field("forward_weight", kShare), s.forward_weight...);
+  visit(Field("divergence_weight", kNotNegative), s.divergence_weight...);
+  visit(Field("temperature_squared"), s.temperature_squared...);
+  visit(Field("hard_weight", kNotNegative), s.hard_weight...);
+  visit(Field("reduction"), s.reduction...);
+  visit(Field("mean_over"), s.mean_over...);
+  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("loss_scale"), s.loss_scale...);
+}
+
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
 /// are no values, and each surface makes its own.
 template <class Visit, class... S>
@@ -238,6 +257,16 @@ void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... 
   visit(Field("mean_cross_entropy"), s.mean_cross_entropy...);
   visit(Field("mean_target_entropy"), s.mean_target_entropy...);
   visit(Field("mean_kl"), s.mean_kl...);
+}
+
+/// Calls visit(field, members...) for each of SetDistillationMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_divergence"), s.mean_divergence...);
+  visit(Field("mean_teacher_mass"), s.mean_teacher_mass...);
+  visit(Field("mean_student_mass"), s.mean_student_mass...);
+  visit(Field("mean_nll"), s.mean_nll...);
 }
 
 /// Calls visit(field, members...) for each of PolicyMetrics.
