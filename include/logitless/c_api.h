@@ -416,11 +416,12 @@ typedef struct logitless_stats_request {
   const float* cross_weights;
   size_t cross_weight_count; /**< V, or 0 */
   int64_t top_k;             /**< 0 (none) to 256 */
+  int32_t outside;           /**< not 0: wanted */
 } logitless_stats_request;
 
 /** See TokenStats: arrays of `tokens` entries, but for top_ids and top_logps, which have tokens · top_k. Those that a
  * call fills may be NULL where they are not wanted. Those that it reads must be there: logp, lse, max_logit and
- * log_sum, and entropy and cross where the gradients have them. */
+ * log_sum, and entropy, cross, and outside with outside_max, where the gradients have them. */
 typedef struct logitless_token_stats {
   size_t struct_size;
   int64_t tokens; /**< N */
@@ -429,6 +430,7 @@ typedef struct logitless_token_stats {
   double *max_logit, *log_sum;
   int64_t* top_ids;  /**< [tokens, top_k]; a call that reads statistics has no use for these two */
   double* top_logps; /**< [tokens, top_k] */
+  double *outside, *outside_max;
 } logitless_token_stats;
 
 /** See TokenGrads: arrays of `tokens` entries; NULL stands for zeros, but logp must be there. */
@@ -436,6 +438,7 @@ typedef struct logitless_token_grads {
   size_t struct_size;
   int64_t tokens; /**< N */
   double *logp, *lse, *entropy, *cross;
+  double* outside;
 } logitless_token_grads;
 
 /** See TokenLoss. */
@@ -450,7 +453,8 @@ typedef struct logitless_token_loss {
    * LOGITLESS_CALLBACK_FAILED. */
   int (*evaluate)(void* user, const int64_t* rows, size_t row_count, const logitless_token_stats* stats,
                   logitless_token_grads* grads);
-  void* user; /**< handed to it */
+  void* user;            /**< handed to it */
+  int32_t fills_outside; /**< as fills_lse */
 } logitless_token_loss;
 
 LOGITLESS_C_API void logitless_token_options_init(logitless_token_options* options, size_t size);

@@ -21,6 +21,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 #include "logitless/token_stats.h"
 
@@ -52,6 +53,7 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("cross_weights", kNotNegative),
         detail::entries(
             s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
+  visit(Field("outside"), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyOptions.
@@ -151,6 +153,24 @@ void visit_fields(FieldsOf<SoftCrossEntropyOptions>, const Visit& visit, S&&... 
   visit(Field("normaliser", kPositive), s.normaliser...);
 }
 
+/// Calls visit(field, members...) for each of SetDistillationOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s) {
+  visit(Field("divergence"), s.divergence...);
+  visit(Field("outside"), s.outside...);
+  visit(Field("token"), s.token...);
+  visit(Field("beta", kShare), s.beta...);
+  visit(Field("skew", kShare), s.skew...);
+  visit(Field("forward_weight", kShare), s.forward_weight...);
+  visit(Field("divergence_weight", kNotNegative), s.divergence_weight...);
+  visit(Field("temperature_squared"), s.temperature_squared...);
+  visit(Field("hard_weight", kNotNegative), s.hard_weight...);
+  visit(Field("reduction"), s.reduction...);
+  visit(Field("mean_over"), s.mean_over...);
+  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("loss_scale"), s.loss_scale...);
+}
+
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
 /// are no values, and each surface makes its own.
 template <class Visit, class... S>
@@ -206,6 +226,8 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("cross"), s.cross...);
   visit(Field("argmax"), s.argmax...);
   visit(Field("rank"), s.rank...);
+  visit(Field("outside"), s.outside...);
+  visit(Field("outside_max"), s.outside_max...);
   visit(Field("max_logit"), s.max_logit...);
   visit(Field("log_sum"), s.log_sum...);
   visit(Field("top_ids"), s.top_ids...);
@@ -219,6 +241,7 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
   visit(Field("lse"), s.lse...);
   visit(Field("entropy"), s.entropy...);
   visit(Field("cross"), s.cross...);
+  visit(Field("outside"), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyMetrics.
@@ -239,6 +262,16 @@ void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... 
   visit(Field("mean_cross_entropy"), s.mean_cross_entropy...);
   visit(Field("mean_target_entropy"), s.mean_target_entropy...);
   visit(Field("mean_kl"), s.mean_kl...);
+}
+
+/// Calls visit(field, members...) for each of SetDistillationMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_divergence"), s.mean_divergence...);
+  visit(Field("mean_teacher_mass"), s.mean_teacher_mass...);
+  visit(Field("mean_student_mass"), s.mean_student_mass...);
+  visit(Field("mean_nll"), s.mean_nll...);
 }
 
 /// Calls visit(field, members...) for each of PolicyMetrics.

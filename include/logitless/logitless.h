@@ -21,6 +21,7 @@
 #include "logitless/preference.h"
 #include "logitless/ranks.h"
 #include "logitless/slices.h"
+#include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"

@@ -21,6 +21,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
@@ -224,6 +225,27 @@ LOGITLESS_API Plan soft_cross_entropy_backward(const Context& context, const Log
 LOGITLESS_API Plan plan_soft_cross_entropy(const Context& context, const Logits& logits, const SoftTargets& targets,
                                            const SoftCrossEntropyOptions& options = {},
                                            const LogitsGradient& dlogits = {});
+
+/// Computes the loss and dL/dlogits. Under kNone dlogits is the gradient of the sum of all losses.
+LOGITLESS_API SetDistillationResult set_distillation_loss(const Context& context, const Logits& logits,
+                                                          const SetTeacher& teacher, const Targets& targets = {},
+                                                          const SetDistillationOptions& options = {},
+                                                          const LogitsGradient& dlogits = {});
+/// Runs the forward half.
+LOGITLESS_API SetDistillationForward set_distillation_loss_forward(const Context& context, const Logits& logits,
+                                                                   const SetTeacher& teacher,
+                                                                   const Targets& targets = {},
+                                                                   const SetDistillationOptions& options = {});
+/// Runs the backward half, with ∂L/∂loss of the loss or under kNone of each token.
+LOGITLESS_API Plan set_distillation_loss_backward(const Context& context, const Logits& logits,
+                                                  const SetTeacher& teacher, const Targets& targets,
+                                                  const SetDistillationOptions& options,
+                                                  const SetDistillationForward& forward,
+                                                  std::span<const double> upstream, const LogitsGradient& dlogits);
+/// Returns the plan that set_distillation_loss() would run.
+LOGITLESS_API Plan plan_set_distillation_loss(const Context& context, const Logits& logits, const SetTeacher& teacher,
+                                              const Targets& targets = {}, const SetDistillationOptions& options = {},
+                                              const LogitsGradient& dlogits = {});
 
 /// Returns the entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N],
 /// finite; with it dlogits gets

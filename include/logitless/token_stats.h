@@ -8,6 +8,7 @@
 ///     m_i  = max_v a_iv;  l_i = log Σ_v exp(a_iv − m_i)
 ///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
 ///     cross = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
+///     outside = log Σ_{v≠y} exp(a_iv − m_i) − l_i  = log (1 − p_iy), from a sum of its own
 ///
 /// In float32 a value exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V
 /// · 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a
@@ -50,6 +51,7 @@ struct StatsRequest {
   int64_t top_k = 0;     ///< so many of the largest logits of each row, with their ids: 0 (none) to kMostTopK
   /// This is q of the cross statistic, [V], finite and >= 0; empty means uniform, 1/V.
   std::span<const float> cross_weights = {};
+  bool outside = false;  ///< log-probability of all vocabulary entries but the target
 };
 
 /// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
@@ -89,8 +91,12 @@ struct TokenStats {
   /// is 1 where the target is argmax, and does not depend on the temperature. Equal logits share the better
   /// rank. It is 0 where the statistics are NaN.
   std::vector<int64_t> rank;
-  std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
-  std::vector<double> log_sum;    ///< l_i
+  /// Log-probability of all vocabulary entries but the target: log(1 - p), which keeps its digits as p nears
+  /// 1. It is -inf where no other entry has mass. kScaleLogp does not divide it.
+  std::vector<double> outside;
+  std::vector<double> outside_max;  ///< the largest capped logit c but the target's; the backward pass reads it
+  std::vector<double> max_logit;    ///< max_v c_iv, before the temperature
+  std::vector<double> log_sum;      ///< l_i
   /// The token ids of the top_k largest logits of a row, [N, top_k], by falling logit and, of equal ones, by
   /// rising id: a row's first one is argmax. Logits are compared as capped logits c, as computed, so the
   /// temperature changes none of them. -inf is a logit as any other. Where the vocabulary has fewer than
@@ -106,6 +112,7 @@ struct TokenStats {
 /// them the gradients are
 ///
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_cross (q_v − p Σq)
+///                + g_outside (1[v≠y] p / (1 − p_y) − p)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
 /// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no
@@ -116,6 +123,7 @@ struct TokenGrads {
   std::vector<double> lse;      ///< g_lse
   std::vector<double> entropy;  ///< g_entropy
   std::vector<double> cross;    ///< g_cross
+  std::vector<double> outside;  ///< g_outside; it must be 0 where TokenStats::outside is -inf
 };
 
 /// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
@@ -155,6 +163,7 @@ class LOGITLESS_API TokenLoss {
     bool lse = false;      ///< TokenGrads::lse
     bool entropy = false;  ///< TokenGrads::entropy
     bool cross = false;    ///< TokenGrads::cross
+    bool outside = false;  ///< TokenGrads::outside
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradsFilled gradients() const = 0;

@@ -131,6 +131,8 @@ class TokenStats:
     cross: NDArray[float64] | None = None
     argmax: NDArray[int64] | None = None
     rank: NDArray[int64] | None = None
+    outside: NDArray[float64] | None = None
+    outside_max: NDArray[float64] | None = None
     top_ids: NDArray[int64] | None = None
     top_logps: NDArray[float64] | None = None
 
@@ -312,17 +314,20 @@ def token_stats(
     context: Context | None = None,
     **arguments: Any,
 ) -> TokenStats:
-    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True or
-    rank=True these as well. top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling
-    logit, of equal ones the lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a
-    smaller vocabulary). A target is the greedy choice where it is argmax.
+    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
+    rank=True or outside=True (log(1 - p) of the target, and what a backward pass needs for it) these as well.
+    top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
+    lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
+    is the greedy choice where it is argmax.
 
     Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
     temperature_meaning and round_logits_to; cross_weights.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     columns = _core.token_stats(context or default_context(), arguments).columns()
-    unasked = [name for name in ("entropy", "cross", "argmax", "rank") if not arguments.get(name)]
+    unasked = [name for name in ("entropy", "cross", "argmax", "rank", "outside") if not arguments.get(name)]
+    if "outside" in unasked:
+        unasked.append("outside_max")
     top_k = arguments.get("top_k") or 0
     for name in ("top_ids", "top_logps"):
         if top_k:

@@ -150,6 +150,7 @@ void Call::state_problem() const {
     statement.say("the call's statistics",
                   std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
                       (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
+                      (request.outside ? "outside " : "") +
                       (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {

@@ -24,7 +24,9 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
 
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
   StatsRequest request = loss.needs();
-  request.entropy |= loss.gradients().entropy;  // the entropy's gradient is a function of the entropy
+  // Their gradients are functions of the statistics themselves.
+  request.entropy |= loss.gradients().entropy;
+  request.outside |= loss.gradients().outside;
   set_task(call, targets, options, request);
 }
 

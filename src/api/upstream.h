@@ -32,6 +32,10 @@ Plan evaluate_backward(const Call& call, Loss& loss, const TokenStats& stats, co
   problem::check_pick_entries("forward.stats.logp", stats.logp.size(), problem);
   if (loss.gradients().lse) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
   if (loss.gradients().cross) problem::check_entries("forward.stats.cross", stats.cross.size(), problem);
+  if (loss.gradients().outside) {
+    problem::check_entries("forward.stats.outside", stats.outside.size(), problem);
+    problem::check_entries("forward.stats.outside_max", stats.outside_max.size(), problem);
+  }
   stats::Columns columns;
   stats::make_grads(problem, loss, columns);
   loss.evaluate(problem.active(), stats, columns.grads);

@@ -65,6 +65,8 @@ class StatsArrays {
     check(in_.rank, request.rank, "rank");
     check(in_.top_ids, request.top_k != 0, "top_ids");
     check(in_.top_logps, request.top_k != 0, "top_logps");
+    check(in_.outside, request.outside, "outside");
+    check(in_.outside_max, request.outside, "outside_max");
   }
 
  private:
@@ -93,7 +95,9 @@ class CallbackLoss final : public TokenLoss {
   }
 
   StatsRequest needs() const override { return needs_; }
-  GradsFilled gradients() const override { return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_cross != 0}; }
+  GradsFilled gradients() const override {
+    return {in_.fills_lse != 0, in_.fills_entropy != 0, in_.fills_cross != 0, in_.fills_outside != 0};
+  }
   bool may_drop_rows() const override { return in_.may_drop_rows != 0; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {

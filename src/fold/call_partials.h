@@ -51,6 +51,7 @@ class CallPartials {
   explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
     by_walk_.add(Walk::kFirst, softmax);
     if (problem.request.top_k > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
+    if (problem.request.outside) by_walk_.add(Walk::kFirst, outside.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
   }
   CallPartials(const CallPartials&) = delete;
@@ -58,6 +59,7 @@ class CallPartials {
 
   SoftmaxPartials softmax;
   std::optional<TopPartials> top;
+  std::optional<OutsidePartials> outside;
   std::optional<AbovePartials> above;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }

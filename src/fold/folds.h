@@ -121,6 +121,29 @@ class TopFold final : public Fold<Types> {
   const TopPartials& partials_;
 };
 
+/// Log-sum-exp of all columns but those of the row's picks.
+template <class Types>
+class OutsideFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+
+  OutsideFold(const FoldInputs<Types>& inputs, const OutsidePartials& partials)
+      : tiles_(inputs.tiles), partials_(partials) {}
+
+  void take(core::Arena&, const FoldSizes&) override {}
+  void begin(const Part& part) const override {
+    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+  }
+  void add(const Part& part, const Tile& tile) const override {
+    tiles_->fold_outside(tile, part.rows, part.scratch, partials_.of(part.segment, part.place));
+  }
+
+ private:
+  const stats::TileKernels<Types>* tiles_;
+  const OutsidePartials& partials_;
+};
+
 /// Counts the logits above the target's, which the first walk has picked. The same product makes the same
 /// tiles, so that logit has the bits of its column in the second walk.
 template <class Types>
@@ -168,6 +191,7 @@ class CallFolds {
   explicit CallFolds(const FoldInputs<Types>& inputs) : partials_(inputs.problem), softmax_(inputs, partials_.softmax) {
     by_walk_.add(Walk::kFirst, softmax_);
     if (partials_.top) by_walk_.add(Walk::kFirst, top_.emplace(inputs, *partials_.top));
+    if (partials_.outside) by_walk_.add(Walk::kFirst, outside_.emplace(inputs, *partials_.outside));
     if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
   }
   CallFolds(const CallFolds&) = delete;
@@ -188,6 +212,7 @@ class CallFolds {
   CallPartials partials_;
   SoftmaxFold<Types> softmax_;
   std::optional<TopFold<Types>> top_;
+  std::optional<OutsideFold<Types>> outside_;
   std::optional<AboveFold<Types>> above_;
   ByWalk<Fold<Types>> by_walk_;
 };

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "fold/partials.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -100,6 +101,53 @@ void SoftmaxPartials::finish(int64_t row, int64_t place, stats::Columns& columns
   if (problem().request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
   if (problem().request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
   if (problem().request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
+}
+
+void OutsidePartials::join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const {
+  whole = kernels::merge(whole, part, problem().inverse_temperature(row));
+}
+
+size_t OutsidePartials::wire_bytes(int64_t) const { return 2 * sizeof(double); }
+
+std::byte* OutsidePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
+  Writer write(to);
+  write(of(0, place)->max, double());
+  write(of(0, place)->rest, double());
+  return write.end();
+}
+
+std::byte* OutsidePartials::put_nothing(int64_t, std::byte* to) const {
+  Writer write(to);
+  const kernels::RowStats nothing;
+  write(nothing.max, double());
+  write(nothing.rest, double());
+  return write.end();
+}
+
+const std::byte* OutsidePartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
+                                       stats::Columns&) const {
+  Reader read(from);
+  kernels::RowStats part;
+  read(part.max, double());
+  read(part.rest, double());
+  join_next(row, place, first, part);
+  return read.end();
+}
+
+void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
+  const kernels::RowStats& folded = *of(0, place);
+  TokenStats& stats = columns.stats;
+  const auto i = static_cast<size_t>(row);
+  if (std::isnan(stats.max_logit[i])) {
+    stats.outside[i] = stats.outside_max[i] = kNan;
+    return;
+  }
+  stats.outside_max[i] = folded.max;
+  stats.outside[i] = folded.max;  // -inf where nothing has mass
+  if (!folded.defined()) return;
+  // Rounding must not make the part more than the whole.
+  const double below = (folded.max - stats.max_logit[i]) / problem().logit_temperature(row);
+  stats.outside[i] = std::min(0.0, below + folded.log_sum() - stats.log_sum[i]);
 }
 
 std::byte* AbovePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {

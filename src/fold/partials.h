@@ -107,6 +107,23 @@ class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
   std::byte* put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const;
 };
 
+/// The first walk's: log-sum-exp of all vocabulary entries but the row's picks. It is finished after
+/// SoftmaxPartials.
+class OutsidePartials final : public PartialsOf<kernels::RowStats> {
+ public:
+  using PartialsOf::PartialsOf;
+
+  size_t wire_bytes(int64_t row) const override;
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const override;
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
+
+ private:
+  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
+};
+
 /// The second walk's: how many logits are above the target's.
 class AbovePartials final : public PartialsOf<int64_t> {
  public:

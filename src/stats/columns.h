@@ -20,7 +20,8 @@ struct GradColumn {
 inline constexpr GradColumn kGradColumns[] = {{"grads.logp", &TokenGrads::logp, true},
                                               {"grads.lse", &TokenGrads::lse},
                                               {"grads.entropy", &TokenGrads::entropy},
-                                              {"grads.cross", &TokenGrads::cross}};
+                                              {"grads.cross", &TokenGrads::cross},
+                                              {"grads.outside", &TokenGrads::outside}};
 
 /// Which columns the caller of a public function gets.
 struct Returned {
@@ -42,8 +43,8 @@ struct Columns {
   Columns(Columns&&) = default;
   Columns& operator=(Columns&&) = default;
   ~Columns() {
-    for (auto* column :
-         {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum, &stats.top_logps}) {
+    for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.outside, &stats.outside_max,
+                         &stats.max_logit, &stats.log_sum, &stats.top_logps}) {
       give_back(stats_store_, *column);
     }
     for (auto* column : {&stats.argmax, &stats.rank, &stats.top_ids}) give_back(stats_store_, *column);

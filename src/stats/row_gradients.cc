@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace logitless::stats {
 namespace {
@@ -11,13 +12,31 @@ double entry(const std::vector<double>& values, int64_t index) {
   return values.empty() ? 0.0 : values[static_cast<size_t>(index)];
 }
 
+// Adds the gradient of `outside` to all columns but those of picks, which have it already. There it is
+//
+//     g_outside p_v (1 / p_outside - 1)
+//
+// and p_outside may be too small for its reciprocal. So the kernel gets the maximum and the log-sum of these
+// columns alone: its p_v are then p_v / p_outside.
+void express_by_outside(const TokenStats& stats, size_t row, double g_outside, kernels::RowGradient<double>& out) {
+  const double log_outside = stats.outside[row];
+  if (log_outside == -std::numeric_limits<double>::infinity()) return;  // The columns have no mass.
+  const double outside = std::exp(log_outside);
+  out.log_sum += log_outside - (stats.outside_max[row] - stats.max_logit[row]) * out.inverse_temperature;
+  out.max = stats.outside_max[row];
+  out.softmax_scale = outside * out.softmax_scale + g_outside * std::expm1(log_outside) * out.inverse_temperature;
+  out.entropy_scale *= outside;
+  out.entropy += log_outside;
+}
+
 }  // namespace
 
 bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row) {
   for (int64_t pick = problem.pick_begin(row); pick < problem.pick_end(row); ++pick) {
     if (entry(grads.logp, pick) != 0) return true;
   }
-  return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0;
+  return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0 ||
+         entry(grads.outside, row) != 0;
 }
 
 GradientSummands gradient_summands(const TokenGrads& grads) {
@@ -35,6 +54,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   const double g_lse = entry(grads.lse, row);
   const double g_entropy = entry(grads.entropy, row);
   const double g_cross = entry(grads.cross, row);
+  const double g_outside = entry(grads.outside, row);
   const double entropy = g_entropy != 0 ? stats.entropy[i] : 0;
   const auto g_logp = [&](int64_t pick) { return entry(grads.logp, pick) / problem.logp_temperature(row); };
 
@@ -51,19 +71,28 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
     double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);
-    gradient += p * (g_lse - g_cross * problem.cross_mass(row) - elsewhere);
+    gradient += p * (g_lse - g_cross * problem.cross_mass(row) - g_outside - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
     std::fill(picks + (pick - begin), picks + (next - begin),
               kernels::PickGradient<T>{id, static_cast<T>(gradient * scale)});
   }
 
+  kernels::RowGradient<double> wide;
+  wide.max = stats.max_logit[i];
+  wide.log_sum = stats.log_sum[i];
+  wide.inverse_temperature = scale;
+  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row)) * scale;
+  wide.entropy_scale = g_entropy * scale;
+  wide.entropy = entropy;
+  if (g_outside != 0) express_by_outside(stats, i, g_outside, wide);
+
   kernels::RowGradient<T> out;
-  out.max = static_cast<T>(stats.max_logit[i]);
-  out.log_sum = static_cast<T>(stats.log_sum[i]);
+  out.max = static_cast<T>(wide.max);
+  out.log_sum = static_cast<T>(wide.log_sum);
   out.inverse_temperature = static_cast<T>(scale);
-  out.softmax_scale = static_cast<T>((all - g_lse + g_cross * problem.cross_mass(row)) * scale);
-  out.entropy_scale = static_cast<T>(g_entropy * scale);
-  out.entropy = static_cast<T>(entropy);
+  out.softmax_scale = static_cast<T>(wide.softmax_scale);
+  out.entropy_scale = static_cast<T>(wide.entropy_scale);
+  out.entropy = static_cast<T>(wide.entropy);
   out.cross_scale = static_cast<T>(g_cross * scale);
   out.weights = problem.own_weights<T>(row);
   out.picks = picks;

@@ -16,6 +16,9 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
     stats.top_ids = columns.take_stats<int64_t>(n * k, -1);
     stats.top_logps = columns.take_stats(n * k, 0.0);
   }
+  if (problem.request.outside) {
+    for (auto* column : {&stats.outside, &stats.outside_max}) *column = columns.take_stats(n, 0.0);
+  }
   columns.take_picked(picks);
 }
 
@@ -27,6 +30,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
   if (filled.lse) grads.lse = columns.take_grads(n);
   if (filled.entropy) grads.entropy = columns.take_grads(n);
   if (filled.cross) grads.cross = columns.take_grads(n);
+  if (filled.outside) grads.outside = columns.take_grads(n);
 }
 
 }  // namespace logitless::stats

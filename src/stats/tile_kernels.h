@@ -109,6 +109,39 @@ class TileKernels {
     kernels_.fold(args);
   }
 
+  /// Folds the columns of a tile but those of the rows' picks: each row is the stretches between its picks.
+  void fold_outside(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, Logit* row_scratch,
+                    kernels::RowStats* stats) const {
+    const core::Array<int64_t>& ids = problem_.picks.ids;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const auto inverse_temperature = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
+      LogitsTile<Logit> row = tile;
+      row.data += static_cast<int64_t>(r) * tile.stride;
+      row.rows = 1;
+      kernels::FoldArgs<Logit> args;
+      args.inverse_temperature = &inverse_temperature;
+      args.scratch = row_scratch;
+      args.stats = &stats[r];
+      int64_t begin = 0;
+      const auto fold_until = [&](int64_t end) {
+        if (end <= begin) return;  // also where an id is picked twice
+        args.shape = shape(row);
+        args.shape.cols = end - begin;
+        if (args.shape.bias) args.shape.bias += begin;
+        args.logits = row.data + begin;
+        kernels_.fold(args);
+      };
+      if (!ids.empty()) {
+        kernels::for_each_pick(ids.data() + problem_.pick_begin(rows[r]), ids.data() + problem_.pick_end(rows[r]),
+                               tile.first_entry, tile.entries, [&](int64_t, int64_t column) {
+                                 fold_until(column);
+                                 begin = column + 1;
+                               });
+      }
+      fold_until(tile.entries);
+    }
+  }
+
   /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
   void count_above(const LogitsTile<Logit>& tile, const Logit* threshold, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});

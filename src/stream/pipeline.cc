@@ -207,6 +207,10 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   check("stats.max_logit", stats.max_logit);
   check("stats.log_sum", stats.log_sum);
   if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
+  if (!grads.outside.empty()) {
+    check("stats.outside", stats.outside);
+    check("stats.outside_max", stats.outside_max);
+  }
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const size_t entries = (grads.*column).size();
     if (entries == 0) continue;

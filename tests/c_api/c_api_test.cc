@@ -163,7 +163,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
     CCall c(spec);
     const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n);
+    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n), outside(n), outside_max(n);
     std::vector<int64_t> argmax(n), rank(n), top_ids(5 * n);
     std::vector<double> top_logps(5 * n);
     logitless_token_options options;
@@ -171,7 +171,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     options.temperature = 0.7;
     logitless_stats_request request;
     LOGITLESS_INIT(stats_request, &request);
-    request.entropy = request.cross = request.argmax = request.rank = 1;
+    request.entropy = request.cross = request.argmax = request.rank = request.outside = 1;
     request.top_k = 5;
     logitless_token_stats stats;
     LOGITLESS_INIT(token_stats, &stats);
@@ -180,13 +180,14 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
     stats.argmax = argmax.data(), stats.rank = rank.data();
     stats.top_ids = top_ids.data(), stats.top_logps = top_logps.data();
+    stats.outside = outside.data(), stats.outside_max = outside_max.data();
     ASSERT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, &options, &request, &stats, nullptr),
               LOGITLESS_OK)
         << logitless_last_error();
     TokenOptions same;
     same.temperature = 0.7;
     const TokenStats expected = compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(),
-                                                    c.inputs.targets_view(), same, {true, true, true, true, 5, {}});
+                                                    c.inputs.targets_view(), same, {true, true, true, true, 5, {}, true});
     EXPECT_EQ(logp, expected.logp);
     EXPECT_EQ(lse, expected.lse);
     EXPECT_EQ(entropy, expected.entropy);
@@ -197,6 +198,8 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     EXPECT_EQ(rank, expected.rank);
     EXPECT_EQ(top_ids, expected.top_ids);
     EXPECT_EQ(top_logps, expected.top_logps);
+    EXPECT_EQ(outside, expected.outside);
+    EXPECT_EQ(outside_max, expected.outside_max);
   }
 }
 

@@ -63,7 +63,7 @@ TEST_F(CBorders, BackpropagationReadsNoMoreThanTheRowsOfTheCall) {
     s.argmax = whole[0].data(), s.rank = whole[1].data();
     s.top_ids = nullptr, s.top_logps = nullptr;
     w->grads.logp = columns[6].data(), w->grads.lse = columns[7].data();
-    w->grads.entropy = w->grads.cross = nullptr;
+    w->grads.entropy = w->grads.cross = w->grads.outside = nullptr;
     if (longer == std::string("stats")) ++w->stats.tokens;
     if (longer == std::string("grads")) ++w->grads.tokens;
     const logitless_status status = logitless_backpropagate_token_grads(

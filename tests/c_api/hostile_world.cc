@@ -130,7 +130,7 @@ void World::set_inputs(Form form) {
   targets.size = kTokens, targets.time = kTime, targets.stride = 1, targets.batch_stride = kTime;
   token.temperatures = temperatures.data;
   token.temperature_count = kTokens;
-  request.entropy = request.cross = request.argmax = request.rank = 1;
+  request.entropy = request.cross = request.argmax = request.rank = request.outside = 1;
   request.top_k = 2;
   request.cross_weights = class_weights.data;
   request.cross_weight_count = kVocab;
@@ -180,11 +180,11 @@ void World::set_outputs(Form form) {
   stats.tokens = grads.tokens = kTokens;
   double(*column)[kRoom] = written.columns;
   for (double** array :
-       {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum,
-        &cross_entropy_result.per_token_loss, &cross_entropy_result.per_token_logps, &policy_result.per_token_loss,
-        &policy_result.per_token_logps, &preference_result.sequence_logps, &preference_result.per_token_logps,
-        &kto_result.sequence_losses, &kto_result.sequence_logps, &kto_result.per_token_logps,
-        &soft_cross_entropy_result.per_token_loss}) {
+       {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum, &stats.outside,
+        &stats.outside_max, &cross_entropy_result.per_token_loss, &cross_entropy_result.per_token_logps,
+        &policy_result.per_token_loss, &policy_result.per_token_logps, &preference_result.sequence_logps,
+        &preference_result.per_token_logps, &kto_result.sequence_losses, &kto_result.sequence_logps,
+        &kto_result.per_token_logps, &soft_cross_entropy_result.per_token_loss}) {
     *array = *column++;
   }
   for (auto& values : written.columns) std::fill(values, values + kRoom, -1.0);
@@ -194,6 +194,7 @@ void World::set_outputs(Form form) {
   stats.top_ids = written.top_ids, stats.top_logps = written.top_logps;
   grads.logp = columns[0].data, grads.lse = columns[1].data;
   grads.entropy = columns[2].data, grads.cross = columns[3].data;
+  grads.outside = columns[4].data;
   soft_cross_entropy_result.tokens = cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens =
       kto_result.tokens = kTokens;
   preference_result.sequences = kto_result.sequences = kBatch;

@@ -28,7 +28,7 @@ struct World {
   /// What a call may write, apart from the structures of results.
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
-    double columns[18][kRoom];
+    double columns[20][kRoom];
     int64_t argmax[kRoom], rank[kRoom], top_ids[256 * kRoom];
     double top_logps[256 * kRoom];
     double entropy_of_logits[kRoom];
@@ -37,7 +37,7 @@ struct World {
   // Inputs. Class weights, cross weights and temperatures of 1 are good ones; so are ids of 1 and masks of 1.
   Room<float> hidden_data, second_data, weight_data, bias_data, logits_data, class_weights, per_sequence, per_token;
   Room<double> temperatures, upstream, loss_weights;
-  Room<double> columns[4];
+  Room<double> columns[5];
   Room<int64_t> ids, offsets, groups, slices, set_offsets;
   Room<uint8_t> mask, labels;
   Room<int32_t> losses;

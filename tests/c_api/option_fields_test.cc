@@ -217,8 +217,19 @@ struct CBatch {
     LOGITLESS_INIT(token_stats, &stats);
     stats.tokens = kTokens;
     TokenStats columns;
-    const bool wanted[] = {true, true, request.entropy != 0, request.cross != 0, request.argmax != 0, request.rank != 0,
-                           true, true, request.top_k != 0,   request.top_k != 0};
+    const bool outside = request.outside != 0, top = request.top_k != 0;
+    const bool wanted[] = {true,
+                           true,
+                           request.entropy != 0,
+                           request.cross != 0,
+                           request.argmax != 0,
+                           request.rank != 0,
+                           outside,
+                           outside,
+                           true,
+                           true,
+                           top,
+                           top};
     const bool* is_wanted = wanted;
     const auto lend = [&](const Field& field, auto*& to, auto& column) {
       const bool top = std::string_view(field.name).starts_with("top_");

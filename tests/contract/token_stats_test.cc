@@ -86,10 +86,10 @@ TEST(TokenStats, EmptyAndIgnoredBatches) {
 }
 
 TEST(TokenGradients, EachTermAlone) {
-  for (int term = 0; term < 4; ++term) {
+  for (int term = 0; term < 5; ++term) {
     SCOPED_TRACE("term " + std::to_string(term));
     for_each_variation([&](TokenStatsTester& tester) {
-      tester.terms(term == 0, term == 1, term == 2, term == 3);
+      tester.terms(term == 0, term == 1, term == 2, term == 3, term == 4);
       tester.backward_matches_oracle();
       for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
         tester.plan(plan).token_loss_matches_oracle();
@@ -110,8 +110,9 @@ TEST(TokenGradients, AllTermsTogether) {
 }
 
 TEST(TokenGradients, PairsOfTerms) {
-  for (int terms = 1; terms < 16; ++terms) {
-    TokenStatsTester tester = small().terms(terms & 1, terms & 2, terms & 4, terms & 8).softcap(7).ignored(0.2);
+  for (int terms = 1; terms < 32; ++terms) {
+    TokenStatsTester tester =
+        small().terms(terms & 1, terms & 2, terms & 4, terms & 8, terms & 16).softcap(7).ignored(0.2);
     tester.backward_matches_oracle();
     tester.plan(PlanKind::kOnePass).token_loss_matches_oracle();
   }
@@ -121,6 +122,7 @@ TEST(TokenGradients, OnlyTheStatisticsThatTheTermsNeed) {
   // logp and lse alone need no further statistic, entropy's gradient needs the entropy.
   small().request({}).terms(true, true, false, false).backward_matches_oracle();
   small().request({}).terms(true, true, false, true).backward_matches_oracle();
+  small().request({.outside = true}).terms(false, false, false, false, true).backward_matches_oracle();
   small().request({true, false, false}).terms(true, false, true, false).backward_matches_oracle();
   small().request({true, false, false}).terms(true, false, true, false).token_loss_matches_oracle();
 }

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes policy.json and preference.json beside this file: see README.md."""
+"""Writes policy.json, preference.json and distillation.json beside this file: see README.md."""
 
 import importlib.metadata
 import os
@@ -10,6 +10,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 
 import common
+import distillation_golden
 import policy_golden
 import preference_golden
 
@@ -24,6 +25,9 @@ def main():
     pairs = preference_golden.make_batch()
     common.write(folder / "preference.json", versions, preference_golden.batch_to_json(pairs),
                  preference_golden.make_cases(pairs))  # fmt: skip
+    students = distillation_golden.make_batch()
+    common.write(folder / "distillation.json", versions, distillation_golden.batch_to_json(students),
+                 distillation_golden.make_cases(students))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -43,6 +43,23 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
   }
 }
 
+// Bounds the error of the log-sum-exp of all entries but the label, and of its difference to the whole one.
+double bound_outside(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
+                     const Arithmetic& arithmetic, const StatisticBounds& bounds) {
+  const double outside = stats.outside[i];
+  if (!std::isfinite(outside)) return 0;
+  double growth = 0, largest = -std::numeric_limits<double>::infinity();
+  for (int64_t v = 0; v < problem.vocab(); ++v) {
+    const double log_p = stats.log_p(i, v);
+    if (v == problem.labels[i] || !std::isfinite(log_p)) continue;
+    growth += std::exp(log_p - outside) * std::expm1(bounds.shifted(i, v));
+    largest = std::max(largest, log_p);
+  }
+  const double log_sum = outside - largest, u = arithmetic.unit, vocab = static_cast<double>(problem.vocab());
+  return growth + kFunctionUnits * u + arithmetic.sum(vocab) + vocab * arithmetic.smallest +
+         4 * u * (std::abs(largest) + log_sum + stats.log_sum[i]);
+}
+
 void bound_row_statistics(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
                           const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const int64_t vocab = problem.vocab();
@@ -101,6 +118,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
                       (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
                       flushed * -std::log(arithmetic.smallest);
   bounds.cross[i] = cross + cross_sum * log_sum_error + (sum + 4 * u) * cross_terms;
+  bounds.outside[i] = bound_outside(problem, stats, i, arithmetic, bounds) + growth + log_sum_error;
 }
 
 Arithmetic arithmetic_of_sums(DType inputs) {
@@ -164,8 +182,10 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
                                  const MatrixXd& abs_products, const Arithmetic& arithmetic) {
   StatisticBounds bounds;
   bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
-  bounds.max = bounds.log_sum = bounds.logp = bounds.lse = bounds.entropy = bounds.cross =
-      VectorXd::Zero(problem.tokens());
+  for (VectorXd* bound :
+       {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross, &bounds.outside}) {
+    *bound = VectorXd::Zero(problem.tokens());
+  }
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i) || std::isnan(stats.max[i])) continue;
     bound_row_logits(problem, stats, abs_products, i, arithmetic, bounds);
@@ -190,7 +210,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
     const double g_logp = std::abs(grads.logp[i]) / problem.logp_divisor(i);
     const double e_logp = token_errors.logp[i] / problem.logp_divisor(i);
     const double g_lse = std::abs(grads.lse[i]), g_entropy = std::abs(grads.entropy[i]);
-    const double g_cross = std::abs(grads.cross[i]);
+    const double g_cross = std::abs(grads.cross[i]), g_outside = std::abs(grads.outside[i]);
     const double entropy = std::abs(stats.entropy[i]);
     for (int64_t v = 0; v < problem.vocab(); ++v) {
       const double log_p = stats.log_p(i, v);
@@ -214,6 +234,12 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
         error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +
                               4 * u * p * (std::abs(log_p) + entropy));
         error += token_errors.entropy[i] * p * log_ratio;
+      }
+      if (g_outside > 0) {
+        // Of the label -p; of another p / p_outside - p, whose two logarithms err by no more than these.
+        const double share = is_label || !std::isfinite(log_p) ? 0 : std::exp(log_p - stats.outside[i]);
+        error += g_outside * (share * std::expm1(log_p_error + bounds.outside[i]) + p_error +
+                              (kFunctionUnits + 4) * u * (share + p) + arithmetic.smallest);
       }
       // d log(1 - tanh²(r / softcap)) / dr is at most 2 / softcap.
       double slope_error = 0;

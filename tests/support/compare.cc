@@ -257,6 +257,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
   expect_column_near("lse", got.lse, want.lse, bounds.lse);
   if (!got.entropy.empty()) expect_column_near("entropy", got.entropy, want.entropy, bounds.entropy);
   if (!got.cross.empty()) expect_column_near("cross", got.cross, want.cross, bounds.cross);
+  if (!got.outside.empty()) expect_column_near("outside", got.outside, want.outside, bounds.outside);
   expect_column_near("log_sum", got.log_sum, want.log_sum, bounds.log_sum);
   ASSERT_EQ(static_cast<int64_t>(got.max_logit.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
@@ -264,6 +265,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
                 bounds.max[i] * problem.logit_divisor(i));
     expect_sign("logp", got.logp[i], -1, i);
     if (!got.cross.empty()) expect_sign("cross", got.cross[i], -1, i);
+    if (!got.outside.empty()) expect_sign("outside", got.outside[i], -1, i);
     if (!got.entropy.empty()) expect_sign("entropy", got.entropy[i], 1, i);
   }
   if (!got.rank.empty()) expect_ranks(got.rank, expected);

@@ -8,14 +8,14 @@ namespace {
 
 // The terms of token gradients, in the order of `terms` above.
 constexpr std::vector<double> TokenGrads::*kGradColumns[] = {&TokenGrads::logp, &TokenGrads::lse, &TokenGrads::entropy,
-                                                             &TokenGrads::cross};
+                                                             &TokenGrads::cross, &TokenGrads::outside};
 constexpr oracle::VectorXd oracle::TokenGradients::*kOracleTerms[] = {
     &oracle::TokenGradients::logp, &oracle::TokenGradients::lse, &oracle::TokenGradients::entropy,
-    &oracle::TokenGradients::cross};
+    &oracle::TokenGradients::cross, &oracle::TokenGradients::outside};
 
 }  // namespace
 
-TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 4>& terms) {
+TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 5>& terms) {
   TokenGrads grads;
   const std::vector<double> zeros = random_token_gradients(tokens, seed);
   for (size_t term = 0; term < terms.size(); ++term) {

@@ -13,9 +13,9 @@
 
 namespace logitless::testing {
 
-/// Draws random numbers for the terms that are wanted (logp, lse, entropy, cross); a third of the rows is 0
-/// in all of them.
-TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 4>& terms);
+/// Draws random numbers for the terms that are wanted (logp, lse, entropy, cross, outside); a third of the
+/// rows is 0 in all of them.
+TokenGrads random_token_grads(int64_t tokens, uint64_t seed, const std::array<bool, 5>& terms);
 /// Returns the same numbers for the oracle, with 0 in rows that take no part.
 oracle::TokenGradients oracle_grads(const TokenGrads& grads, const oracle::Problem& problem);
 
@@ -27,7 +27,7 @@ class GivenGradients final : public TokenLoss {
 
   StatsRequest needs() const override { return request_; }
   GradsFilled gradients() const override {
-    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.cross.empty()};
+    return {!grads_.lse.empty(), !grads_.entropy.empty(), !grads_.cross.empty(), !grads_.outside.empty()};
   }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;

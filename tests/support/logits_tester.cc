@@ -74,7 +74,8 @@ struct LogitsTester::Reference {
             .argmax = true,
             .rank = true,
             .top_k = 7,
-            .cross_weights = options.class_weights};
+            .cross_weights = options.class_weights,
+            .outside = true};
   }
 
  private:
@@ -89,7 +90,7 @@ struct LogitsTester::Reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::array<bool, 4> kEveryTerm{true, true, true, true};
+constexpr std::array<bool, 5> kEveryTerm{true, true, true, true, true};
 
 template <class T>
 void append(std::vector<std::byte>& bytes, std::span<const T> values) {
@@ -217,7 +218,8 @@ LogitsRun LogitsTester::token_loss_once() {
   if (groups_ && form_ == Form::kFused) {
     EXPECT_EQ(loss.calls(), 1);
   }
-  for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.cross})
+  for (const std::vector<double>* column :
+       {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.cross, &run.stats.outside})
     append(run.bytes, std::span<const double>(*column));
   for (const std::vector<int64_t>* column : {&run.stats.argmax, &run.stats.rank})
     append(run.bytes, std::span<const int64_t>(*column));

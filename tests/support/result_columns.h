@@ -23,9 +23,10 @@ inline auto columns(const PolicyResult& r) { return std::tie(r.per_token_loss, r
 inline auto columns(const PreferenceResult& r) { return std::tie(r.sequence_logps, r.per_token_logps); }
 inline auto columns(const KtoResult& r) { return std::tie(r.sequence_losses, r.sequence_logps, r.per_token_logps); }
 inline auto columns(const TokenStats& s) {
-  return std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.max_logit, s.log_sum, s.top_ids, s.top_logps);
+  return std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.outside, s.outside_max, s.max_logit, s.log_sum,
+                  s.top_ids, s.top_logps);
 }
-inline auto columns(const TokenGrads& g) { return std::tie(g.logp, g.lse, g.entropy, g.cross); }
+inline auto columns(const TokenGrads& g) { return std::tie(g.logp, g.lse, g.entropy, g.cross, g.outside); }
 template <class Number>
 auto columns(const std::vector<Number>& values) {
   return std::tie(values);

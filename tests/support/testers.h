@@ -298,15 +298,15 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   TokenStatsTester& cross(bool on = true) { return input("cross", on, cross_on_, on); }
   TokenStatsTester& request(StatsRequest value) {
     const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.cross ? "cross " : "") +
-                              (value.argmax ? "argmax " : "") + (value.rank ? "rank " : "") + "top " +
-                              std::to_string(value.top_k);
+                              (value.argmax ? "argmax " : "") + (value.rank ? "rank " : "") +
+                              (value.outside ? "outside " : "") + "top " + std::to_string(value.top_k);
     return run("request", shown, request_, value);
   }
   /// Says which token gradients are not 0.
-  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool cross) {
-    terms_ = {logp, lse, entropy, cross};
-    const std::string shown =
-        std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") + (cross ? "cross" : "");
+  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool cross, bool outside = false) {
+    terms_ = {logp, lse, entropy, cross, outside};
+    const std::string shown = std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") +
+                              (cross ? "cross " : "") + (outside ? "outside" : "");
     return input("terms", shown, terms_[0], logp);
   }
 
@@ -328,8 +328,9 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   StatsRequest asked(const Reference& reference) const;
   TokenStats statistics(Reference& reference) const;
 
-  StatsRequest request_{true, true, true, true, 7};
-  std::array<bool, 4> terms_{true, true, true, true};  // logp, lse, entropy, cross
+  StatsRequest request_{true, true, true, true, 7, {}, true};
+  // logp, lse, entropy, cross, outside
+  std::array<bool, 5> terms_{true, true, true, true, true};
   bool cross_on_ = false;
   std::shared_ptr<Reference> reference_;
 };

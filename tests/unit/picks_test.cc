@@ -30,10 +30,11 @@ struct Case {
   bool argmax = false;
 };
 
-// The loss Σ_k γ_k log p(id_k) + Σ_i (α_i entropy_i + β_i lse_i).
+// The loss Σ_k γ_k log p(id_k) + Σ_i (α_i entropy_i + β_i lse_i + δ_i outside_i): outside is the
+// log-probability of what is in no list.
 struct Given {
   problem::RowPicks picks;
-  std::vector<double> gamma, alpha, beta, temperatures;
+  std::vector<double> gamma, alpha, beta, delta, temperatures;
 
   Given() {
     std::mt19937 random(5);
@@ -57,6 +58,7 @@ struct Given {
       for (int64_t k = 0; k < count; ++k) gamma.push_back(zero ? 0 : normal(random));
       alpha.push_back(zero ? 0 : row % 2 ? normal(random) : 0);
       beta.push_back(zero ? 0 : row % 3 ? normal(random) : 0);
+      delta.push_back(zero ? 0 : row % 4 ? normal(random) : 0);
       temperatures.push_back(0.5 + 0.01 * static_cast<double>(row));
     }
   }
@@ -85,9 +87,10 @@ class ListLoss final : public TokenLoss {
     StatsRequest request;
     request.entropy = true;
     request.argmax = argmax_;
+    request.outside = true;
     return request;
   }
-  GradsFilled gradients() const override { return {.lse = true, .entropy = true}; }
+  GradsFilled gradients() const override { return {.lse = true, .entropy = true, .outside = true}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
     for (const int64_t row : rows) {
       const auto i = static_cast<size_t>(row);
@@ -96,9 +99,10 @@ class ListLoss final : public TokenLoss {
         value += given_.gamma[pick] * stats.logp[pick];
         grads.logp[pick] = given_.gamma[pick];
       }
-      value += given_.alpha[i] * stats.entropy[i] + given_.beta[i] * stats.lse[i];
+      value += given_.alpha[i] * stats.entropy[i] + given_.beta[i] * stats.lse[i] + given_.delta[i] * stats.outside[i];
       grads.entropy[i] = given_.alpha[i];
       grads.lse[i] = given_.beta[i];
+      grads.outside[i] = given_.delta[i];
     }
   }
   double value = 0;
@@ -170,9 +174,15 @@ Out reference(const Case& c, const Given& given, const Tensors& t) {
       all += given.gamma[k] / t_logp;
     }
     out.loss += given.alpha[i] * entropy + given.beta[i] * (max / t_logit + std::log(sum));
+    double outside = 0;
+    std::vector<bool> picked(kV);
+    for (int64_t k = given.picks.offsets[i]; k < given.picks.offsets[i + 1]; ++k) picked[given.picks.ids[k]] = true;
+    for (int64_t v = 0; v < kV; ++v) outside += picked[v] ? 0 : std::exp(log_p[v]);
+    out.loss += given.delta[i] * std::log(outside);
     for (int64_t v = 0; v < kV; ++v) {
       const double p = std::exp(log_p[v]);
       double d = g[v] - p * all + given.beta[i] * p - given.alpha[i] * p * (log_p[v] + entropy);
+      d += given.delta[i] * ((picked[v] ? 0 : p / outside) - p);
       d /= t_logit;
       if (!finished) d *= 1 - (cap[v] / 30) * (cap[v] / 30);
       out.d_logits[row * kV + v] = d;

@@ -131,7 +131,7 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
 }
 
 TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
-  max = log_sum = logp = lse = entropy = cross = VectorXd::Zero(tokens);
+  max = log_sum = logp = lse = entropy = cross = outside = VectorXd::Zero(tokens);
 }
 
 double raw_logit(const Tokens& tokens, double sum) {
@@ -153,7 +153,8 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
   }
   if (!defined || a[best] == -kInfinity) {
-    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.cross}) {
+    for (VectorXd* statistic :
+         {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.outside}) {
       (*statistic)[row] = kNaN;
     }
     return;
@@ -177,6 +178,20 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
   stats.entropy[row] = log_sum - mean_shifted;
   stats.cross[row] = cross;
+  // The others' own log-sum-exp: 1 - p has no digits left as p nears 1.
+  const int64_t label = tokens.labels[row];
+  double other = -kInfinity, sum = 0;
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (v != label) other = std::max(other, a[v]);
+  }
+  for (int64_t v = 0; v < vocab; ++v) {
+    if (v != label && other > -kInfinity) sum += std::exp(a[v] - other);
+  }
+  stats.outside[row] = sum > 0 ? ((other - a[best]) + std::log(sum)) - log_sum : -kInfinity;
+}
+
+double LogitGradientFormula::others_share(int64_t row, double log_p) const {
+  return log_p == -kInfinity ? 0 : std::exp(log_p - stats_.outside[row]);
 }
 
 LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) const {
@@ -188,6 +203,11 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
   d += grads_.lse[row] * p;
   if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
   d += grads_.cross[row] * (tokens_.cross[entry] - p * cross_sum_);
+  if (grads_.outside[row] != 0) {
+    // The share of the others among themselves, less that among all.
+    if (entry != tokens_.labels[row]) d += grads_.outside[row] * others_share(row, log_p);
+    d -= grads_.outside[row] * p;
+  }
   if (std::isnan(log_p)) d = kNaN;
   LogitGradient result;
   if (tokens_.softcap > 0) {

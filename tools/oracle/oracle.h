@@ -76,6 +76,7 @@ struct TokenStatistics {
   VectorXd max;      ///< m, of the final logits a
   VectorXd log_sum;  ///< l
   VectorXd logp, lse, entropy, cross;
+  VectorXd outside;  ///< log-probability of every entry but the label
   std::vector<int64_t> argmax;
   std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
 };
@@ -93,9 +94,12 @@ struct TokenGradients {
       : logp(VectorXd::Zero(tokens)),
         lse(VectorXd::Zero(tokens)),
         entropy(VectorXd::Zero(tokens)),
-        cross(VectorXd::Zero(tokens)) {}
-  bool all_zero(int64_t row) const { return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && cross[row] == 0; }
-  VectorXd logp, lse, entropy, cross;
+        cross(VectorXd::Zero(tokens)),
+        outside(VectorXd::Zero(tokens)) {}
+  bool all_zero(int64_t row) const {
+    return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && cross[row] == 0 && outside[row] == 0;
+  }
+  VectorXd logp, lse, entropy, cross, outside;
 };
 
 struct LogitGradient {
@@ -112,6 +116,9 @@ class LogitGradientFormula {
   LogitGradient at(int64_t row, int64_t entry, double raw) const;
 
  private:
+  /// The probability of an entry given that the token is not the label.
+  double others_share(int64_t row, double log_p) const;
+
   const Tokens& tokens_;
   const TokenStatistics& stats_;
   const TokenGradients& grads_;

@@ -1,0 +1,123 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/set_cells.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace logitless::loss {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// A cell's part: x log(x / y), the −x + y that makes it a part of a generalised KL, and the derivatives of
+// both by log s.
+struct Part {
+  double plain = 0, extra = 0;
+  double slope = 0, extra_slope = 0;
+  double whole = 0;  // plain + extra, without cancellation
+};
+
+// Returns x log(x / y) − x + y.
+double excess(double log_x, double log_y) {
+  const double x = std::exp(log_x), apart = log_y - log_x;
+  if (log_x == kNothing) return std::exp(log_y);
+  if (apart < 1) return x * (std::expm1(apart) - apart);
+  return std::exp(log_y) - x * (1 + apart);
+}
+
+double times(double mass, double log_ratio) { return mass == 0 ? 0 : mass * log_ratio; }
+
+// Returns log(w a + (1 − w) b) for 0 < w < 1, close to log a where a and b are close.
+double log_mixture(double log_a, double log_b, double w) {
+  if (log_a < log_b) return log_mixture(log_b, log_a, 1 - w);
+  return log_a + std::log1p((1 - w) * std::expm1(log_b - log_a));
+}
+
+Part forward_kl(double log_s, double log_t) {
+  const double s = std::exp(log_s), t = std::exp(log_t);
+  return {times(t, log_t - log_s), s - t, -t, s, excess(log_t, log_s)};
+}
+Part reverse_kl(double log_s, double log_t) {
+  const double s = std::exp(log_s), t = std::exp(log_t);
+  return {times(s, log_s - log_t), t - s, times(s, log_s - log_t + 1), -s, excess(log_s, log_t)};
+}
+Part weighted(double w, const Part& part) {
+  if (w == 0) return {};
+  return {w * part.plain, w * part.extra, w * part.slope, w * part.extra_slope, w * part.whole};
+}
+Part sum(const Part& a, const Part& b) {
+  return {a.plain + b.plain, a.extra + b.extra, a.slope + b.slope, a.extra_slope + b.extra_slope, a.whole + b.whole};
+}
+
+Part jsd(double log_s, double log_t, double beta) {
+  if (beta == 0) return forward_kl(log_s, log_t);
+  if (beta == 1) return reverse_kl(log_s, log_t);
+  const double log_m = log_mixture(log_t, log_s, beta);
+  Part out;
+  out.whole = beta * excess(log_t, log_m) + (1 - beta) * excess(log_s, log_m);
+  out.plain = out.whole;  // −β t − (1 − β) s + m = 0
+  out.slope = (1 - beta) * times(std::exp(log_s), log_s - log_m);
+  return out;
+}
+
+Part skew_kl(double log_s, double log_t, double skew) {
+  if (skew == 0) return forward_kl(log_s, log_t);
+  if (skew == 1) return {};
+  const double log_m = log_mixture(log_t, log_s, skew), s = std::exp(log_s), t = std::exp(log_t);
+  return {times(t, log_t - log_m), (1 - skew) * (s - t), -(1 - skew) * std::exp(log_t + log_s - log_m), (1 - skew) * s,
+          excess(log_t, log_m)};
+}
+Part skew_reverse_kl(double log_s, double log_t, double skew) {
+  if (skew == 0) return reverse_kl(log_s, log_t);
+  if (skew == 1) return {};
+  const double log_m = log_mixture(log_s, log_t, skew), s = std::exp(log_s), t = std::exp(log_t);
+  const double slope = times(s, log_s - log_m + 1 - skew * std::exp(log_s - log_m));
+  return {times(s, log_s - log_m), (1 - skew) * (t - s), slope, -(1 - skew) * s, excess(log_s, log_m)};
+}
+
+Part total_variation(double log_s, double log_t) {
+  const double s = std::exp(log_s), t = std::exp(log_t);
+  const double half = 0.5 * std::abs(s - t);
+  return {half, 0, s > t ? 0.5 * s : s < t ? -0.5 * s : 0, 0, half};
+}
+
+Part part_of(const CellDivergence& divergence, double log_s, double log_t) {
+  if (log_s == kNothing && log_t == kNothing) return {};
+  const double w = divergence.parameter;
+  switch (divergence.kind) {
+    case Divergence::kForwardKl:
+      return forward_kl(log_s, log_t);
+    case Divergence::kReverseKl:
+      return reverse_kl(log_s, log_t);
+    case Divergence::kJsd:
+      return jsd(log_s, log_t, w);
+    case Divergence::kSkewKl:
+      return skew_kl(log_s, log_t, w);
+    case Divergence::kSkewReverseKl:
+      return skew_reverse_kl(log_s, log_t, w);
+    case Divergence::kTotalVariation:
+      return total_variation(log_s, log_t);
+    case Divergence::kMixedKl:
+      return sum(weighted(w, forward_kl(log_s, log_t)), weighted(1 - w, reverse_kl(log_s, log_t)));
+    case Divergence::kAcceptance:
+    case Divergence::kLkHybrid:
+      break;  // They are refused.
+  }
+  return {};
+}
+
+}  // namespace
+
+double divergence_of_cells(const CellDivergence& divergence, CellMasses masses, std::span<const double> student,
+                           std::span<const double> teacher, std::span<double> slopes) {
+  double value = 0;
+  for (size_t k = 0; k < student.size(); ++k) {
+    const Part part = part_of(divergence, student[k], teacher[k]);
+    value += masses == CellMasses::kAny ? part.plain : part.whole;
+    slopes[k] = part.slope + (masses == CellMasses::kGeneralised ? part.extra_slope : 0);
+  }
+  return value;
+}
+
+}  // namespace logitless::loss

@@ -1,0 +1,166 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/set_distillation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/check_fields.h"
+#include "core/views.h"
+
+namespace logitless::loss {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// The product 0 · ∞ is 0 here: what has no weight does not take part.
+double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
+
+// Returns log(e^a + e^b).
+double log_sum(double a, double b) {
+  if (a < b) std::swap(a, b);
+  return b == kNothing ? a : a + std::log1p(std::exp(b - a));
+}
+
+CellDivergence cell_divergence(const SetDistillationOptions& options) {
+  switch (options.divergence) {
+    case Divergence::kJsd:
+      return {options.divergence, options.beta};
+    case Divergence::kSkewKl:
+    case Divergence::kSkewReverseKl:
+      return {options.divergence, options.skew};
+    case Divergence::kMixedKl:
+      return {options.divergence, options.forward_weight};
+    default:
+      return {options.divergence, 0};
+  }
+}
+
+CellMasses cell_masses(OutsideSet outside) {
+  switch (outside) {
+    case OutsideSet::kTail:
+    case OutsideSet::kRenormalised:
+      return CellMasses::kDistributions;
+    case OutsideSet::kGeneralised:
+      return CellMasses::kGeneralised;
+    case OutsideSet::kTruncated:
+    case OutsideSet::kTeacherRenormalised:
+      break;
+  }
+  return CellMasses::kAny;
+}
+
+}  // namespace
+
+SetDistillationLoss::SetDistillationLoss(const SetDistillationOptions& options, SetRows rows, SequenceTokens tokens,
+                                         const problem::TokenProblem& problem, ranks::Totals totals)
+    : options_(options),
+      rows_(std::move(rows)),
+      tokens_(std::move(tokens)),
+      problem_(problem),
+      totals_(totals),
+      mean_(mean_options(options), tokens_, totals) {
+  const auto cells = static_cast<size_t>(problem.most_picks() + 1);
+  student_.reserve(cells);
+  teacher_.reserve(cells);
+  slopes_.resize(cells);
+  divergences_.assign(static_cast<size_t>(problem.tokens), 0);
+}
+
+StatsRequest SetDistillationLoss::needs() const {
+  StatsRequest request;
+  request.outside = has_tail();
+  return request;
+}
+
+// Returns what the divergence of a row is multiplied with, apart from the mean and loss_scale.
+double SetDistillationLoss::divergence_weight(int64_t row) const {
+  const double t = options_.temperature_squared ? problem_.temperature(row) : 1;
+  return options_.divergence_weight * t * t;
+}
+
+double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
+  const auto i = static_cast<size_t>(row);
+  student_.clear();
+  teacher_.clear();
+  double student_outside = has_tail() ? stats.outside[i] : 0;
+  for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+    const auto k = static_cast<size_t>(pick);
+    if (std::isnan(rows_.logps[k])) {
+      // A target outside of the set is a part of the tail.
+      if (has_tail()) student_outside = log_sum(student_outside, stats.logp[k]);
+      continue;
+    }
+    student_.push_back(stats.logp[k]);
+    teacher_.push_back(rows_.logps[k]);
+  }
+  if (has_tail()) {
+    student_.push_back(student_outside);
+    teacher_.push_back(rows_.outside[i]);
+  }
+  return divergence_of_cells(cell_divergence(options_), cell_masses(options_.outside), student_, teacher_, slopes_);
+}
+
+void SetDistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    divergences_[i] = compare(row, stats);
+    const double scale = mean_.factor(tokens_, row) * options_.loss_scale * upstream_.of(i);
+    const double weight = divergence_weight(row) * scale;
+    const double tail_slope = has_tail() ? slopes_[student_.size() - 1] : 0;
+    const double tail = has_tail() ? student_.back() : 0;
+    size_t cell = 0;
+    for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+      const auto k = static_cast<size_t>(pick);
+      if (!std::isnan(rows_.logps[k])) {
+        grads.logp[k] = weighted(weight, slopes_[cell++]);
+      } else {
+        const double share = stats.logp[k] == kNothing ? 0 : std::exp(stats.logp[k] - tail);
+        grads.logp[k] = has_tail() ? weighted(weight, share * tail_slope) : 0;
+      }
+    }
+    if (has_tail()) {
+      const double share = stats.outside[i] == kNothing ? 0 : std::exp(stats.outside[i] - tail);
+      grads.outside[i] = weighted(weight, share == 0 ? 0 : share * tail_slope);
+    }
+    if (options_.hard_weight != 0) grads.logp[static_cast<size_t>(rows_.target[i])] -= options_.hard_weight * scale;
+  }
+}
+
+SetDistillationResult SetDistillationLoss::result(const TokenStats& stats, const Plan& plan) const {
+  SetDistillationResult out;
+  out.plan = plan;
+  out.per_token_loss.assign(divergences_.size(), 0);
+  out.per_token_divergence.assign(divergences_.begin(), divergences_.end());
+  const bool hard = options_.hard_weight != 0;
+  double tokens = 0, divergence = 0, teacher_mass = 0, student_mass = 0, nll = 0;
+  for (const int64_t row : problem_.active()) {
+    const auto i = static_cast<size_t>(row);
+    double loss = weighted(divergence_weight(row), divergences_[i]);
+    if (hard) {
+      const double logp = stats.logp[static_cast<size_t>(rows_.target[i])];
+      loss -= options_.hard_weight * logp;
+      nll -= logp;
+    }
+    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
+    out.loss += weighted(mean_.factor(tokens_, row), out.per_token_loss[i]);
+    ++tokens;
+    divergence += divergences_[i];
+    teacher_mass += rows_.masses[i];
+    for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
+      const auto k = static_cast<size_t>(pick);
+      if (!std::isnan(rows_.logps[k])) student_mass += std::exp(stats.logp[k]);
+    }
+  }
+  totals_.sum({&tokens, &divergence, &teacher_mass, &student_mass, &nll, &out.loss});
+  const double share = tokens > 0 ? 1 / tokens : 0;
+  out.metrics.tokens = static_cast<int64_t>(tokens);
+  out.metrics.mean_divergence = divergence * share;
+  out.metrics.mean_teacher_mass = teacher_mass * share;
+  if (options_.outside != OutsideSet::kRenormalised) out.metrics.mean_student_mass = student_mass * share;
+  if (hard) out.metrics.mean_nll = nll * share;
+  return out;
+}
+
+}  // namespace logitless::loss

@@ -1,0 +1,192 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The checks of a teacher's sets, and of the options that go with them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/check_fields.h"
+#include "core/views.h"
+#include "loss/batch.h"
+#include "loss/set_distillation.h"
+#include "problem/id_sets.h"
+
+namespace logitless::loss {
+namespace {
+
+using core::fail;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+// Log-probabilities in bfloat16 err by 2^-9 of themselves: a row's may sum to a little more than 1.
+constexpr double kMostMass = 1 + 0x1p-6;
+
+// Tells whether the divergence is infinite where the student has mass and the teacher none.
+bool needs_teacher_mass(const SetDistillationOptions& options) {
+  switch (options.divergence) {
+    case Divergence::kReverseKl:
+      return true;
+    case Divergence::kJsd:
+      return options.beta == 1;
+    case Divergence::kSkewReverseKl:
+      return options.skew == 0;
+    case Divergence::kMixedKl:
+      return options.forward_weight < 1;
+    default:
+      return false;
+  }
+}
+
+double check_logp(const ConstVector& logps, int64_t row, int64_t entry, int64_t place) {
+  const double logp = core::read(logps, place);
+  if (logp <= 0) return logp;
+  fail("teacher.logps of row ", row, ", entry ", entry, ", = ", logp,
+       " must be a log-probability: at most 0, and no probability");
+}
+
+// One row on its way from the caller's entries to picks.
+struct Row {
+  int64_t row = 0;
+  int64_t begin = 0, end = 0;  // of the sets' picks
+  int64_t first_entry = 0;     // of the caller's
+  int64_t target = kNoTarget;  // that needs a pick
+};
+
+// Returns log of the row's mass, and appends its picks.
+double add_row(const SetTeacher& teacher, const problem::SetPicks& sets, const Row& of, SetRows& out) {
+  double largest = kNothing, sum = 0;
+  const auto add = [&](int64_t id, double logp) {
+    if (of.target == id) out.target[static_cast<size_t>(of.row)] = static_cast<int64_t>(out.picks.ids.size());
+    out.picks.ids.push_back(id);
+    out.logps.push_back(logp);
+  };
+  const size_t first = out.logps.size();
+  bool wanted = of.target != kNoTarget;
+  for (int64_t pick = of.begin; pick < of.end; ++pick) {
+    const auto k = static_cast<size_t>(pick);
+    const int64_t id = sets.picks.ids[k];
+    if (pick > of.begin && sets.picks.ids[k - 1] == id) {
+      fail("teacher.sets of row ", of.row, " has token id ", id, " twice: a teacher's set has each id once");
+    }
+    if (wanted && of.target < id) add(of.target, kNan);
+    wanted = wanted && of.target > id;
+    add(id, check_logp(teacher.logps, of.row, sets.entries[k] - of.first_entry, sets.entries[k]));
+  }
+  if (wanted) add(of.target, kNan);
+  for (size_t k = first; k < out.logps.size(); ++k) largest = std::fmax(largest, out.logps[k]);
+  for (size_t k = first; k < out.logps.size(); ++k) {
+    if (!std::isnan(out.logps[k]) && largest > kNothing) sum += std::exp(out.logps[k] - largest);
+  }
+  return largest > kNothing ? largest + std::log(sum) : kNothing;
+}
+
+// Sets what the options make of a row whose mass is e^log_mass.
+void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options, const Row& of, double log_mass,
+                SetRows& out) {
+  const auto r = static_cast<size_t>(of.row);
+  const double mass = std::exp(log_mass);
+  if (mass > kMostMass) {
+    fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass, ", which is more than 1");
+  }
+  out.masses[r] = mass;
+  if (options.outside == OutsideSet::kRenormalised || options.outside == OutsideSet::kTeacherRenormalised) {
+    if (log_mass == kNothing) fail("teacher.logps of row ", of.row, " are all -inf: there is nothing to renormalise");
+    for (auto k = static_cast<size_t>(out.picks.offsets.back()); k < out.logps.size(); ++k) out.logps[k] -= log_mass;
+  }
+  if (options.outside != OutsideSet::kTail) return;
+  double outside = mass < 1 ? std::log1p(-mass) : kNothing;
+  if (teacher.outside_logps.size != 0) {
+    outside = core::read(teacher.outside_logps, of.row);
+    if (!(outside <= 0))
+      fail("teacher.outside_logps[", of.row, "] = ", outside, " must be a log-probability: at most 0");
+  }
+  if (outside == kNothing && needs_teacher_mass(options)) {
+    fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
+         ": none is left for the tail, and divergence = ", name_of(options.divergence),
+         " would be infinite. Give teacher.outside_logps, or set outside = renormalised");
+  }
+  out.outside[r] = outside;
+}
+
+void check_vectors(const SetTeacher& teacher, const problem::Shape& shape) {
+  const ConstVector& logps = teacher.logps;
+  core::check_vector("teacher.logps", logps.data, logps.dtype, logps.size);
+  if (logps.size != teacher.sets.entries()) {
+    fail("teacher.logps has ", logps.size, " entries but teacher.sets.ids has ", teacher.sets.entries());
+  }
+  const ConstVector& outside = teacher.outside_logps;
+  core::check_vector("teacher.outside_logps", outside.data, outside.dtype, outside.size);
+  if (outside.size != 0 && outside.size != shape.tokens) {
+    fail("teacher.outside_logps has ", outside.size, " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
+  }
+}
+
+}  // namespace
+
+void check_set_options(const SetDistillationOptions& options, const Targets& targets, int64_t tokens) {
+  core::check_fields(options);
+  check_mean(mean_options(options));
+  const Divergence kind = options.divergence;
+  if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
+    fail("divergence = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
+  }
+  const SetDistillationOptions defaults;
+  const auto check_meaning = [&](const char* name, double value, double unset, bool meant) {
+    if (value != unset && !meant) fail(name, " = ", value, " has no meaning for divergence ", name_of(kind));
+  };
+  check_meaning("beta", options.beta, defaults.beta, kind == Divergence::kJsd);
+  check_meaning("skew", options.skew, defaults.skew, kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl);
+  check_meaning("forward_weight", options.forward_weight, defaults.forward_weight, kind == Divergence::kMixedKl);
+  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
+    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
+         ": a divergence is of distributions, whose logits the temperature scales");
+  }
+  if (targets.size == 0) problem::check_no_targets(options.token, "there are no targets");
+  if (options.hard_weight == 0) return;
+  if (targets.size == 0 && tokens > 0) fail("hard_weight = ", options.hard_weight, " needs targets");
+  if (!options.token.temperatures.empty() || options.token.temperature != 1) {
+    fail("hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");
+  }
+  if (options.outside == OutsideSet::kRenormalised) {
+    fail(
+        "hard_weight = ", options.hard_weight,
+        " and outside = renormalised are both set: the cross-entropy is over the vocabulary, which then nothing walks");
+  }
+}
+
+core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher) {
+  core::Array<core::ByteRange> ranges = problem::ranges_of(teacher.sets);
+  ranges.insert(ranges.end(), {core::range_of("teacher.logps", teacher.logps),
+                               core::range_of("teacher.outside_logps", teacher.outside_logps)});
+  return ranges;
+}
+
+SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
+                          const SetDistillationOptions& options) {
+  const auto n = static_cast<size_t>(shape.tokens);
+  core::Array<uint8_t> mask;
+  if (!ids.empty()) {
+    mask.resize(n);
+    for (size_t row = 0; row < n; ++row) mask[row] = ids[row] != kNoTarget;
+  }
+  const problem::SetPicks sets = problem::set_picks(teacher.sets, shape, mask);
+  check_vectors(teacher, shape);
+  SetRows out;
+  out.masses.assign(n, 0);
+  if (options.outside == OutsideSet::kTail) out.outside.assign(n, 0);
+  if (options.hard_weight != 0) out.target.assign(n, 0);
+  out.picks.rows = sets.picks.rows;
+  out.picks.offsets.push_back(0);
+  for (int64_t row = 0; row < shape.tokens; ++row) {
+    Row of = {row, sets.picks.offsets[static_cast<size_t>(row)], sets.picks.offsets[static_cast<size_t>(row) + 1]};
+    if (of.begin < of.end) {
+      of.first_entry = *std::min_element(sets.entries.begin() + of.begin, sets.entries.begin() + of.end);
+      if (options.hard_weight != 0) of.target = ids[static_cast<size_t>(row)];
+      finish_row(teacher, options, of, add_row(teacher, sets, of, out), out);
+    }
+    out.picks.offsets.push_back(static_cast<int64_t>(out.picks.ids.size()));
+  }
+  return out;
+}
+
+}  // namespace logitless::loss

@@ -1,0 +1,423 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Distillation from a teacher's log-probabilities at sets of ids, against its formulas in float64 and their
+// differences.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "logitless/error.h"
+#include "logitless/logits.h"
+#include "logitless/set_distillation.h"
+#include "support/host_tensor.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr int64_t kN = 12, kV = 37, kH = 9;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Case {
+  std::vector<double> logits;  // [N, V]
+  std::vector<int64_t> offsets = {0}, ids, targets;
+  std::vector<double> logps;  // of the teacher
+
+  Case() {
+    std::mt19937 random(3);
+    std::normal_distribution<double> normal;
+    for (int64_t i = 0; i < kN * kV; ++i) logits.push_back(2 * normal(random));
+    for (int64_t row = 0; row < kN; ++row) {
+      std::vector<int64_t> all(kV);
+      std::vector<double> t(kV);
+      double sum = 0;
+      for (int64_t v = 0; v < kV; ++v) {
+        all[v] = v;
+        t[v] = logits[row * kV + v] / 2 + normal(random);
+        sum += std::exp(t[v]);
+      }
+      std::shuffle(all.begin(), all.end(), random);
+      const int64_t count = row == 4 ? 0 : 1 + row % 5 * 3;  // row 4 takes no part
+      for (int64_t k = 0; k < count; ++k) {
+        ids.push_back(all[k]);
+        logps.push_back(t[all[k]] - std::log(sum));
+      }
+      offsets.push_back(static_cast<int64_t>(ids.size()));
+      targets.push_back(row == 7 ? -100 : row % 2 ? all[0] : all[kV - 1]);  // in the set, or not
+    }
+  }
+  SetTeacher teacher() const {
+    SetTeacher out;
+    out.sets = IdSets(Targets(std::span(ids)), offsets);
+    out.logps = ConstVector(logps.data(), static_cast<int64_t>(logps.size()));
+    return out;
+  }
+  Targets target_ids() const { return Targets(std::span(targets)); }
+};
+
+// The sum of f over cells whose masses are s and t; `whole` says that generalised KL is meant.
+double cells(const SetDistillationOptions& o, const std::vector<double>& s, const std::vector<double>& t, bool whole) {
+  const auto kl = [whole](double x, double y) { return (x > 0 ? x * std::log(x / y) : 0) + (whole ? y - x : 0); };
+  double sum = 0;
+  for (size_t k = 0; k < s.size(); ++k) {
+    switch (o.divergence) {
+      case Divergence::kForwardKl:
+        sum += kl(t[k], s[k]);
+        break;
+      case Divergence::kReverseKl:
+        sum += kl(s[k], t[k]);
+        break;
+      case Divergence::kJsd: {
+        const double m = o.beta * t[k] + (1 - o.beta) * s[k];
+        if (o.beta == 0 || o.beta == 1) {
+          sum += o.beta == 0 ? kl(t[k], s[k]) : kl(s[k], t[k]);
+        } else {
+          sum += o.beta * kl(t[k], m) + (1 - o.beta) * kl(s[k], m);
+        }
+        break;
+      }
+      case Divergence::kSkewKl:
+        sum += kl(t[k], o.skew * t[k] + (1 - o.skew) * s[k]);
+        break;
+      case Divergence::kSkewReverseKl:
+        sum += kl(s[k], o.skew * s[k] + (1 - o.skew) * t[k]);
+        break;
+      case Divergence::kTotalVariation:
+        sum += std::abs(s[k] - t[k]) / 2;
+        break;
+      case Divergence::kMixedKl:
+        sum += o.forward_weight * kl(t[k], s[k]) + (1 - o.forward_weight) * kl(s[k], t[k]);
+        break;
+      default:
+        ADD_FAILURE();
+    }
+  }
+  return sum;
+}
+
+// The loss of one row, apart from the mean.
+double loss_of_row(const Case& c, const SetDistillationOptions& o, int64_t row, const std::vector<double>& logits) {
+  const double T = o.token.temperature;
+  std::vector<double> p(kV);
+  double sum = 0;
+  for (int64_t v = 0; v < kV; ++v) sum += std::exp(logits[v] / T);
+  for (int64_t v = 0; v < kV; ++v) p[v] = std::exp(logits[v] / T) / sum;
+  std::vector<double> s, t;
+  double S = 0, Tm = 0;
+  for (int64_t k = c.offsets[row]; k < c.offsets[row + 1]; ++k) {
+    s.push_back(p[c.ids[k]]);
+    t.push_back(std::exp(c.logps[k]));
+    S += s.back();
+    Tm += t.back();
+  }
+  if (o.outside == OutsideSet::kTail) {
+    s.push_back(1 - S);
+    t.push_back(1 - Tm);
+  }
+  for (double& x : t)
+    x /= o.outside == OutsideSet::kRenormalised || o.outside == OutsideSet::kTeacherRenormalised ? Tm : 1;
+  for (double& x : s) x /= o.outside == OutsideSet::kRenormalised ? S : 1;
+  double loss =
+      o.divergence_weight * (o.temperature_squared ? T * T : 1) * cells(o, s, t, o.outside == OutsideSet::kGeneralised);
+  if (o.hard_weight > 0) loss -= o.hard_weight * std::log(p[c.targets[row]]);
+  return loss;
+}
+
+struct Truth {
+  double loss = 0;
+  std::vector<double> per_token, d_logits;
+};
+
+Truth truth_of(const Case& c, const SetDistillationOptions& o, bool with_targets) {
+  Truth out;
+  out.per_token.resize(kN);
+  out.d_logits.resize(kN * kV);
+  std::vector<bool> active(kN);
+  int64_t tokens = 0;
+  for (int64_t row = 0; row < kN; ++row) {
+    active[row] = c.offsets[row] < c.offsets[row + 1] && !(with_targets && c.targets[row] < 0);
+    tokens += active[row];
+  }
+  const double scale = o.loss_scale / (o.reduction == Reduction::kMean ? o.normaliser.value_or(tokens) : 1);
+  for (int64_t row = 0; row < kN; ++row) {
+    if (!active[row]) continue;
+    std::vector<double> logits(c.logits.begin() + row * kV, c.logits.begin() + (row + 1) * kV);
+    out.per_token[row] = o.loss_scale * loss_of_row(c, o, row, logits);
+    out.loss += scale / o.loss_scale * out.per_token[row];
+    for (int64_t v = 0; v < kV; ++v) {
+      constexpr double kStep = 1e-5;
+      const double at = logits[v];
+      logits[v] = at + kStep;
+      const double above = loss_of_row(c, o, row, logits);
+      logits[v] = at - kStep;
+      out.d_logits[row * kV + v] = scale * (above - loss_of_row(c, o, row, logits)) / (2 * kStep);
+      logits[v] = at;
+    }
+  }
+  return out;
+}
+
+void expect_near(const char* what, const std::vector<double>& got, const std::vector<double>& want, double error) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], error) << what << "[" << i << "]";
+}
+
+std::vector<SetDistillationOptions> all_options() {
+  std::vector<SetDistillationOptions> out;
+  for (const OutsideSet outside : all_of<OutsideSet>()) {
+    for (const Divergence kind : all_of<Divergence>()) {
+      if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) continue;
+      SetDistillationOptions o;
+      o.outside = outside;
+      o.divergence = kind;
+      if (kind == Divergence::kJsd) o.beta = 0.3;
+      if (kind == Divergence::kMixedKl) o.forward_weight = 0.25;
+      out.push_back(o);
+      o.token.temperature = 1.7;
+      o.temperature_squared = true;
+      o.loss_scale = 0.5;
+      o.normaliser = 5;
+      out.push_back(o);
+      if (outside == OutsideSet::kRenormalised) continue;
+      o = out[out.size() - 2];
+      o.hard_weight = 0.4;
+      o.divergence_weight = 0.6;
+      out.push_back(o);
+    }
+    for (const double end : {0.0, 1.0}) {
+      SetDistillationOptions o;
+      o.outside = outside;
+      o.divergence = Divergence::kJsd;
+      o.beta = end;
+      out.push_back(o);
+    }
+  }
+  return out;
+}
+
+std::string name(const SetDistillationOptions& o) {
+  return std::string(name_of(o.divergence)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
+         ", hard " + std::to_string(o.hard_weight) + ", temperature " + std::to_string(o.token.temperature);
+}
+
+TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
+  const Case c;
+  for (const SetDistillationOptions& o : all_options()) {
+    SCOPED_TRACE(name(o));
+    const bool hard = o.hard_weight > 0;
+    const Truth truth = truth_of(c, o, hard);
+    const Targets targets = hard ? c.target_ids() : Targets();
+    std::vector<double> d_logits(kN * kV, 99);
+    const Logits logits(c.logits.data(), 1, kN, kV);
+    const LogitsGradient out(d_logits.data(), 1, kN, kV);
+    const SetDistillationResult got = set_distillation_loss(Context(), logits, c.teacher(), targets, o, out);
+    EXPECT_NEAR(got.loss, truth.loss, 1e-12 * kN);
+    expect_near("per_token_loss", got.per_token_loss, truth.per_token, 1e-12 * kN);
+    expect_near("d_logits", d_logits, truth.d_logits, 1e-8);
+    std::fill(d_logits.begin(), d_logits.end(), 99);
+    const SetDistillationForward forward = set_distillation_loss_forward(Context(), logits, c.teacher(), targets, o);
+    const double two = 2;
+    set_distillation_loss_backward(Context(), logits, c.teacher(), targets, o, forward, std::span(&two, 1), out);
+    EXPECT_EQ(forward.result.loss, got.loss);
+    for (double& x : d_logits) x /= 2;
+    expect_near("d_logits of halves", d_logits, truth.d_logits, 1e-8);
+  }
+}
+
+// Hidden states and a head whose product is the case's logits: a head of unit columns.
+struct Heads {
+  HostTensor hidden, weight;
+  explicit Heads(const Case& c, DType dtype) : hidden(dtype, kN, kV), weight(dtype, kV, kV) {
+    for (int64_t i = 0; i < kN * kV; ++i) hidden.set(i / kV, i % kV, c.logits[i]);
+    for (int64_t i = 0; i < kV * kV; ++i) weight.set(i / kV, i % kV, i / kV == i % kV);
+  }
+};
+
+TEST(SetDistillation, EveryPlanAndNumberOfThreadsMatchesTheFormulas) {
+  const Case c;
+  const Heads heads(c, DType::kFloat32);
+  for (const SetDistillationOptions& o : all_options()) {
+    const bool hard = o.hard_weight > 0;
+    const Truth truth = truth_of(c, o, hard);
+    const Targets targets = hard ? c.target_ids() : Targets();
+    std::vector<float> first;
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+      if (plan == PlanKind::kDense && o.outside == OutsideSet::kRenormalised) continue;
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(name(o) + ", " + name_of(plan) + ", threads " + std::to_string(threads));
+        ContextOptions options;
+        options.plan = plan;
+        options.threads = threads;
+        std::vector<float> d_hidden(kN * kV, 99);
+        Gradients out;
+        out.d_hidden = Matrix(d_hidden.data(), kN, kV);
+        const SetDistillationResult got =
+            set_distillation_loss(Context(options), HiddenStates(heads.hidden.view()), LmHead(heads.weight.view()),
+                                  c.teacher(), targets, o, out);
+        // float32 sums of 37 terms: a few units of 2^-24 times the logits, which are below 8.
+        EXPECT_NEAR(got.loss, truth.loss, 1e-5);
+        expect_near("d_hidden", std::vector<double>(d_hidden.begin(), d_hidden.end()), truth.d_logits, 5e-6);
+        if (threads == 1) first = d_hidden;
+        EXPECT_EQ(d_hidden, first);
+      }
+    }
+  }
+}
+
+TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
+  Case c;
+  for (int64_t row = 0; row < kN; ++row) {
+    double sum = 0;
+    for (int64_t v = 0; v < kV; ++v) sum += std::exp(c.logits[row * kV + v]);
+    for (int64_t k = c.offsets[row]; k < c.offsets[row + 1]; ++k) {
+      c.logps[k] = c.logits[row * kV + c.ids[k]] - std::log(sum);
+    }
+  }
+  for (SetDistillationOptions o : all_options()) {
+    if (o.hard_weight > 0 || o.token.temperature != 1 || o.outside == OutsideSet::kTeacherRenormalised ||
+        o.outside == OutsideSet::kTruncated) {
+      continue;
+    }
+    SCOPED_TRACE(name(o));
+    std::vector<double> d_logits(kN * kV, 99);
+    const SetDistillationResult got = set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), c.teacher(),
+                                                            {}, o, LogitsGradient(d_logits.data(), 1, kN, kV));
+    EXPECT_GE(got.loss, 0);
+    EXPECT_LE(got.loss, 1e-14);
+    if (o.divergence == Divergence::kTotalVariation) continue;  // It has a corner there.
+    for (const double d : d_logits) ASSERT_NEAR(d, 0, 1e-14);
+  }
+}
+
+TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
+  Case c;
+  for (int64_t row = 0; row < kN; ++row) {
+    for (int64_t v = 0; v < kV; ++v) c.logits[row * kV + v] = v == row ? 0 : -10000 - static_cast<double>(v);
+    for (int64_t k = c.offsets[row]; k < c.offsets[row + 1]; ++k) c.logps[k] = -9000 - static_cast<double>(k);
+  }
+  for (const OutsideSet outside : all_of<OutsideSet>()) {
+    for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kJsd, Divergence::kSkewKl,
+                                  Divergence::kTotalVariation}) {
+      SetDistillationOptions o;
+      o.outside = outside;
+      o.divergence = kind;
+      SCOPED_TRACE(name(o));
+      std::vector<double> d_logits(kN * kV, 99);
+      const SetDistillationResult got =
+          set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), c.teacher(), {}, o,
+                                LogitsGradient(d_logits.data(), 1, kN, kV));
+      EXPECT_TRUE(std::isfinite(got.loss)) << got.loss;
+      for (const double d : d_logits) ASSERT_TRUE(std::isfinite(d)) << d;
+    }
+  }
+}
+
+TEST(SetDistillation, TheTailIsASumOfItsOwn) {
+  // The set has all but 1e-12 of the mass: 1 - S would have four digits.
+  std::vector<double> logits = {0, 1, -27.6, -28};
+  const std::vector<int64_t> ids = {0, 1}, offsets = {0, 2};
+  const double whole = std::log(std::exp(0.0) + std::exp(1.0) + std::exp(-27.6) + std::exp(-28.0));
+  const double tail = std::log(std::exp(-27.6) + std::exp(-28.0)) - whole;
+  const std::vector<double> logps = {-whole, 1 - whole}, outside = {tail - 1};
+  SetTeacher teacher;
+  teacher.sets = IdSets(Targets(std::span(ids)), offsets);
+  teacher.logps = ConstVector(logps.data(), 2);
+  teacher.outside_logps = ConstVector(outside.data(), 1);
+  SetDistillationOptions o;
+  o.divergence = Divergence::kReverseKl;
+  std::vector<double> d(4, 99);
+  set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 4), teacher, {}, o, LogitsGradient(d.data(), 1, 1, 4));
+  // s_r (log s_r - log t_r - KL), shared by the two: log s_r - log t_r is 1, and the KL far smaller.
+  const double share = std::exp(-27.6) / (std::exp(-27.6) + std::exp(-28.0));
+  EXPECT_NEAR(d[2] / (std::exp(tail) * share), 1, 1e-9);
+}
+
+struct Refusal {
+  const char* message;
+  std::function<void(Case&, SetTeacher&, SetDistillationOptions&, Targets&)> spoil;
+};
+
+TEST(SetDistillation, RefusesWhatIsWrongAndWritesNothing) {
+  using O = SetDistillationOptions;
+  const Refusal refusals[] = {
+      {"must be a log-probability: at most 0, and no probability",
+       [](Case& c, SetTeacher&, O&, Targets&) { c.logps[3] = 0.4; }},
+      {"must be a log-probability", [](Case& c, SetTeacher&, O&, Targets&) { c.logps[3] = std::nan(""); }},
+      {"twice: a teacher's set has each id once", [](Case& c, SetTeacher&, O&, Targets&) { c.ids[2] = c.ids[1]; }},
+      {"which is more than 1", [](Case& c, SetTeacher&, O&, Targets&) { c.logps[1] = c.logps[2] = c.logps[3] = -0.1; }},
+      {"is outside [0, 37)", [](Case& c, SetTeacher&, O&, Targets&) { c.ids[2] = 37; }},
+      {"teacher.logps has", [](Case&, SetTeacher& t, O&, Targets&) { --t.logps.size; }},
+      {"teacher.outside_logps has 3 entries",
+       [](Case& c, SetTeacher& t, O&, Targets&) { t.outside_logps = ConstVector(c.logps.data(), 3); }},
+      {"none is left for the tail",
+       [](Case& c, SetTeacher&, O& o, Targets&) {
+         c.logps[0] = 0;
+         o.divergence = Divergence::kReverseKl;
+       }},
+      {"divergence = acceptance is not a sum over token ids",
+       [](Case&, SetTeacher&, O& o, Targets&) { o.divergence = Divergence::kAcceptance; }},
+      {"hard_weight = 0.5 needs targets",
+       [](Case&, SetTeacher&, O& o, Targets& t) {
+         o.hard_weight = 0.5;
+         t = Targets();
+       }},
+      {"needs a temperature of 1",
+       [](Case&, SetTeacher&, O& o, Targets&) {
+         o.hard_weight = 0.5;
+         o.token.temperature = 2;
+       }},
+      {"outside = renormalised are both set",
+       [](Case&, SetTeacher&, O& o, Targets&) {
+         o.hard_weight = 0.5;
+         o.outside = OutsideSet::kRenormalised;
+       }},
+      {"beta = 0.25 has no meaning", [](Case&, SetTeacher&, O& o, Targets&) { o.beta = 0.25; }},
+      {"beta = 2 must be", [](Case&, SetTeacher&, O& o, Targets&) { o.beta = 2; }},
+      {"normaliser = 3 needs reduction mean",
+       [](Case&, SetTeacher&, O& o, Targets&) {
+         o.normaliser = 3;
+         o.reduction = Reduction::kSum;
+       }},
+      {"are all -inf",
+       [](Case& c, SetTeacher&, O& o, Targets&) {
+         c.logps[0] = -kInfinity;
+         o.outside = OutsideSet::kRenormalised;
+       }},
+  };
+  for (const Refusal& refusal : refusals) {
+    SCOPED_TRACE(refusal.message);
+    Case c;
+    SetTeacher teacher = c.teacher();
+    SetDistillationOptions o;
+    Targets targets = c.target_ids();
+    refusal.spoil(c, teacher, o, targets);
+    std::vector<double> d_logits(kN * kV, 99);
+    try {
+      set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), teacher, targets, o,
+                            LogitsGradient(d_logits.data(), 1, kN, kV));
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find(refusal.message), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(d_logits, std::vector<double>(kN * kV, 99));
+  }
+}
+
+TEST(SetDistillation, ASetOfNoIdsTakesNoPart) {
+  const std::vector<double> logits(2 * kV, 0.5);
+  SetTeacher teacher;
+  teacher.sets = IdSets(Targets(static_cast<const int64_t*>(nullptr), 0));  // [2, 0]
+  std::vector<double> d_logits(2 * kV, 99);
+  const SetDistillationResult got = set_distillation_loss(Context(), Logits(logits.data(), 1, 2, kV), teacher, {}, {},
+                                                          LogitsGradient(d_logits.data(), 1, 2, kV));
+  EXPECT_EQ(got.loss, 0);
+  EXPECT_EQ(got.metrics.tokens, 0);
+  EXPECT_EQ(d_logits, std::vector<double>(2 * kV, 0));
+}
+
+}  // namespace
+}  // namespace logitless::testing
