@@ -7,6 +7,8 @@
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/dense.h"
+#include "logitless/distillation.h"
+#include "logitless/divergence.h"
 #include "logitless/dtype.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"

@@ -71,6 +71,20 @@ struct TokenOptions {
   std::optional<DType> round_logits_to = {};
 };
 
+/// What is known of a row's student and teacher (distillation.h): one entry a position of hidden, [N], and
+/// empty in a call without a teacher. log_sum, mean and those of the teacher are what the backward pass needs.
+struct DivergenceStats {
+  std::vector<double> value = {};              ///< the divergence
+  std::vector<double> overlap = {};            ///< Σ_v min(s_v, t_v)
+  std::vector<double> mean = {};               ///< Σ_v s_v ∂value/∂s_v, apart from constants that cancel
+  std::vector<double> log_sum = {};            ///< l_i of the student at its temperature
+  std::vector<double> teacher_max_logit = {};  ///< max_v of the teacher's capped logits
+  std::vector<double> teacher_log_sum = {};    ///< l_i of the teacher at its temperature
+  std::vector<double> entropy = {};            ///< of the student, where it was asked for
+  std::vector<double> teacher_entropy = {};    ///< of the teacher, where it was asked for
+  std::vector<int64_t> teacher_argmax = {};    ///< as TokenStats::argmax, where it was asked for
+};
+
 /// Each statistic has one entry a position of hidden, [N]. Rows that take no part hold 0 (argmax: -1); a
 /// statistic that was not asked for is empty. `max_logit` and `log_sum` are what the backward pass needs
 /// besides logp.
@@ -84,8 +98,9 @@ struct TokenStats {
   /// is 1 where the target is argmax, and does not depend on the temperature. Equal logits share the better
   /// rank. It is 0 where the statistics are NaN.
   std::vector<int64_t> rank;
-  std::vector<double> max_logit;  ///< max_v c_iv, before the temperature
-  std::vector<double> log_sum;    ///< l_i
+  std::vector<double> max_logit;    ///< max_v c_iv, before the temperature
+  std::vector<double> log_sum;      ///< l_i
+  DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
 };
 
 /// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
@@ -102,6 +117,8 @@ struct TokenGrads {
   std::vector<double> lse;      ///< g_lse
   std::vector<double> entropy;  ///< g_entropy
   std::vector<double> cross;    ///< g_cross
+  /// ∂L/∂divergence, only in a call with a teacher.
+  std::vector<double> divergence = {};
 };
 
 /// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
@@ -129,9 +146,10 @@ class LOGITLESS_API TokenLoss {
   virtual StatsRequest needs() const = 0;
   /// Which entries of TokenGrads evaluate() fills besides logp, which it always fills.
   struct GradsFilled {
-    bool lse = false;      ///< TokenGrads::lse
-    bool entropy = false;  ///< TokenGrads::entropy
-    bool cross = false;    ///< TokenGrads::cross
+    bool lse = false;         ///< TokenGrads::lse
+    bool entropy = false;     ///< TokenGrads::entropy
+    bool cross = false;       ///< TokenGrads::cross
+    bool divergence = false;  ///< TokenGrads::divergence
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradsFilled gradients() const = 0;
