@@ -2,7 +2,7 @@
 /// @file
 /// Distillation from the whole distribution of a teacher: two heads over one vocabulary, fused. Neither the
 /// student's logits nor the teacher's are ever in memory (but under plan kDense), and the teacher has no
-/// gradients. docs/losses.md, section 6, has the formulas.
+/// gradients. docs/losses.md, "Distillation", has the formulas.
 #pragma once
 
 #include <cstdint>

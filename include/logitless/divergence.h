@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// How far two distributions over one vocabulary are apart: a student's, s = softmax(a), and a teacher's,
-/// t = softmax(b), of final logits a and b. Sums run over the vocabulary; docs/losses.md, section 6, has the
-/// gradients, and what these names mean elsewhere.
+/// t = softmax(b), of final logits a and b. Sums run over the vocabulary; docs/losses.md, "Distillation",
+/// has the gradients, and what these names mean elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,8 @@ struct TokenOptions {
 };
 
 /// What is known of a row's student and teacher (distillation.h): one entry a position of hidden, [N], and
-/// empty in a call without a teacher. log_sum, mean and those of the teacher are what the backward pass needs.
+/// empty in a call without a teacher. log_sum, mean and those of the teacher are what the backward pass
+/// needs.
 struct DivergenceStats {
   std::vector<double> value = {};              ///< the divergence
   std::vector<double> overlap = {};            ///< Σ_v min(s_v, t_v)

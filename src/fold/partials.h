@@ -109,8 +109,8 @@ class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
 /// Who has a distribution.
 enum class Side { kStudent, kTeacher };
 
-/// The first walk's, beside a teacher: the log-sum-exp at the temperature of a divergence, its entropy where it
-/// is asked for, and the teacher's argmax.
+/// The first walk's, beside a teacher: the log-sum-exp at the temperature of a divergence, its entropy
+/// where it is asked for, and the teacher's argmax.
 class SidePartials final : public PartialsOf<kernels::RowStats> {
  public:
   SidePartials(const problem::TokenProblem& problem, Side side) : PartialsOf(problem), side_(side) {}

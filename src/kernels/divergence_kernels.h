@@ -133,9 +133,9 @@ struct RowDivergence {
   T log_overlap = 0;
 };
 
-/// As `base` does, but the gradient of a column is that of the divergence plus −softmax_scale · p of the row's
-/// RowGradient, where `softmax` says that some are not 0; in the columns of picks, the pick's gradient takes
-/// the place of the second one. There is no entropy and no cross.
+/// As `base` does, but the gradient of a column is that of the divergence plus −softmax_scale · p of the
+/// row's RowGradient, where `softmax` says that some are not 0; in the columns of picks, the pick's
+/// gradient takes the place of the second one. There is no entropy and no cross.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
 ///   teacher_logits          [shape.rows, cols], read only: rows source_rows[k], and not where `out` stands

@@ -28,8 +28,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Below this |x|, exp(x) - 1 and φ(x) come from their series: above it, subtracting loses two bits at most.
 constexpr double kNear = 0.5;
 
-// Writes the even and the odd part of φ(x) / x² = Σ x^k / (k + 2)!, the odd one divided by x, from z = x². For
-// |x| < 0.5 the first term that is left out is below eps / 2 of the sum.
+// Writes the even and the odd part of φ(x) / x² = Σ x^k / (k + 2)!, the odd one divided by x, from z =
+// x². For |x| < 0.5 the first term that is left out is below eps / 2 of the sum.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void series(D d, V z, V& even, V& odd) {
   using T = hn::TFromD<D>;
@@ -112,9 +112,9 @@ HWY_INLINE V half_sign(D d, V log_ratio) {
   return hn::IfThenElse(hn::Eq(log_ratio, zero), zero, half);
 }
 
-// Writes log(m / s), log(m / t) and (s - t) / m of a mixture. m / larger = b + c ratio = 1 + c (ratio - 1) with
-// b and c the weights of the larger and the lesser; the first form is exact as it nears b, the second as it
-// nears 1.
+// Writes log(m / s), log(m / t) and (s - t) / m of a mixture. m / larger = b + c ratio = 1 + c (ratio -
+// 1) with b and c the weights of the larger and the lesser; the first form is exact as it nears b, the
+// second as it nears 1.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE void mix(D d, const DivergenceRule<T>& rule, V log_ratio, V size, V ratio, V less_one, V& by_student,
                     V& by_teacher, V& relative) {

@@ -75,8 +75,8 @@ struct BackwardBuffers {
   BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run);
 };
 
-/// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens it, and
-/// is null where the arena only measures.
+/// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens
+/// it, and is null where the arena only measures.
 template <class Logit>
 stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const LmHead& head);
 /// Returns the same of the teacher's head, or nothing where there is none.

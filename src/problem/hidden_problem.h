@@ -27,8 +27,8 @@ struct StatesAndHead {
   int64_t hidden_size = 0;
 };
 
-/// What the logits of a call are made of, and those of a second head over the same rows and vocabulary entries,
-/// which is not differentiated.
+/// What the logits of a call are made of, and those of a second head over the same rows and vocabulary
+/// entries, which is not differentiated.
 struct HiddenOperands : StatesAndHead {
   std::optional<StatesAndHead> teacher;
 };

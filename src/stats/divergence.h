@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What the divergences of include/logitless/divergence.h are for the row kernels: which sums, which slopes,
-// and what becomes of these. docs/losses.md, section 6, has the formulas.
+// and what becomes of these. docs/losses.md, "Distillation", has the formulas.
 #pragma once
 
 #include <cstdint>

@@ -359,11 +359,13 @@ TEST(Distillation, RanksThatShareABatchHaveItsMean) {
         Context(mine), hidden, call.student.head(), {of_teacher, call.teacher.head(), {}}, Targets(ids), call.options);
   });
   for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
-  for (const DistillationResult& result : results) EXPECT_NEAR(result.loss, whole.loss, 1e-12 * std::abs(whole.loss));
+  // Half of the rows may be multiplied by another backend, which rounds the float32 logits differently.
+  for (const DistillationResult& result : results) EXPECT_NEAR(result.loss, whole.loss, 1e-6 * std::abs(whole.loss));
+  EXPECT_EQ(results[0].loss, results[1].loss);
 }
 
-// Central differences of float64 losses: of the h² f''' that they leave out nothing can be said in general, so
-// two steps say how large it is.
+// Central differences of float64 losses: of the h² f''' that they leave out nothing can be said in
+// general, so two steps say how large it is.
 TEST(Distillation, GradientsAreThoseOfFiniteDifferences) {
   for (const DivergenceCase& divergence : divergence_cases()) {
     SCOPED_TRACE(divergence.name);

@@ -85,7 +85,8 @@ struct DistillationBounds {
   oracle::MatrixXd d_hidden, d_weight;
   oracle::VectorXd d_bias;
 };
-/// `gradient_unit`: the relative error of dL/dlogits as the products read it, beyond rounding once to float32.
+/// `gradient_unit`: the relative error of dL/dlogits as the products read it, beyond rounding once to
+/// float32.
 DistillationBounds distillation_bounds(const DistillationCase& call, const oracle::DistillationTruth& truth,
                                        double gradient_unit = 0);
 

@@ -140,7 +140,7 @@ double DivergenceFormula::slope(double log_s, double log_t, double overlap) cons
       return -(1 - x) * times(t, std::exp(log_s - log_mix(x, log_t, log_s)));
     case Divergence::kSkewReverseKl: {
       const double log_m = log_mix(x, log_s, log_t);
-      return times(s, log_s - log_m + 1 - x * std::exp(log_s - log_m));
+      return times(s, log_s - log_m + 1 - times(x, std::exp(log_s - log_m)));
     }
     case Divergence::kTotalVariation:
       return variation;
@@ -245,6 +245,7 @@ void add_row(const DistillationInputs& in, const Logits& logits, size_t i, doubl
   out.teacher_entropy[i] = entropy_of(log_t);
   out.agreement[i] = argmax_of(capped) == argmax_of(teacher);
   out.per_token_loss[i] = o.loss_scale * times(weight, row.value);
+  out.normaliser[i] = normaliser;
   out.scale[i] = o.loss_scale * weight / normaliser;
   VectorXd d_capped = out.scale[i] / t * row.gradient;
   if (o.hard_weight != 0) {
@@ -270,7 +271,7 @@ DistillationTruth truth_of(const DistillationInputs& in, const MatrixXd& hidden,
   const size_t n = logits.labels.size();
   DistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.acceptance, &out.logps, &out.entropy,
-                       &out.teacher_entropy, &out.agreement, &out.scale, &out.nll_scale}) {
+                       &out.teacher_entropy, &out.agreement, &out.scale, &out.nll_scale, &out.normaliser}) {
     column->assign(n, 0);
   }
   out.d_raw = MatrixXd::Zero(hidden.rows(), weight.rows());
@@ -279,6 +280,7 @@ DistillationTruth truth_of(const DistillationInputs& in, const MatrixXd& hidden,
     out.takes_part.push_back(logits.labels[i] != kNoLabel);
     if (out.takes_part[i]) add_row(in, logits, i, normaliser[i], out);
   }
+  out.labels = logits.labels;
   out.raw = logits.raw;
   out.capped = logits.capped;
   out.teacher_capped = logits.teacher_capped;

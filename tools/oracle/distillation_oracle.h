@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of distillation: the formulas of docs/losses.md, section 6, over whole rows in float64. A
+// The oracle of distillation: the formulas of docs/losses.md, "Distillation", over whole rows in float64. A
 // divergence is a sum of terms of log s and log t; its gradient dF/da = w − s Σ w comes from the slopes
 // w = ∂F/∂log s. The terms are the textbook's, not those that the engine sums.
 #pragma once
@@ -51,12 +51,14 @@ struct DistillationTruth {
   /// [N] each; 0 where a row takes no part.
   std::vector<double> per_token_loss, divergence, acceptance, logps, entropy, teacher_entropy, agreement;
   std::vector<bool> takes_part;
+  std::vector<int64_t> labels;  ///< what each row predicts, with targets
   /// [N, V]: capped logits, and what they are on the way there.
   MatrixXd raw, capped, teacher_capped;
-  MatrixXd d_raw;                 ///< dL/dr of the student
-  std::vector<double> scale;      ///< what a row's divergence is multiplied with on its way into the loss
-  std::vector<double> nll_scale;  ///< the same of its cross-entropy
-  MatrixXd d_hidden, d_weight;    ///< [N, H], [V, H]
+  MatrixXd d_raw;                  ///< dL/dr of the student
+  std::vector<double> scale;       ///< what a row's divergence is multiplied with on its way into the loss
+  std::vector<double> nll_scale;   ///< the same of its cross-entropy
+  std::vector<double> normaliser;  ///< what a row's loss is divided by
+  MatrixXd d_hidden, d_weight;     ///< [N, H], [V, H]
   VectorXd d_bias;
 };
 DistillationTruth distillation_truth(const DistillationInputs& inputs);
