@@ -33,6 +33,7 @@ __all__ = [
     "TokenStats",
     "Workspace",
     "cross_entropy",
+    "distillation_loss",
     "environment",
     "kto_loss",
     "options",
@@ -108,6 +109,11 @@ class Result:
     per_token_loss: NDArray[float64] | None = None
     sequence_logps: NDArray[float64] | None = None
     sequence_losses: NDArray[float64] | None = None
+    per_token_divergence: NDArray[float64] | None = None
+    per_token_acceptance: NDArray[float64] | None = None
+    per_token_agreement: NDArray[float64] | None = None
+    per_token_entropy: NDArray[float64] | None = None
+    per_token_teacher_entropy: NDArray[float64] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +215,27 @@ def kto_loss(
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
 
+def distillation_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    teacher_hidden: Any = None,
+    teacher_weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
+) -> Result:
+    """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
+    the hidden states and the head of each, over one vocabulary.
+
+    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head. targets, which
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
+    options("distillation"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+    """
+    arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
+    return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
+
+
 def token_stats(
     hidden: Any = None,
     weight: Any = None,
@@ -234,6 +261,7 @@ _PLANS = {
     "policy_loss": _core.plan_policy_loss,
     "preference_loss": _core.plan_preference_loss,
     "kto_loss": _core.plan_kto_loss,
+    "distillation_loss": _core.plan_distillation_loss,
 }
 
 
@@ -245,7 +273,7 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "cross_entropy", "policy", "preference", "kto", "token", "stats" or "context": the names with
+    """The options of "cross_entropy", "policy", "preference", "kto", "distillation", "token", "stats" or "context": the names with
     their type, their default, and the choices where they are names."""
     return _core.fields(structure)
 

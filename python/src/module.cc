@@ -18,6 +18,7 @@
 #ifdef LOGITLESS_WITH_JAX
 #include "jax.h"
 #endif
+#include "losses.h"
 #include "options.h"
 
 namespace logitless::python {
@@ -35,6 +36,18 @@ nb::dict to_dict(TokenStats&& stats) {
   return out;
 }
 
+// Adds what a loss beside a teacher has for each token: what was not asked for is left out.
+void add_distilled(DistillationResult&& result, nb::dict& out) {
+  const auto add = [&](const char* name, std::vector<double>& column) {
+    if (!column.empty()) out[name] = to_numpy(std::move(column));
+  };
+  out["per_token_divergence"] = to_numpy(std::move(result.per_token_divergence));
+  out["per_token_acceptance"] = to_numpy(std::move(result.per_token_acceptance));
+  add("per_token_agreement", result.per_token_agreement);
+  add("per_token_entropy", result.per_token_entropy);
+  add("per_token_teacher_entropy", result.per_token_teacher_entropy);
+}
+
 // Returns a result as Python sees it.
 template <class Result>
 nb::dict result_dict(Result&& result) {
@@ -50,6 +63,7 @@ nb::dict result_dict(Result&& result) {
   if constexpr (requires { result.sequence_losses; }) {
     out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
   }
+  if constexpr (requires { result.per_token_divergence; }) add_distilled(std::move(result), out);
   out["metrics"] = dict_of(result.metrics);
   out["plan"] = std::move(result.plan);
   return out;
@@ -76,118 +90,6 @@ auto writing(const Arrays& arrays, const Work& work) {
     throw;
   }
 }
-
-// The gradient of a loss that is one number.
-double one_upstream(const std::vector<double>& upstream, const char* loss) {
-  if (upstream.size() == 1) return upstream[0];
-  throw InvalidInput("upstream has " + std::to_string(upstream.size()) + " entries but must have 1: " + loss +
-                     " is one value");
-}
-
-Targets take_targets(Keywords& keywords, Arrays& arrays) {
-  const nb::handle targets = keywords.find("targets");
-  if (!targets) throw InvalidInput("targets is missing");
-  return arrays.targets(targets, "targets");
-}
-
-/// A loss reads its arguments from keywords and is run, planned, or run in halves. Each is described by a struct
-/// with the same members.
-struct CrossEntropy {
-  static constexpr const char* kName = "cross_entropy";
-  using Forward = CrossEntropyForward;
-  Targets targets;
-  CrossEntropyOptions options;
-
-  CrossEntropy(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropyOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return cross_entropy(context, source..., targets, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_cross_entropy(context, source..., targets, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return cross_entropy_forward(context, source..., targets, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return cross_entropy_backward(context, source..., targets, options, forward, std::span<const double>(upstream),
-                                  outputs);
-  }
-};
-
-struct Policy {
-  static constexpr const char* kName = "policy_loss";
-  using Forward = PolicyForward;
-  PolicyBatch batch;
-  PolicyOptions options;
-
-  Policy(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return policy_loss(context, source..., batch, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_policy_loss(context, source..., batch, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return policy_loss_forward(context, source..., batch, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return policy_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
-  }
-};
-
-struct Preference {
-  static constexpr const char* kName = "preference_loss";
-  using Forward = PreferenceForward;
-  Targets targets;
-  Reference reference;
-  PreferenceOptions options;
-
-  Preference(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)),
-        reference(take_reference(keywords, arrays)),
-        options(take_fields<PreferenceOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return preference_loss(context, source..., targets, reference, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_preference_loss(context, source..., targets, reference, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return preference_loss_forward(context, source..., targets, reference, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return preference_loss_backward(context, source..., targets, reference, options, forward,
-                                    one_upstream(upstream, kName), outputs);
-  }
-};
-
-struct Kto {
-  static constexpr const char* kName = "kto_loss";
-  using Forward = KtoForward;
-  KtoBatch batch;
-  KtoOptions options;
-
-  Kto(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return kto_loss(context, source..., batch, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_kto_loss(context, source..., batch, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return kto_loss_forward(context, source..., batch, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return kto_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
-  }
-};
 
 /// The keywords of one call of a loss, read.
 template <class Loss>
@@ -352,6 +254,7 @@ NB_MODULE(_core, m) {
   define_loss<Policy>(m, "PolicyForward");
   define_loss<Preference>(m, "PreferenceForward");
   define_loss<Kto>(m, "KtoForward");
+  define_loss<Distillation>(m, "DistillationForward");
 #ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);
 #endif

@@ -9,6 +9,7 @@
 #include "c_api/status.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
@@ -43,7 +44,7 @@ struct logitless_workspace {
 
 struct logitless_forward {
   std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
-               logitless::KtoForward>
+               logitless::KtoForward, logitless::DistillationForward>
       forward;
 };
 
