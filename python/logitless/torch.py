@@ -31,6 +31,7 @@ from ._torch_call import (
     versions_of,
 )
 from ._torch_compiled import linear_cross_entropy_op
+from ._torch_distillation import distillation_loss
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_ranks import in_group, local_parts, run_in
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
@@ -38,6 +39,7 @@ from ._torch_tokens import token_logps
 
 __all__ = [
     "LinearCrossEntropyLoss",
+    "distillation_loss",
     "kto_loss",
     "linear_cross_entropy",
     "policy_loss",
