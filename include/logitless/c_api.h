@@ -172,6 +172,26 @@ typedef enum logitless_preference_loss_kind {
   LOGITLESS_CPO = 16
 } logitless_preference_loss_kind;
 
+/** See Divergence. */
+typedef enum logitless_divergence {
+  LOGITLESS_FORWARD_KL = 0,
+  LOGITLESS_REVERSE_KL = 1,
+  LOGITLESS_JSD = 2,
+  LOGITLESS_SKEW_KL = 3,
+  LOGITLESS_SKEW_REVERSE_KL = 4,
+  LOGITLESS_TOTAL_VARIATION = 5,
+  LOGITLESS_MIXED_KL = 6,
+  LOGITLESS_ACCEPTANCE = 7,
+  LOGITLESS_LK_HYBRID = 8
+} logitless_divergence;
+
+/** See MeanOver. */
+typedef enum logitless_mean_over {
+  LOGITLESS_OVER_TOKENS = 0,
+  LOGITLESS_OVER_SEQUENCES = 1,
+  LOGITLESS_OVER_SEQUENCE_MEANS = 2
+} logitless_mean_over;
+
 LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                   /**< e.g. "bfloat16" */
 LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                /**< e.g. "two_pass" */
 LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);  /**< e.g. "split" */
@@ -181,6 +201,7 @@ LOGITLESS_C_API const char* logitless_importance_level_name(int32_t level);     
 LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction); /**< e.g. "token_mask" */
 LOGITLESS_C_API const char* logitless_teacher_against_name(int32_t against);       /**< e.g. "sampling" */
 LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);          /**< e.g. "apo_zero" */
+LOGITLESS_C_API const char* logitless_divergence_name(int32_t divergence);         /**< e.g. "reverse_kl" */
 LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);             /**< best first */
 LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);              /**< best first */
 /** Tells whether the loss compares with a reference model; 0 for what is no loss. */
@@ -838,6 +859,64 @@ LOGITLESS_C_API logitless_status logitless_plan_kto_loss(const logitless_context
                                                          const logitless_kto_batch* batch,
                                                          const logitless_kto_options* options,
                                                          const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See Teacher. */
+typedef struct logitless_teacher {
+  size_t struct_size;
+  const logitless_hidden_states* hidden;
+  const logitless_lm_head* head;
+  int32_t round_logits_to; /**< LOGITLESS_NO_DTYPE by default */
+} logitless_teacher;
+
+/** See DistillationOptions. */
+typedef struct logitless_distillation_options {
+  size_t struct_size;
+  int32_t divergence;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  double teacher_temperature;           /**< optional */
+  double beta, skew, forward_weight, acceptance_decay;
+  double divergence_weight;
+  int32_t temperature_squared;
+  double hard_weight, hard_temperature;
+  int32_t reduction, mean_over;
+  double normaliser; /**< optional */
+  double loss_scale;
+  int32_t want_entropy, want_agreement;
+} logitless_distillation_options;
+
+/** See DistillationResult. Arrays of what was not asked for are left as they are. */
+typedef struct logitless_distillation_result {
+  size_t struct_size;
+  int64_t tokens; /**< entries of the arrays, N; unused where there is none */
+  double *per_token_loss, *per_token_logps;
+  double *per_token_divergence, *per_token_acceptance, *per_token_agreement;
+  double *per_token_entropy, *per_token_teacher_entropy;
+  double loss;
+  int64_t counted_tokens; /**< tokens that took part */
+  double mean_divergence, mean_acceptance, mean_nll, agreement, mean_entropy, mean_teacher_entropy;
+} logitless_distillation_result;
+
+LOGITLESS_C_API void logitless_teacher_init(logitless_teacher* teacher, size_t size);
+LOGITLESS_C_API void logitless_distillation_options_init(logitless_distillation_options* options, size_t size);
+LOGITLESS_C_API void logitless_distillation_result_init(logitless_distillation_result* result, size_t size);
+/** `source` has hidden states and a head; `targets` may be NULL: all rows take part then. */
+LOGITLESS_C_API logitless_status logitless_distillation_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
+    const logitless_targets* targets, const logitless_distillation_options* options,
+    const logitless_gradients* gradients, logitless_distillation_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_distillation_loss_forward(
+    const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
+    const logitless_targets* targets, const logitless_distillation_options* options,
+    logitless_distillation_result* result, logitless_plan* plan, logitless_forward** forward);
+/** `upstream` has one entry, or N under LOGITLESS_NO_REDUCTION. */
+LOGITLESS_C_API logitless_status logitless_distillation_loss_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
+    const logitless_targets* targets, const logitless_distillation_options* options, const logitless_forward* forward,
+    const double* upstream, size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_distillation_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
+    const logitless_targets* targets, const logitless_distillation_options* options,
+    const logitless_gradients* gradients, logitless_plan* plan);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@
 
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
 #include "logitless/environment.h"
 #include "logitless/field.h"
 #include "logitless/id_sets.h"
@@ -104,6 +105,28 @@ void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
   visit(Field("vespo_lambda_neg"), s.vespo_lambda_neg...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("want_entropy"), s.want_entropy...);
+}
+
+/// Calls visit(field, members...) for each of DistillationOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<DistillationOptions>, const Visit& visit, S&&... s) {
+  visit(Field("divergence"), s.divergence...);
+  visit(Field("token"), s.token...);
+  visit(Field("teacher_temperature", kPositive), s.teacher_temperature...);
+  visit(Field("beta", kShare), s.beta...);
+  visit(Field("skew", kShare), s.skew...);
+  visit(Field("forward_weight", kShare), s.forward_weight...);
+  visit(Field("acceptance_decay", kNotNegative), s.acceptance_decay...);
+  visit(Field("divergence_weight", kNotNegative), s.divergence_weight...);
+  visit(Field("temperature_squared"), s.temperature_squared...);
+  visit(Field("hard_weight", kNotNegative), s.hard_weight...);
+  visit(Field("hard_temperature", kPositive), s.hard_temperature...);
+  visit(Field("reduction"), s.reduction...);
+  visit(Field("mean_over"), s.mean_over...);
+  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("want_entropy"), s.want_entropy...);
+  visit(Field("want_agreement"), s.want_agreement...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceOptions.
@@ -286,6 +309,18 @@ void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_entropy"), s.mean_entropy...);
   visit(Field("mean_logp"), s.mean_logp...);
   visit(Field("mean_teacher_kl"), s.mean_teacher_kl...);
+}
+
+/// Calls visit(field, members...) for each of DistillationMetrics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
+  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("mean_divergence"), s.mean_divergence...);
+  visit(Field("mean_acceptance"), s.mean_acceptance...);
+  visit(Field("mean_nll"), s.mean_nll...);
+  visit(Field("agreement"), s.agreement...);
+  visit(Field("mean_entropy"), s.mean_entropy...);
+  visit(Field("mean_teacher_entropy"), s.mean_teacher_entropy...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceMetrics.

@@ -77,6 +77,21 @@ struct TokenOptions {
   std::optional<DType> round_logits_to = {};
 };
 
+/// What is known of a row's student and teacher (distillation.h): one entry a position of hidden, [N], and
+/// empty in a call without a teacher. log_sum, mean and those of the teacher are what the backward pass
+/// needs.
+struct DivergenceStats {
+  std::vector<double> value = {};              ///< the divergence
+  std::vector<double> overlap = {};            ///< Σ_v min(s_v, t_v)
+  std::vector<double> mean = {};               ///< Σ_v s_v ∂value/∂s_v, apart from constants that cancel
+  std::vector<double> log_sum = {};            ///< l_i of the student at its temperature
+  std::vector<double> teacher_max_logit = {};  ///< max_v of the teacher's capped logits
+  std::vector<double> teacher_log_sum = {};    ///< l_i of the teacher at its temperature
+  std::vector<double> entropy = {};            ///< of the student, where it was asked for
+  std::vector<double> teacher_entropy = {};    ///< of the teacher, where it was asked for
+  std::vector<int64_t> teacher_argmax = {};    ///< as TokenStats::argmax, where it was asked for
+};
+
 /// Each statistic has one entry a position of hidden, [N], and top_k of them in top_ids and top_logps.
 /// Rows that take no part hold 0 (argmax and top_ids: -1); a statistic that was not asked for is empty.
 /// `max_logit` and `log_sum` are what the backward pass needs besides logp. The target is the greedy choice
@@ -106,6 +121,7 @@ struct TokenStats {
   /// The log-probabilities of top_ids, [N, top_k]. That of the target, if it is among them, has the bits of
   /// logp.
   std::vector<double> top_logps;
+  DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
 };
 
 /// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
@@ -123,7 +139,10 @@ struct TokenGrads {
   std::vector<double> lse;      ///< g_lse
   std::vector<double> entropy;  ///< g_entropy
   std::vector<double> cross;    ///< g_cross
-  std::vector<double> outside;  ///< g_outside; it must be 0 where TokenStats::outside is -inf
+  /// This is g_outside; it must be 0 where TokenStats::outside is -inf.
+  std::vector<double> outside = {};
+  /// ∂L/∂divergence, only in a call with a teacher.
+  std::vector<double> divergence = {};
 };
 
 /// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
@@ -160,10 +179,11 @@ class LOGITLESS_API TokenLoss {
   virtual StatsRequest needs() const = 0;
   /// Which entries of TokenGrads evaluate() fills besides logp, which it always fills.
   struct GradsFilled {
-    bool lse = false;      ///< TokenGrads::lse
-    bool entropy = false;  ///< TokenGrads::entropy
-    bool cross = false;    ///< TokenGrads::cross
-    bool outside = false;  ///< TokenGrads::outside
+    bool lse = false;         ///< TokenGrads::lse
+    bool entropy = false;     ///< TokenGrads::entropy
+    bool cross = false;       ///< TokenGrads::cross
+    bool outside = false;     ///< TokenGrads::outside
+    bool divergence = false;  ///< TokenGrads::divergence
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradsFilled gradients() const = 0;

@@ -37,6 +37,7 @@ __all__ = [
     "TokenStats",
     "Workspace",
     "cross_entropy",
+    "distillation_loss",
     "environment",
     "id_logps",
     "id_logps_backward",
@@ -116,6 +117,11 @@ class Result:
     per_token_loss: NDArray[float64] | None = None
     sequence_logps: NDArray[float64] | None = None
     sequence_losses: NDArray[float64] | None = None
+    per_token_divergence: NDArray[float64] | None = None
+    per_token_acceptance: NDArray[float64] | None = None
+    per_token_agreement: NDArray[float64] | None = None
+    per_token_entropy: NDArray[float64] | None = None
+    per_token_teacher_entropy: NDArray[float64] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,6 +312,27 @@ def id_logps_backward(
     return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream.reshape(-1))
 
 
+def distillation_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    teacher_hidden: Any = None,
+    teacher_weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
+) -> Result:
+    """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
+    the hidden states and the head of each, over one vocabulary.
+
+    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head. targets, which
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
+    options("distillation"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+    """
+    arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
+    return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
+
+
 def token_stats(
     hidden: Any = None,
     weight: Any = None,
@@ -356,6 +383,7 @@ _PLANS = {
     "kto_loss": _core.plan_kto_loss,
     "soft_cross_entropy": _core.plan_soft_cross_entropy,
     "id_logps": _core.plan_id_logps,
+    "distillation_loss": _core.plan_distillation_loss,
 }
 
 
@@ -367,8 +395,8 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "token", "stats" or
-    "context": the names with their type, their default, and the choices where they are names."""
+    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation", "token",
+    "stats" or "context": the names with their type, their default, and the choices where they are names."""
     return _core.fields(structure)
 
 

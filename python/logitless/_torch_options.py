@@ -52,6 +52,8 @@ CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy"
 del CROSS_ENTROPY["normaliser"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
+DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation")}
+del DISTILLATION["normaliser"]
 TOKEN = _plain_fields("token")
 WITHOUT_TARGETS = {name: field for name, field in TOKEN.items() if name not in NOT_TAKEN["topk_logps"]}
 

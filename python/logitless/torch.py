@@ -26,6 +26,7 @@ from ._torch_call import (
     values_of,
 )
 from ._torch_compiled import linear_cross_entropy_op
+from ._torch_distillation import distillation_loss
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_per_token import PerToken
 from ._torch_ranks import in_group, local_parts
@@ -35,6 +36,7 @@ from ._torch_tokens import token_logps, topk_logps
 
 __all__ = [
     "LinearCrossEntropyLoss",
+    "distillation_loss",
     "id_logps",
     "kto_loss",
     "linear_cross_entropy",

@@ -17,6 +17,19 @@
 
 namespace logitless::python {
 
+// Adds what a loss beside a teacher has for each token: what was not asked for is left out.
+template <class Result>
+void add_distilled(Result&& result, nb::dict& out) {
+  const auto add = [&](const char* name, std::vector<double>& column) {
+    if (!column.empty()) out[name] = to_numpy(std::move(column));
+  };
+  out["per_token_divergence"] = to_numpy(std::move(result.per_token_divergence));
+  out["per_token_acceptance"] = to_numpy(std::move(result.per_token_acceptance));
+  add("per_token_agreement", result.per_token_agreement);
+  add("per_token_entropy", result.per_token_entropy);
+  add("per_token_teacher_entropy", result.per_token_teacher_entropy);
+}
+
 // Returns a result as Python sees it.
 template <class Result>
 nb::dict result_dict(Result&& result) {
@@ -34,6 +47,7 @@ nb::dict result_dict(Result&& result) {
   if constexpr (requires { result.sequence_losses; }) {
     out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
   }
+  if constexpr (requires { result.per_token_acceptance; }) add_distilled(std::move(result), out);
   out["metrics"] = dict_of(result.metrics);
   out["plan"] = std::move(result.plan);
   return out;

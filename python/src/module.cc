@@ -19,6 +19,7 @@
 #ifdef LOGITLESS_WITH_JAX
 #include "jax.h"
 #endif
+#include "losses.h"
 #include "options.h"
 
 namespace logitless::python {
@@ -36,117 +37,6 @@ nb::dict to_dict(TokenStats&& stats) {
   return out;
 }
 
-// The gradient of a loss that is one number.
-double one_upstream(const std::vector<double>& upstream, const char* loss) {
-  if (upstream.size() == 1) return upstream[0];
-  throw InvalidInput("upstream has " + std::to_string(upstream.size()) + " entries but must have 1: " + loss +
-                     " is one value");
-}
-
-Targets take_targets(Keywords& keywords, Arrays& arrays) {
-  const nb::handle targets = keywords.find("targets");
-  if (!targets) throw InvalidInput("targets is missing");
-  return arrays.targets(targets, "targets");
-}
-
-/// A loss reads its arguments from keywords and is run, planned, or run in halves. Each is described by a struct
-/// with the same members.
-struct CrossEntropy {
-  static constexpr const char* kName = "cross_entropy";
-  using Forward = CrossEntropyForward;
-  Targets targets;
-  CrossEntropyOptions options;
-
-  CrossEntropy(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropyOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return cross_entropy(context, source..., targets, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_cross_entropy(context, source..., targets, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return cross_entropy_forward(context, source..., targets, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return cross_entropy_backward(context, source..., targets, options, forward, std::span<const double>(upstream),
-                                  outputs);
-  }
-};
-
-struct Policy {
-  static constexpr const char* kName = "policy_loss";
-  using Forward = PolicyForward;
-  PolicyBatch batch;
-  PolicyOptions options;
-
-  Policy(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return policy_loss(context, source..., batch, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_policy_loss(context, source..., batch, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return policy_loss_forward(context, source..., batch, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return policy_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
-  }
-};
-
-struct Preference {
-  static constexpr const char* kName = "preference_loss";
-  using Forward = PreferenceForward;
-  Targets targets;
-  Reference reference;
-  PreferenceOptions options;
-
-  Preference(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)),
-        reference(take_reference(keywords, arrays)),
-        options(take_fields<PreferenceOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return preference_loss(context, source..., targets, reference, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_preference_loss(context, source..., targets, reference, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return preference_loss_forward(context, source..., targets, reference, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return preference_loss_backward(context, source..., targets, reference, options, forward,
-                                    one_upstream(upstream, kName), outputs);
-  }
-};
-
-struct Kto {
-  static constexpr const char* kName = "kto_loss";
-  using Forward = KtoForward;
-  KtoBatch batch;
-  KtoOptions options;
-
-  Kto(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return kto_loss(context, source..., batch, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_kto_loss(context, source..., batch, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return kto_loss_forward(context, source..., batch, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return kto_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
-  }
-};
 
 void define_token_stats(nb::module_& m) {
   nb::class_<TokenStats>(m, "TokenStats").def("columns", [](const TokenStats& stats) {
@@ -267,6 +157,7 @@ NB_MODULE(_core, m) {
   define_loss<Policy>(m, "PolicyForward");
   define_loss<Preference>(m, "PreferenceForward");
   define_loss<Kto>(m, "KtoForward");
+  define_loss<Distillation>(m, "DistillationForward");
   define_sets(m);
 #ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);

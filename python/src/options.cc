@@ -79,6 +79,16 @@ Reference take_reference(Keywords& keywords, Arrays& arrays) {
   return out;
 }
 
+Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
+  Teacher out;
+  const nb::handle hidden = keywords.find("teacher_hidden");
+  if (!hidden) throw InvalidInput("teacher_hidden is missing");
+  out.hidden = arrays.hidden(hidden, "teacher_hidden");
+  out.head = take_head(keywords, arrays, "teacher_", nullptr);
+  keywords.take("teacher_round_logits_to", out.round_logits_to);
+  return out;
+}
+
 ContextOptions take_context_options(Keywords& keywords) {
   Arrays none;
   auto out = take_fields<ContextOptions>(keywords, none);
@@ -207,12 +217,13 @@ nb::dict with_structure(const std::string& name, const Use& use) {
   if (name == "policy") return use.template operator()<PolicyOptions>();
   if (name == "preference") return use.template operator()<PreferenceOptions>();
   if (name == "kto") return use.template operator()<KtoOptions>();
+  if (name == "distillation") return use.template operator()<DistillationOptions>();
   if (name == "context") return use.template operator()<ContextOptions>();
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
   throw InvalidInput("'" + name +
                      "' is none of token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
-                     "kto, context, policy_batch, kto_batch");
+                     "kto, distillation, context, policy_batch, kto_batch");
 }
 
 }  // namespace

@@ -38,11 +38,13 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
 
 }  // namespace
 
-Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Gradients& outputs) {
+Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
+                                   const Gradients& outputs) {
   const Ranks& ranks = context_.options().ranks;
   FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
+  if (teacher) problem::add_teacher(*teacher, ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
-  shared_ = ranks::share(*meeting_, ranks, head, outputs);
+  shared_ = ranks::share(*meeting_, ranks, {head, teacher ? &teacher->head : nullptr}, outputs);
   if (!shared_.cut) return source;
   source.tensors.shape.vocab_size = shared_.cut->vocab_size;
   source.tensors.shape.first_entry = shared_.cut->first_entry;
@@ -53,7 +55,13 @@ Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& hea
     : scope_(store_of(context)),
       context_(context),
       meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, outputs); })) {}
+      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, nullptr, outputs); })) {}
+Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Teacher& teacher,
+           const Gradients& outputs)
+    : scope_(store_of(context)),
+      context_(context),
+      meeting_(meet(context)),
+      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, &teacher, outputs); })) {}
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
 Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
@@ -61,7 +69,7 @@ Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, cons
       context_(whole.context_),
       part_(name),
       meeting_(whole.meeting_),
-      source_(from_hidden(hidden, head, kNoGradients)) {
+      source_(from_hidden(hidden, head, nullptr, kNoGradients)) {
   if (meeting_) stated_.emplace(*meeting_);
 }
 Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
@@ -119,6 +127,9 @@ void Call::check_slice() const {
   if (!slice) return;
   const problem::TokenProblem& problem = this->problem();
   if (problem.request.rank) core::fail("rank is wanted: it takes a second walk, and ranks.slice meets the others once");
+  if (problem.divergence) {
+    core::fail("a divergence is wanted: it takes a second walk, and ranks.slice meets the others once");
+  }
   const size_t bytes = slice_bytes(), given = slice->gathered.size();
   if (given > 0 && (bytes == 0 || given % bytes != 0)) {
     core::fail("ranks.slice.gathered has ", given, " bytes, which is no multiple of the ", bytes, " of a slice");
@@ -150,12 +161,16 @@ void Call::state_problem() const {
     statement.say("the call's statistics",
                   std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
                       (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
-                      (request.outside ? "outside " : "") +
+                      (request.outside ? "outside " : "") + (problem().divergence ? "divergence " : "") +
                       (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
     if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);
     if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), *from->problem, part_);
+    if (from->problem->teacher) {
+      if (meeting.vocab.is_shared()) api::state_teacher_tokens(meeting.vocab.statement(), *from->problem);
+      if (meeting.data.is_shared()) api::state_teacher_head(meeting.data.statement(), *from->problem);
+    }
   } else if (meeting.data.is_shared()) {
     api::state_logits(meeting.data.statement(), *std::get<FromLogits>(source_).problem);
   }

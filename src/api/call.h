@@ -13,6 +13,7 @@
 #include "core/checks.h"
 #include "core/store.h"
 #include "logitless/context.h"
+#include "logitless/divergence.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
@@ -37,6 +38,9 @@ class Call {
   /// Takes logits that are products.
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
+  /// Takes those of a student beside a teacher's.
+  Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Teacher& teacher,
+       const Gradients& outputs);
   /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
   Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head);
   /// Takes logits that the caller holds.
@@ -110,7 +114,8 @@ class Call {
   void check_slice() const;
   size_t slice_bytes() const;
   void meet_data() const;
-  FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
+  FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
+                         const Gradients& outputs);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;

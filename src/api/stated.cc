@@ -32,6 +32,36 @@ ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of
   return out;
 }
 
+void say_sample_of_hidden(ranks::Statement& statement, const problem::TokenProblem& problem,
+                          const problem::StatesAndHead& states, const std::string& of) {
+  const std::span<const int64_t> rows = problem.active();
+  const int64_t tokens = problem.tokens;
+  statement.say(of + "a sample of hidden",
+                sample(
+                    of + "hidden", static_cast<int64_t>(rows.size()),
+                    static_cast<size_t>(states.hidden_size) * size_of(states.hidden.dtype),
+                    [&states, tokens, rows](int64_t i) {
+                      return problem::rows_of(states, tokens).place(rows[static_cast<size_t>(i)]).data;
+                    },
+                    [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
+}
+
+// States what a head is, of which `entries` vocabulary entries are here.
+void say_head(ranks::Statement& statement, const LmHead& head, int64_t entries, const std::string& name,
+              const std::string& of) {
+  statement.say(of + "the size of " + name, entries);
+  statement.say(of + name, std::string(name_of(head.weight.dtype)), " is ");
+  statement.say(of + "layout", std::string(name_of(head.layout)));
+  statement.say(of + "bias", std::string(head.bias.data ? name_of(head.bias.dtype) : "none"), " is ");
+  const ConstMatrix* weight = &head.weight;
+  const int64_t rows = entries > 0 ? weight->rows : 0;
+  statement.say(of + "a sample of " + name,
+                sample(
+                    of + name, rows, static_cast<size_t>(weight->cols) * size_of(weight->dtype),
+                    [weight](int64_t row) { return core::element(weight->data, weight->dtype, row * weight->stride); },
+                    [](int64_t row) { return row; }));
+}
+
 }  // namespace
 
 ranks::Entries entries_of(std::string name, int64_t size, const std::function<double(int64_t)>& value) {
@@ -113,15 +143,21 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
     statement.say(of + "temperatures", entries_of_tokens("temperature", problem,
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
-  const std::span<const int64_t> rows = problem.active();
-  statement.say(of + "a sample of hidden",
-                sample(
-                    of + "hidden", static_cast<int64_t>(rows.size()),
-                    static_cast<size_t>(problem.hidden_size) * size_of(problem.dtype),
-                    [&problem, rows](int64_t i) {
-                      return problem::hidden_rows(problem).place(rows[static_cast<size_t>(i)]).data;
-                    },
-                    [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
+  say_sample_of_hidden(statement, problem, problem, of);
+}
+
+void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem) {
+  const problem::StatesAndHead& teacher = *problem.teacher;
+  statement.say("teacher.hidden", std::string(name_of(teacher.hidden.dtype)), " is ");
+  statement.say("teacher.hidden_size", teacher.hidden_size);
+  statement.say("teacher.softcap", teacher.head.softcap);
+  statement.say("teacher.round_logits_to", problem.divergence->teacher_rounding);
+  const problem::Temperatures& temperatures = problem.divergence->student;
+  if (!temperatures.each.empty()) {
+    statement.say("temperatures", entries_of_tokens("temperature", problem,
+                                                    [&temperatures](int64_t row) { return temperatures.of(row); }));
+  }
+  say_sample_of_hidden(statement, problem, teacher, "teacher.");
 }
 
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {
@@ -130,17 +166,15 @@ void state_head(ranks::Statement& statement, const problem::HiddenProblem& probl
   statement.say(of + "hidden_size", problem.hidden_size);
   statement.say(of + "softcap", head.softcap);
   statement.say(of + "the size of the vocabulary", problem.vocab_size);
-  statement.say(of + "the size of lm_head", problem.entries);
-  statement.say(of + "lm_head", std::string(name_of(head.weight.dtype)), " is ");
-  statement.say(of + "layout", std::string(name_of(head.layout)));
-  statement.say(of + "bias", std::string(head.bias.data ? name_of(head.bias.dtype) : "none"), " is ");
-  const ConstMatrix* weight = &head.weight;
-  const int64_t rows = problem.entries > 0 ? weight->rows : 0;
-  statement.say(of + "a sample of lm_head",
-                sample(
-                    of + "lm_head", rows, static_cast<size_t>(weight->cols) * size_of(weight->dtype),
-                    [weight](int64_t row) { return core::element(weight->data, weight->dtype, row * weight->stride); },
-                    [](int64_t row) { return row; }));
+  say_head(statement, head, problem.entries, "lm_head", of);
+}
+
+void state_teacher_head(ranks::Statement& statement, const problem::HiddenProblem& problem) {
+  const problem::StatesAndHead& teacher = *problem.teacher;
+  statement.say("teacher.hidden", std::string(name_of(teacher.hidden.dtype)), " is ");
+  statement.say("teacher.hidden_size", teacher.hidden_size);
+  statement.say("teacher.softcap", teacher.head.softcap);
+  say_head(statement, teacher.head, problem.entries, "head", "teacher.");
 }
 
 void state_logits(ranks::Statement& statement, const problem::LogitsProblem& problem) {

@@ -47,6 +47,9 @@ void state_vector(ranks::Statement& statement, const std::string& name, const pr
 void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of);
 /// States what ranks with parts of a batch were given: of a head, its size, type and a sample.
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of);
+/// State the same of a teacher.
+void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem);
+void state_teacher_head(ranks::Statement& statement, const problem::HiddenProblem& problem);
 void state_logits(ranks::Statement& statement, const problem::LogitsProblem& problem);
 
 }  // namespace logitless::api

@@ -9,6 +9,7 @@
 #include "c_api/status.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
 #include "logitless/id_sets.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
@@ -45,7 +46,8 @@ struct logitless_workspace {
 
 struct logitless_forward {
   std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
-               logitless::KtoForward, logitless::SoftCrossEntropyForward, logitless::IdLogps>
+               logitless::KtoForward, logitless::SoftCrossEntropyForward, logitless::IdLogps,
+               logitless::DistillationForward>
       forward;
 };
 

@@ -28,6 +28,15 @@ Reference reference_of(const logitless_reference* given) {
   return out;
 }
 
+Teacher teacher_of(const logitless_teacher* given) {
+  const logitless_teacher in = read(&there(given, "teacher"), "teacher");
+  Teacher out;
+  out.hidden = hidden_of(there(in.hidden, "teacher.hidden"), "teacher.hidden");
+  out.head = head_of(there(in.head, "teacher.head"), "teacher.head");
+  take("teacher.round_logits_to", out.round_logits_to, in.round_logits_to);
+  return out;
+}
+
 }  // namespace logitless::c_api
 
 void logitless_token_options_init(logitless_token_options* options, size_t size) { init(options, size); }
@@ -41,4 +50,6 @@ void logitless_reference_init(logitless_reference* reference, size_t size) { ini
 void logitless_preference_options_init(logitless_preference_options* options, size_t size) { init(options, size); }
 void logitless_kto_batch_init(logitless_kto_batch* batch, size_t size) { init(batch, size); }
 void logitless_kto_options_init(logitless_kto_options* options, size_t size) { init(options, size); }
+void logitless_teacher_init(logitless_teacher* teacher, size_t size) { init(teacher, size); }
+void logitless_distillation_options_init(logitless_distillation_options* options, size_t size) { init(options, size); }
 void logitless_context_options_init(logitless_context_options* options, size_t size) { init(options, size); }

@@ -147,6 +147,17 @@ inline logitless_kto_options defaults() {
   return defaults_of<KtoOptions, logitless_kto_options>();
 }
 template <>
+inline logitless_teacher defaults() {
+  logitless_teacher out;
+  std::memset(&out, 0, sizeof out);
+  out.round_logits_to = LOGITLESS_NO_DTYPE;
+  return out;
+}
+template <>
+inline logitless_distillation_options defaults() {
+  return defaults_of<DistillationOptions, logitless_distillation_options>();
+}
+template <>
 inline logitless_context_options defaults() {
   return defaults_of<ContextOptions, logitless_context_options>();
 }
@@ -171,6 +182,9 @@ inline PreferenceOptions options_of(const logitless_preference_options* given) {
   return taken<PreferenceOptions>(given, "options");
 }
 inline KtoOptions options_of(const logitless_kto_options* given) { return taken<KtoOptions>(given, "options"); }
+inline DistillationOptions options_of(const logitless_distillation_options* given) {
+  return taken<DistillationOptions>(given, "options");
+}
 inline ContextOptions options_of(const logitless_context_options* given) {
   return taken<ContextOptions>(given, "options");
 }
@@ -179,5 +193,6 @@ inline PolicyBatch batch_of(const logitless_policy_batch* given) {
 }
 inline KtoBatch batch_of(const logitless_kto_batch* given) { return taken<KtoBatch>(&there(given, "batch"), "batch"); }
 Reference reference_of(const logitless_reference* given);
+Teacher teacher_of(const logitless_teacher* given);
 
 }  // namespace logitless::c_api

@@ -1,4 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "c_api/context.h"
+#include "c_api/fields.h"
+#include "c_api/inputs.h"
 #include "c_api/loss_calls.h"
 #include "logitless/logits.h"
 

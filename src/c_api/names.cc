@@ -21,6 +21,8 @@ static_assert(kNamesOf<EntriesPer>.size() == LOGITLESS_PER_TOKEN + 1);
 static_assert(kNamesOf<TemperatureMeaning>.size() == LOGITLESS_SCALE_LOGP + 1);
 static_assert(kNamesOf<NormaliseOver>.size() == LOGITLESS_OVER_SET + 1);
 static_assert(kNamesOf<Reduction>.size() == LOGITLESS_NO_REDUCTION + 1);
+static_assert(kNamesOf<MeanOver>.size() == LOGITLESS_OVER_SEQUENCE_MEANS + 1);
+static_assert(static_cast<int>(Divergence::kAcceptance) == LOGITLESS_ACCEPTANCE);
 static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
 static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
 static_assert(static_cast<int>(PolicyVariant::kPpo) == LOGITLESS_PPO);
@@ -45,6 +47,9 @@ const char* logitless_teacher_against_name(int32_t against) {
   return name_at<TeacherAgainst, LOGITLESS_AGAINST_SAMPLING>(against);
 }
 const char* logitless_preference_loss_name(int32_t loss) { return name_at<PreferenceLoss, LOGITLESS_CPO>(loss); }
+const char* logitless_divergence_name(int32_t divergence) {
+  return name_at<Divergence, LOGITLESS_LK_HYBRID>(divergence);
+}
 int logitless_needs_reference(int32_t loss) {
   return logitless_preference_loss_name(loss) && needs_reference(static_cast<PreferenceLoss>(loss));
 }

@@ -53,6 +53,10 @@ class CallPartials {
     if (problem.request.top_k > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
     if (problem.request.outside) by_walk_.add(Walk::kFirst, outside.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
+    if (!problem.divergence) return;
+    if (!problem.divergence->shares_softmax) by_walk_.add(Walk::kFirst, student.emplace(problem, Side::kStudent));
+    by_walk_.add(Walk::kFirst, teacher.emplace(problem, Side::kTeacher));
+    by_walk_.add(Walk::kSecond, divergence.emplace(problem));
   }
   CallPartials(const CallPartials&) = delete;
   CallPartials& operator=(const CallPartials&) = delete;
@@ -61,6 +65,9 @@ class CallPartials {
   std::optional<TopPartials> top;
   std::optional<OutsidePartials> outside;
   std::optional<AbovePartials> above;
+  std::optional<SidePartials> student;  // where the divergence has another temperature than the first walk
+  std::optional<SidePartials> teacher;
+  std::optional<DivergencePartials> divergence;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
   /// Takes the room for `rows` rows of `segments` segments each.

@@ -26,7 +26,7 @@ struct FoldPart {
   int64_t place = 0;              // of the first row among those whose partials are kept
   int64_t segment = 0;
   int64_t thread = 0;
-  Logit* scratch = nullptr;  // [entries of a tile]: a fold may write into it
+  Logit* scratch = nullptr;  // [sides, entries of a tile]: a fold may write into it
   stats::Columns* columns = nullptr;
 };
 
@@ -184,6 +184,77 @@ class AboveFold final : public Fold<Types> {
   int64_t rows_ = 0;
 };
 
+/// The log-sum-exp of one side at the temperature of a divergence.
+template <class Types>
+class SideFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+  using Logit = typename Types::Logit;
+
+  SideFold(const FoldInputs<Types>& inputs, const SidePartials& partials)
+      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
+
+  void take(core::Arena& arena, const FoldSizes& sizes) override {
+    inverse_temperature_ = arena.take<Logit>(sizes.threads * sizes.rows);
+    rows_ = sizes.rows;
+  }
+  void begin(const Part& part) const override {
+    for (size_t r = 0; r < part.rows.size(); ++r) {
+      temperatures(part)[r] = static_cast<Logit>(problem_.inverse_of(partials_.temperature(part.rows[r])));
+    }
+    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+  }
+  void add(const Part& part, const Tile& tile) const override {
+    tiles_->fold_side(tile, partials_.is_teacher(), partials_.wants_entropy(), partials_.wants_argmax(),
+                      temperatures(part), part.scratch, partials_.of(part.segment, part.place));
+  }
+
+ private:
+  Logit* temperatures(const Part& part) const { return inverse_temperature_ + part.thread * rows_; }
+
+  const stats::TileKernels<Types>* tiles_;
+  const problem::TokenProblem& problem_;
+  const SidePartials& partials_;
+  Logit* inverse_temperature_ = nullptr;  // [threads, rows]
+  int64_t rows_ = 0;
+};
+
+/// The sums of a divergence, from the log-sum-exps that the first walk has found.
+template <class Types>
+class DivergenceFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+  using Pair = kernels::RowPair<typename Types::Logit>;
+
+  DivergenceFold(const FoldInputs<Types>& inputs, const DivergencePartials& partials)
+      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
+
+  void take(core::Arena& arena, const FoldSizes& sizes) override {
+    pairs_ = arena.take<Pair>(sizes.threads * sizes.rows);
+    rows_ = sizes.rows;
+  }
+  void begin(const Part& part) const override {
+    for (size_t r = 0; r < part.rows.size(); ++r) {
+      pairs(part)[r] = stats::row_pair<typename Types::Logit>(problem_, part.columns->stats, part.rows[r]);
+    }
+    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::DivergenceSums{});
+  }
+  void add(const Part& part, const Tile& tile) const override {
+    tiles_->fold_divergence(tile, pairs(part), part.scratch, partials_.of(part.segment, part.place));
+  }
+
+ private:
+  Pair* pairs(const Part& part) const { return pairs_ + part.thread * rows_; }
+
+  const stats::TileKernels<Types>* tiles_;
+  const problem::TokenProblem& problem_;
+  const DivergencePartials& partials_;
+  Pair* pairs_ = nullptr;  // [threads, rows]
+  int64_t rows_ = 0;
+};
+
 /// The partials and the folds of a call.
 template <class Types>
 class CallFolds {
@@ -193,6 +264,9 @@ class CallFolds {
     if (partials_.top) by_walk_.add(Walk::kFirst, top_.emplace(inputs, *partials_.top));
     if (partials_.outside) by_walk_.add(Walk::kFirst, outside_.emplace(inputs, *partials_.outside));
     if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
+    if (partials_.student) by_walk_.add(Walk::kFirst, student_.emplace(inputs, *partials_.student));
+    if (partials_.teacher) by_walk_.add(Walk::kFirst, teacher_.emplace(inputs, *partials_.teacher));
+    if (partials_.divergence) by_walk_.add(Walk::kSecond, divergence_.emplace(inputs, *partials_.divergence));
   }
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
@@ -214,6 +288,8 @@ class CallFolds {
   std::optional<TopFold<Types>> top_;
   std::optional<OutsideFold<Types>> outside_;
   std::optional<AboveFold<Types>> above_;
+  std::optional<SideFold<Types>> student_, teacher_;
+  std::optional<DivergenceFold<Types>> divergence_;
   ByWalk<Fold<Types>> by_walk_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/arena.h"
+#include "kernels/divergence_kernels.h"
 #include "kernels/row_stats.h"
 #include "problem/token_problem.h"
 #include "stats/columns.h"
@@ -122,6 +123,53 @@ class OutsidePartials final : public PartialsOf<kernels::RowStats> {
 
  private:
   void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
+};
+
+/// Who has a distribution.
+enum class Side { kStudent, kTeacher };
+
+/// The first walk's, beside a teacher: the log-sum-exp at the temperature of a divergence, its entropy
+/// where it is asked for, and the teacher's argmax.
+class SidePartials final : public PartialsOf<kernels::RowStats> {
+ public:
+  SidePartials(const problem::TokenProblem& problem, Side side) : PartialsOf(problem), side_(side) {}
+
+  bool is_teacher() const { return side_ == Side::kTeacher; }
+  bool wants_entropy() const { return problem().divergence->entropy; }
+  bool wants_argmax() const { return is_teacher() && problem().divergence->argmax; }
+  double temperature(int64_t row) const;
+
+  size_t wire_bytes(int64_t row) const override;
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const override;
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
+
+ private:
+  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
+  template <class Visit>
+  void each_sent(kernels::RowStats& stats, Visit& visit) const;
+
+  Side side_;
+};
+
+/// The second walk's, beside a teacher: the sums of the divergence.
+class DivergencePartials final : public PartialsOf<kernels::DivergenceSums> {
+ public:
+  using PartialsOf::PartialsOf;
+
+  size_t wire_bytes(int64_t) const override { return sizeof(kernels::DivergenceSums); }
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
+  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
+                        stats::Columns& columns) const override;
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
+
+ private:
+  void join_parts(int64_t, const kernels::DivergenceSums& part, kernels::DivergenceSums& whole) const override {
+    whole = kernels::merge(whole, part);
+  }
 };
 
 /// The second walk's: how many logits are above the target's.

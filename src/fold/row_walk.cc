@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/views.h"
+#include "stats/divergence.h"
 #include "stats/row_gradients.h"
 
 namespace logitless::fold {
@@ -58,12 +59,14 @@ void RowWalk<Types>::gradient(int64_t row, const TokenStats& stats, const TokenG
   const Scratch& mine = scratch();
   const kernels::RowGradient<Logit> gradient = stats::row_gradient(problem_, stats, grads, row, mine.picks);
   const stats::GradientSummands summands = stats::gradient_summands(gradient);
+  kernels::RowDivergence<Logit> divergence;
+  if (problem_.divergence) divergence = stats::row_divergence<Logit>(problem_, stats, grads, row);
   constexpr int32_t kPlace = 0;
   for (int64_t first = 0; first < problem_.entries; first += vocab_tile_) {
     const stats::LogitsTile<Logit> from = tile(row, first, mine);
     void* to = core::element(out, out_dtype, first);
     Logit* wide = core::is_narrow<Logit>(out_dtype) ? mine.values : static_cast<Logit*>(to);
-    tiles_->gradient(from, {&kPlace, 1}, summands, &gradient, mine.row, {wide, from.entries});
+    tiles_->gradient(from, {&kPlace, 1}, summands, &gradient, &divergence, mine.row, {wide, from.entries});
     if (core::is_narrow<Logit>(out_dtype)) tiles_->row_kernels().round(wide, from.entries, false, to, out_dtype);
   }
 }

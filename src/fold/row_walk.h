@@ -27,7 +27,7 @@ class RowWalk {
 
   /// A thread works in this.
   struct Scratch {
-    Logit* row = nullptr;  // [vocab_tile]: capped logits
+    Logit* row = nullptr;  // [vocab_tile], or with a teacher [3 * vocab_tile]: capped logits
     // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
     Logit* values = nullptr;
     kernels::PickGradient<Logit>* picks = nullptr;  // of one row
@@ -50,7 +50,7 @@ class RowWalk {
     folds_.take(arena, sizes.threads, 1, {.threads = sizes.threads, .entries = vocab_tile_});
     const int64_t picks = problem_.most_picks();
     for (Scratch& one : scratch_) {
-      one.row = arena.take<Logit>(vocab_tile_);
+      one.row = arena.take<Logit>((problem_.divergence ? 3 : 1) * vocab_tile_);
       if (sizes.narrow) one.values = arena.take<Logit>(vocab_tile_);
       one.picks = arena.take<kernels::PickGradient<Logit>>(picks);
     }

@@ -7,44 +7,14 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/plain_tile.h"
 #include "kernels/row_kernels.h"
 #include "kernels/top_kernels.h"
 
 namespace logitless::kernels {
 namespace {
 
-template <class T>
-T capped(T raw, T softcap) {
-  return softcap > 0 ? softcap * std::tanh(raw / softcap) : raw;
-}
-
-// Returns d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
-template <class T>
-T cap_derivative(T raw, T softcap) {
-  if (!(softcap > 0)) return 1;
-  const T e = std::exp(-2 * std::abs(raw / softcap));
-  return 4 * e / ((1 + e) * (1 + e));
-}
-
-// Returns the nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to
-// even.
-double nearest(double value, int digits, int lowest, double largest) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const double unit = std::ldexp(1.0, std::max(std::ilogb(value), lowest) - digits + 1);
-  const double rounded = std::nearbyint(value / unit) * unit;  // both exact: unit is a power of 2
-  if (std::abs(rounded) > largest) return std::copysign(std::numeric_limits<double>::infinity(), value);
-  return rounded;
-}
-
-double nearest(double value, DType dtype) {
-  return dtype == DType::kFloat16 ? nearest(value, 11, -14, 65504) : nearest(value, 8, -126, 0x1.FEp127);
-}
-
-template <class T>
-T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
-  const T raw = logits[v] + (shape.bias ? shape.bias[v] : T{0});
-  return shape.round_to ? static_cast<T>(nearest(raw, *shape.round_to)) : raw;
-}
+using kernels::widened;  // beside those of float16
 
 template <class T>
 RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
@@ -122,35 +92,12 @@ void cap(const TileShape<T>& shape, const T* logits, T* to) {
   for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
 }
 
-float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-
-bfloat16 rounded(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
-  const uint32_t nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : nearest)};
-}
-
 void widen_bf16(const bfloat16* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = widened(from[i]);
 }
 
 void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = rounded(accumulate ? from[i] + widened(to[i]) : from[i]);
-}
-
-// Stores column v of a gradient row. Bytes are copied, because they may be those of logits of another type.
-template <class T>
-void store_gradient(T value, int64_t v, T* out, T*) {
-  out[v] = value;
-}
-void store_gradient(float value, int64_t v, bfloat16* out, bfloat16* low) {
-  const bfloat16 high = rounded(value);
-  std::memcpy(out + v, &high, sizeof high);
-  if (!low) return;
-  const float left = value - widened(high);
-  const bfloat16 rest = rounded(std::isfinite(left) ? left : 0.0f);
-  std::memcpy(low + v, &rest, sizeof rest);
 }
 
 template <class T, class Gradient>

@@ -196,24 +196,6 @@ SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropyOptions& option
   scale_ *= options.loss_scale;
 }
 
-void SoftCrossEntropyLoss::set_upstream(double upstream) {
-  core::check_field("upstream", kFinite, upstream);
-  upstream_ = upstream;
-}
-
-void SoftCrossEntropyLoss::set_upstream(std::span<const double> upstream) {
-  const bool per_token = options_.reduction == Reduction::kNone;
-  const int64_t wanted = per_token ? problem_.tokens : 1;
-  if (static_cast<int64_t>(upstream.size()) != wanted) {
-    fail("upstream has ", upstream.size(), " entries but must have ", wanted,
-         per_token ? ": one a token under reduction none" : ": the loss is one value");
-  }
-  core::check_aligned("upstream", upstream);
-  if (!per_token) return set_upstream(upstream[0]);
-  problem::check_finite_entries("upstream", upstream, problem_);
-  upstreams_ = upstream;
-}
-
 double SoftCrossEntropyLoss::cross_entropy(int64_t row, const TokenStats& stats) const {
   if (rows_.dense) return -stats.cross[static_cast<size_t>(row)] / problem_.logp_temperature(row);
   double sum = 0;
@@ -238,7 +220,7 @@ void SoftCrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenSt
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     losses_[i] = cross_entropy(row, stats);
-    const double scale = scale_ * (upstreams_.empty() ? upstream_ : upstreams_[i]);
+    const double scale = scale_ * upstream_.of(i);
     if (rows_.dense) {
       grads.cross[i] = -scale / problem_.logp_temperature(row);
       continue;

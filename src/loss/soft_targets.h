@@ -8,6 +8,7 @@
 #include "core/store.h"
 #include "logitless/soft_targets.h"
 #include "logitless/token_stats.h"
+#include "loss/upstream.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -45,8 +46,10 @@ class SoftCrossEntropyLoss final : public TokenLoss {
 
   /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
   /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
-  void set_upstream(double upstream);
-  void set_upstream(std::span<const double> upstream);
+  void set_upstream(double upstream) { upstream_.set(upstream); }
+  void set_upstream(std::span<const double> upstream) {
+    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
+  }
 
   /// Returns the loss and metrics of all rows that were evaluated.
   SoftCrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
@@ -61,10 +64,9 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   const SoftRows rows_;
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;
-  double upstream_ = 1;                // of all tokens
-  std::span<const double> upstreams_;  // [N], or empty
-  double scale_ = 1;                   // what a token's loss is multiplied with
-  core::Array<double> losses_;         // [N]: ce, neither scaled nor reduced
+  Upstream upstream_;
+  double scale_ = 1;            // what a token's loss is multiplied with
+  core::Array<double> losses_;  // [N]: ce, neither scaled nor reduced
 };
 
 }  // namespace logitless::loss

@@ -85,7 +85,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, 
     if (!run.logits_stay) thread.tile = arena.take<Logit>(tile_elements(source, run));
     if (run.gather) thread.gathered = source.take_room(arena, grid.tile_rows);
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
-    thread.row = arena.take<Logit>(grid.vocab_tile);
+    thread.row = arena.take<Logit>(source.sides() * grid.vocab_tile);
   }
   folds.take(arena, run.plan.chunk_rows, grid.segments, {run.plan.threads, grid.row_tile, grid.vocab_tile});
   packed = source::PackedStates(arena, run.plan.packed_bytes);
@@ -102,7 +102,8 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
-    thread.row = arena.take<Logit>((std::is_same_v<Logit, Gradient> ? 1 : 2) * grid.vocab_tile);
+    const int64_t tiles = problem.divergence ? 3 : std::is_same_v<Logit, Gradient> ? 1 : 2;
+    thread.row = arena.take<Logit>(tiles * grid.vocab_tile);
   }
   if (!run.logits_stay) {
     slots.resize(static_cast<size_t>(run.plan.tiles_alive));
@@ -116,17 +117,18 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
+  if (problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(run.plan.chunk_rows);
 }
 
 template <class Logit>
-const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem) {
-  const ConstVector& bias = problem.head.bias;
-  if (!bias.data || bias.dtype == DTypeOf<Logit>::value) return static_cast<const Logit*>(bias.data);
+stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const LmHead& head) {
+  const ConstVector& bias = head.bias;
+  if (!bias.data || bias.dtype == DTypeOf<Logit>::value) return {static_cast<const Logit*>(bias.data), head.softcap};
   Logit* out = arena.take<Logit>(bias.size);
   if constexpr (sizeof(Logit) == 4) {
     if (kernels) kernels->widen(bias.data, bias.dtype, bias.size, out);
   }
-  return out;
+  return {out, head.softcap};
 }
 
 template <class Logit>
@@ -181,7 +183,8 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
         of_call.emplace(sink::SinkInputs{*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
       }
       const sink::Sinks<Sum> sinks = of_call ? of_call->all() : sink::Sinks<Sum>();
-      widened_bias<typename Types::Logit>(arena, nullptr, problem);
+      head_shape<typename Types::Logit>(arena, nullptr, problem.head);
+      teacher_shape<typename Types::Logit>(arena, nullptr, problem);
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
       const size_t mark = arena.mark();
@@ -205,7 +208,8 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
       const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), arena,
                                       dense_walk_sizes<Types>(gradient, threads));
-      widened_bias<typename Types::Logit>(arena, nullptr, problem);
+      head_shape<typename Types::Logit>(arena, nullptr, problem.head);
+      teacher_shape<typename Types::Logit>(arena, nullptr, problem);
       const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
       const sink::CallSinks<Sum> sinks({*context.kernels, *context.gemm, problem, source}, outputs, sizes);
       for_each_in_turn<Sum>(arena, sinks.all(), [](const sink::Sink<Sum>&) {});
@@ -222,13 +226,13 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                         \
-  template struct ForwardBuffers<Types>;                                                                     \
-  template struct BackwardBuffers<Types>;                                                                    \
-  template struct DenseBuffers<Types>;                                                                       \
-  template const Types::Logit* widened_bias(core::Arena&, const kernels::RowKernels*, const HiddenProblem&); \
-  template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                            \
-  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                  \
+#define LOGITLESS_INSTANTIATE(Types)                                                                           \
+  template struct ForwardBuffers<Types>;                                                                       \
+  template struct BackwardBuffers<Types>;                                                                      \
+  template struct DenseBuffers<Types>;                                                                         \
+  template stats::HeadShape<Types::Logit> head_shape(core::Arena&, const kernels::RowKernels*, const LmHead&); \
+  template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                              \
+  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                    \
   template fold::RowWalk<Types>::Sizes sweep_sizes<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

@@ -39,7 +39,7 @@ struct ForwardBuffers {
     Logit* tile = nullptr;  // [tile_rows, tile_stride]; null when the logits stay
     source::Room gathered;  // [tile_rows]
     source::Scratch products;
-    Logit* row = nullptr;  // [vocab_tile]: scratch of folds
+    Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
   };
   core::Array<PerThread> threads;
   source::PackedStates packed;  // of the chunk's blocks
@@ -69,14 +69,23 @@ struct BackwardBuffers {
   source::Room gathered;                             // [chunk_rows], where the logits stay
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
   kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk
+  // [chunk_rows], with a teacher
+  kernels::RowDivergence<Logit>* divergences = nullptr;
 
   BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run);
 };
 
-/// Returns the bias in the type of the logits, or null without one. `kernels` widens it, and is null where
-/// the arena only measures.
+/// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens
+/// it, and is null where the arena only measures.
 template <class Logit>
-const Logit* widened_bias(core::Arena& arena, const kernels::RowKernels* kernels, const HiddenProblem& problem);
+stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const LmHead& head);
+/// Returns the same of the teacher's head, or nothing where there is none.
+template <class Logit>
+stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKernels* kernels,
+                                      const HiddenProblem& problem) {
+  if (!problem.teacher) return {};
+  return head_shape<Logit>(arena, kernels, problem.teacher->head);
+}
 
 /// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile, of each side.
 template <class Logit>

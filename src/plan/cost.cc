@@ -9,7 +9,7 @@ constexpr double kCachedBytes = 16 << 20;
 
 }  // namespace
 
-bool keeping_pays(const source::Source& source, const Gradients& outputs, const RunPlan& one) {
+bool keeping_pays(const source::Source& source, const Gradients& outputs, int times, const RunPlan& one) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
@@ -25,7 +25,7 @@ bool keeping_pays(const source::Source& source, const Gradients& outputs, const 
         2 * static_cast<double>(size_of(outputs.d_weight.dtype)) * area(source.hidden_size(), source.entries());
   }
   const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
-  const double flops = 2 * logits * static_cast<double>(source.depth());
+  const double flops = 2 * times * logits * static_cast<double>(source.depth());
   return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
 }
 

@@ -10,7 +10,8 @@ namespace logitless::plan {
 
 /// Returns whether logits are sooner read than computed again. One that is kept is written, read as its
 /// gradient is written in its place, and read by the products of that; caches take in what is written first.
-/// Each chunk but one reads the head again, and reads and writes d_weight.
-bool keeping_pays(const source::Source& source, const Gradients& outputs, const RunPlan& one);
+/// Each chunk but one reads the head again, and reads and writes d_weight. Others are computed again `times`
+/// times: for their gradients, and for a second walk.
+bool keeping_pays(const source::Source& source, const Gradients& outputs, int times, const RunPlan& one);
 
 }  // namespace logitless::plan

@@ -30,6 +30,7 @@ class Planner {
   Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
           const Gradients& outputs)
       : wanted_(context.options.plan),
+        has_divergence_(problem.divergence.has_value()),
         threads_(threads),
         work_(work),
         outputs_(outputs),
@@ -104,7 +105,7 @@ class Planner {
   RunPlan one_pass_or_two() const {
     RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
     const bool one_fits = fits(one);
-    if (one_fits && keeping_pays(cutter_.source(), outputs_, one)) return one;
+    if (one_fits && keeping_pays(cutter_.source(), outputs_, has_divergence_ ? 2 : 1, one)) return one;
     RunPlan two = tiled(PlanKind::kTwoPass, rows());
     if (fits(two)) return two;
     return one_fits ? one : smaller(one, two);
@@ -198,6 +199,7 @@ class Planner {
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget_; }
 
   const PlanKind wanted_;
+  const bool has_divergence_;
   const int threads_;
   const Work& work_;
   const Gradients& outputs_;

@@ -2,6 +2,7 @@
 #include "problem/hidden_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -211,7 +212,7 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   shape.tokens = hidden.tokens();
   shape.vocab_size = shape.entries = head.vocab_size();
   shape.dtype = hidden.states.dtype;
-  HiddenOperands& operands = tensors.operands;
+  StatesAndHead& operands = tensors.operands;
   operands.hidden = hidden.states;
   operands.hidden_second = hidden.second;
   operands.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
@@ -223,13 +224,45 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   return tensors;
 }
 
+void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors) {
+  HiddenTensors beside;
+  try {
+    beside = check_tensors(teacher.hidden, teacher.head, may_be_empty);
+  } catch (const InvalidInput& error) {
+    fail("teacher: ", error.what());
+  }
+  const Shape &shape = tensors.shape, &of_teacher = beside.shape;
+  if (of_teacher.tokens != shape.tokens) {
+    fail("teacher.hidden has ", of_teacher.tokens, " rows but ", shape.rows_name, " has ", shape.tokens);
+  }
+  if (of_teacher.entries != shape.entries) {
+    fail("teacher.head has ", of_teacher.entries, " vocabulary entries but lm_head has ", shape.entries,
+         ": student and teacher must share one vocabulary");
+  }
+  check_sum_type("teacher.hidden", of_teacher.dtype, shape.dtype);
+  tensors.operands.teacher = static_cast<const StatesAndHead&>(beside.operands);
+}
+
+namespace {
+
+// Appends what is read of states and a head.
+void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>& names,
+                  core::Array<core::ByteRange>& reads) {
+  reads.push_back(core::range_of(names[0], of.hidden.data, of.hidden.dtype, of.hidden_places));
+  reads.push_back(core::range_of(names[1], of.hidden_second.data, of.hidden_second.dtype, of.second_places));
+  reads.push_back(core::range_of(names[2], of.head.weight));
+  reads.push_back(core::range_of(names[3], of.head.bias));
+}
+
+}  // namespace
+
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
-  const ConstMatrix &first = problem.hidden, &second = problem.hidden_second;
-  reads.push_back(core::range_of("hidden", first.data, first.dtype, problem.hidden_places));
-  reads.push_back(core::range_of("hidden.second", second.data, second.dtype, problem.second_places));
-  reads.push_back(core::range_of("lm_head", problem.head.weight));
-  reads.push_back(core::range_of("bias", problem.head.bias));
+  append_reads(problem, {"hidden", "hidden.second", "lm_head", "bias"}, reads);
+  if (problem.teacher) {
+    append_reads(*problem.teacher, {"teacher.hidden", "teacher.hidden.second", "teacher.head", "teacher.head.bias"},
+                 reads);
+  }
   return reads;
 }
 

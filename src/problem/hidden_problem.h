@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -15,8 +16,8 @@
 
 namespace logitless::problem {
 
-/// Hidden states and a head, whose product is the logits.
-struct HiddenOperands {
+/// Hidden states and a head, whose product is logits.
+struct StatesAndHead {
   ConstMatrix hidden;         // rows [0, hidden.rows); hidden_places tell where a row stands
   ConstMatrix hidden_second;  // the rows after them, if any
   int64_t sequences = 0;      // of equal length in each matrix; 0: they are packed
@@ -25,6 +26,12 @@ struct HiddenOperands {
   LmHead head;  // the vocabulary entries that are here
   int64_t hidden_size = 0;
 };
+
+/// What the logits of a call are made of, and those of a second head over the same rows and vocabulary
+/// entries, which is not differentiated.
+struct HiddenOperands : StatesAndHead {
+  std::optional<StatesAndHead> teacher;
+};
 using HiddenTensors = Tensors<HiddenOperands>;
 
 struct HiddenProblem : TokenProblem, HiddenOperands {};
@@ -32,6 +39,8 @@ struct HiddenProblem : TokenProblem, HiddenOperands {};
 /// Returns the tensors, checked. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws
 /// InvalidInput for anything that breaks the contracts of tensors.h.
 HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
+/// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
+void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors);
 
 /// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
 inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {

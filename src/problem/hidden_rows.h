@@ -41,10 +41,12 @@ struct Rows {
   bool is_matrix() const { return border == count && first_places.is_matrix(); }
 };
 
-inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) {
-  return {problem.hidden, problem.hidden_second, problem.hidden_places, problem.second_places,
-          problem.tokens, problem.hidden.rows,   problem.hidden_size,   problem.hidden.dtype};
+/// Returns the rows of hidden states, of which there are `tokens`.
+inline Rows<ConstMatrix> rows_of(const StatesAndHead& of, int64_t tokens) {
+  return {of.hidden, of.hidden_second, of.hidden_places, of.second_places,
+          tokens,    of.hidden.rows,   of.hidden_size,   of.hidden.dtype};
 }
+inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) { return rows_of(problem, problem.tokens); }
 
 /// Returns the type of d_hidden, of whose two matrices there may be one alone.
 inline DType d_hidden_dtype(const Gradients& outputs) {

@@ -25,11 +25,13 @@ bool is_scale(double value, DType dtype) { return value >= least_normal(dtype) &
 
 bool is_logit_rounding(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
 
+void check_rounding(std::string_view name, DType dtype) {
+  if (!is_logit_rounding(dtype)) fail(name, " = ", name_of(dtype), " must be bfloat16 or float16");
+}
+
 void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
-  if (options.round_logits_to && !is_logit_rounding(*options.round_logits_to)) {
-    fail("round_logits_to = ", name_of(*options.round_logits_to), " must be bfloat16 or float16");
-  }
+  if (options.round_logits_to) check_rounding("round_logits_to", *options.round_logits_to);
   core::check_aligned("temperatures", options.temperatures);
   if (options.temperatures.empty()) {
     check_scale("temperature", options.temperature, problem.dtype);
@@ -40,13 +42,29 @@ void check_token_options(const TokenProblem& problem) {
 }
 
 // A temperature counts only where its row does: padding may hold anything.
-void check_temperatures(const TokenProblem& problem) {
-  if (problem.options.temperatures.empty()) return;
+void check_temperatures(const TokenProblem& problem, std::span<const double> temperatures) {
+  if (temperatures.empty()) return;
   for (const int64_t row : problem.active()) {
-    const double temperature = problem.temperature(row);
+    const double temperature = temperatures[static_cast<size_t>(row)];
     if (is_scale(temperature, problem.dtype)) continue;
     check_scale("temperatures[" + std::to_string(row) + "]", temperature, problem.dtype);
   }
+}
+
+// Temperatures are checked as options of tokens are; messages call the only one `name`.
+void check_temperatures(const TokenProblem& problem, std::string_view name, const Temperatures& temperatures) {
+  if (temperatures.each.empty()) return check_scale(name, temperatures.one, problem.dtype);
+  core::check_aligned("temperatures", temperatures.each);
+  check_entries("temperatures", temperatures.each.size(), problem);
+  check_temperatures(problem, temperatures.each);
+}
+
+void check_divergence(const TokenProblem& problem) {
+  if (!problem.divergence) return;
+  const DivergenceTask& task = *problem.divergence;
+  check_temperatures(problem, "temperature", task.student);
+  check_temperatures(problem, task.teacher_name, task.teacher);
+  if (task.teacher_rounding) check_rounding("teacher.round_logits_to", *task.teacher_rounding);
 }
 
 void check_cross(const TokenProblem& problem) {
@@ -138,7 +156,8 @@ TokenProblem resolve(const Shape& shape, Task task) {
   check_token_options(problem);
   core::check_field("top_k", kTopCount, static_cast<double>(problem.request.top_k));
   check_cross(problem);
-  check_temperatures(problem);
+  check_temperatures(problem, problem.options.temperatures);
+  check_divergence(problem);
   if (problem.cross.weights.empty()) return problem;
   problem.cross.mass = 0;
   for (const float q : problem.cross.weights) problem.cross.mass += q;
@@ -179,8 +198,13 @@ void check_finite_entries(std::string_view name, std::span<const double> values,
 core::Array<core::ByteRange> reads_of(const TokenProblem& problem) {
   const auto& temperatures = problem.options.temperatures;
   const auto& weights = problem.cross.weights;
-  return {core::range_of("temperatures", temperatures.data(), temperatures.size_bytes()),
-          core::range_of(problem.cross.name, weights.data(), weights.size_bytes())};
+  core::Array<core::ByteRange> reads = {core::range_of("temperatures", temperatures.data(), temperatures.size_bytes()),
+                                        core::range_of(problem.cross.name, weights.data(), weights.size_bytes())};
+  if (problem.divergence) {
+    const std::span<const double> of_student = problem.divergence->student.each;
+    reads.push_back(core::range_of("temperatures", of_student.data(), of_student.size_bytes()));
+  }
+  return reads;
 }
 
 }  // namespace logitless::problem

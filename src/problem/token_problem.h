@@ -11,6 +11,7 @@
 
 #include "core/checks.h"
 #include "core/store.h"
+#include "logitless/divergence.h"
 #include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
@@ -51,6 +52,28 @@ struct Cross {
   core::Array<double> row_masses = {};  // [N]: Σ q of each
 };
 
+/// A temperature, or one a token.
+struct Temperatures {
+  double one = 1;
+  std::span<const double> each = {};  // [N], or empty
+
+  double of(int64_t row) const { return each.empty() ? one : each[static_cast<size_t>(row)]; }
+};
+
+/// How far a row's distribution is from that of a teacher: a statistic of the logits of two heads.
+struct DivergenceTask {
+  Divergence kind = Divergence::kForwardKl;
+  double parameter = 0;  // β, λ, w or η
+  Temperatures student;
+  Temperatures teacher;
+  std::string_view teacher_name = "teacher_temperature";  // of a scalar, in messages
+  // The student's temperatures are those of TokenOptions: what the first walk makes of these serves both.
+  bool shares_softmax = true;
+  bool entropy = false;  // of both
+  bool argmax = false;   // of the teacher
+  std::optional<DType> teacher_rounding = {};
+};
+
 /// What the tensors of a call say of its logits [tokens, vocab_size].
 struct Shape {
   int64_t tokens = 0;
@@ -80,6 +103,7 @@ struct Task {
   /// The probabilities of a row sum to 1 over the distinct ids of its picks; nothing walks the vocabulary:
   /// there are no statistics but logp and lse then.
   bool over_picks = false;
+  std::optional<DivergenceTask> divergence = {};
 };
 
 struct TokenProblem : Shape, Task {
@@ -114,8 +138,10 @@ struct TokenProblem : Shape, Task {
     return options.temperature_meaning == TemperatureMeaning::kScaleLogp ? temperature(row) : 1.0;
   }
   /// Returns what a capped logit is multiplied with, rounded to the type of the sums.
-  double inverse_temperature(int64_t row) const {
-    const double inverse = 1 / logit_temperature(row);
+  double inverse_temperature(int64_t row) const { return inverse_of(logit_temperature(row)); }
+  /// Returns the same of another temperature.
+  double inverse_of(double temperature) const {
+    const double inverse = 1 / temperature;
     return in_double() ? inverse : static_cast<double>(static_cast<float>(inverse));
   }
   /// Returns the weights [V] of a row that has its own, as the type of the sums.

@@ -11,12 +11,19 @@
 
 namespace logitless::ranks {
 
+/// The heads of a call: the teacher's is null where there is none.
+struct Heads {
+  const LmHead& head;
+  const LmHead* teacher = nullptr;
+};
+
 /// What planning needs to know of a rank's head and its gradients: types, as numbers, or -1 for
 /// what is not there.
 struct HeadTypes {
   int64_t entries = 0;  // of this rank
   int64_t weight = -1, layout = -1, bias = -1;
   int64_t d_weight = -1, weight_sink = -1, d_bias = -1;
+  int64_t teacher_weight = -1, teacher_layout = -1, teacher_bias = -1;
   int64_t wants_gradients = 0;  // some gradient, that of hidden states included
 };
 
@@ -49,7 +56,7 @@ struct Cut {
   }
 };
 
-HeadTypes head_types(const LmHead& head, const Gradients& outputs);
+HeadTypes head_types(const Heads& heads, const Gradients& outputs);
 
 /// Returns the cut of `ranks.slice`, a slice that meets nobody. Throws InvalidInput where it is no part of
 /// its vocabulary, and where there are ranks to meet.

@@ -9,11 +9,11 @@ Shared share(Meeting& meeting) {
   return shared;
 }
 
-Shared share(Meeting& meeting, const Ranks& ranks, const LmHead& head, const Gradients& outputs) {
+Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const Gradients& outputs) {
   Shared shared = share(meeting);
   if (ranks.data && ranks.sum_d_weight) shared.weight_ranks = &meeting.data;
   if (!ranks.cuts_vocab()) return shared;
-  const HeadTypes types = head_types(head, outputs);
+  const HeadTypes types = head_types(heads, outputs);
   shared.cut = ranks.slice ? cut_of_slice(meeting.vocab, ranks, types) : agree_on_cut(meeting.vocab, ranks, types);
   return shared;
 }

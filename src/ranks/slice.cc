@@ -13,6 +13,7 @@ HiddenProblem problem_of_slice(const HiddenProblem& problem, int64_t first, int6
   out.first_entry = problem.first_entry + first;
   out.entries = count;
   out.head = source::slice(problem.head, first, count);
+  if (out.teacher) out.teacher->head = source::slice(problem.teacher->head, first, count);
   return out;
 }
 

@@ -27,12 +27,18 @@ struct Planned {
     const HeadTypes& types = cut.types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
-    problem.head.layout = static_cast<HeadLayout>(types.layout);
+    const auto plan_head = [&](int64_t weight, int64_t head_layout, int64_t bias, problem::StatesAndHead& of) {
+      of.head.layout = static_cast<HeadLayout>(head_layout);
+      const source::Layout layout(of.head.layout);
+      of.head.weight =
+          ConstMatrix(this, dtype(weight), layout.rows(entries, of.hidden_size), layout.cols(entries, of.hidden_size));
+      of.head.bias = {};
+      if (bias >= 0) of.head.bias = ConstVector(this, dtype(bias), entries);
+    };
+    plan_head(types.weight, types.layout, types.bias, problem);
+    if (problem.teacher) plan_head(types.teacher_weight, types.teacher_layout, types.teacher_bias, *problem.teacher);
     const source::Layout layout(problem.head.layout);
     const int64_t rows = layout.rows(entries, h), cols = layout.cols(entries, h);
-    problem.head.weight = ConstMatrix(this, dtype(types.weight), rows, cols);
-    problem.head.bias = {};
-    if (types.bias >= 0) problem.head.bias = ConstVector(this, dtype(types.bias), entries);
     work.slices = cut.entries;
     if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
     if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
@@ -50,7 +56,8 @@ std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(stat
 void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const plan::Work& work,
               const Gradients& outputs) {
   if (!cut.group->is_shared()) return;
-  const HeadTypes types = problem.entries > 0 ? head_types(problem.head, outputs) : cut.types;
+  const Heads heads = {problem.head, problem.teacher ? &problem.teacher->head : nullptr};
+  const HeadTypes types = problem.entries > 0 ? head_types(heads, outputs) : cut.types;
   const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
   const bool sums = wants_d_hidden && !cut.own_d_hidden;
   Statement& statement = cut.group->statement();
@@ -60,6 +67,12 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   is("the layout of lm_head",
      types.layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
   is("bias", name_of_type(types.bias));
+  if (problem.teacher) {
+    is("teacher.head", name_of_type(types.teacher_weight));
+    is("the layout of teacher.head",
+       types.teacher_layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
+    is("teacher.head.bias", name_of_type(types.teacher_bias));
+  }
   is("d_weight", name_of_type(types.d_weight));
   is("weight_sink", types.weight_sink < 0 ? "none" : "given");
   is("d_bias", name_of_type(types.d_bias));

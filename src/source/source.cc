@@ -7,8 +7,11 @@
 namespace logitless::source {
 
 Source::Source(const problem::HiddenProblem& problem) {
-  products_.reserve(1);
+  products_.reserve(2);
   products_.push_back({States(problem::hidden_rows(problem)), Head(problem.head)});
+  if (!problem.teacher) return;
+  products_.push_back({States(problem::rows_of(*problem.teacher, problem.tokens)), Head(problem.teacher->head), 1,
+                       products_.front().states.row_bytes()});
 }
 
 Source::Source(core::Array<Product> products) : products_(std::move(products)) {
@@ -17,6 +20,20 @@ Source::Source(core::Array<Product> products) : products_(std::move(products)) {
     product.bytes_before = before;
     before += product.states.row_bytes();
   }
+}
+
+RowBreaks Source::breaks() const {
+  const auto same = [](const RowBreaks& a, const RowBreaks& b) {
+    return a.border == b.border && a.first_time == b.first_time && a.second_time == b.second_time;
+  };
+  RowBreaks all = products_.front().states.breaks();
+  for (const Product& p : products_) {
+    const RowBreaks breaks = p.states.breaks();
+    if (p.states.is_matrix() || same(breaks, all)) continue;
+    // Pieces that end at different rows: then every row is copied.
+    all = products_.front().states.is_matrix() && p.side > 0 ? breaks : RowBreaks{all.border, 1, 1};
+  }
+  return all;
 }
 
 bool Source::is_matrix() const {

@@ -68,11 +68,10 @@ struct ProductShape {
 
 class Source {
  public:
-  /// Makes the source of hidden · head.
+  /// Makes the source of hidden · head, and of its teacher's beside it if there is one.
   explicit Source(const problem::HiddenProblem& problem);
   /// Makes a source whose logits are, on each side, the sum of its products. All have the same rows and
-  /// vocabulary entries, and their sides do not decrease. Only the states of the first one may stand in
-  /// pieces (RowBreaks).
+  /// vocabulary entries, and their sides do not decrease.
   explicit Source(core::Array<Product> products);
 
   std::span<const Product> products() const { return products_; }
@@ -82,7 +81,8 @@ class Source {
   DType states_type() const { return products_.front().states.dtype(); }
   DType head_type() const { return products_.front().head.dtype(); }
   int64_t hidden_size() const { return products_.front().states.cols(); }
-  RowBreaks breaks() const { return products_.front().states.breaks(); }
+  /// Returns where rows that follow one another do not do so in the memory of some product's states.
+  RowBreaks breaks() const;
   /// Returns whether a single product can take all rows in place.
   bool is_matrix() const;
 

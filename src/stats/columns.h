@@ -17,11 +17,19 @@ struct GradColumn {
   std::vector<double> TokenGrads::*column;
   bool of_picks = false;  // an entry a pick, and not a row
 };
-inline constexpr GradColumn kGradColumns[] = {{"grads.logp", &TokenGrads::logp, true},
-                                              {"grads.lse", &TokenGrads::lse},
-                                              {"grads.entropy", &TokenGrads::entropy},
-                                              {"grads.cross", &TokenGrads::cross},
-                                              {"grads.outside", &TokenGrads::outside}};
+inline constexpr GradColumn kGradColumns[] = {
+    {"grads.logp", &TokenGrads::logp, true}, {"grads.lse", &TokenGrads::lse},
+    {"grads.entropy", &TokenGrads::entropy}, {"grads.cross", &TokenGrads::cross},
+    {"grads.outside", &TokenGrads::outside}, {"grads.divergence", &TokenGrads::divergence}};
+
+/// Calls visit(column) for each column of numbers that a teacher adds, in any order.
+template <class Stats, class Visit>
+void each_divergence_column(Stats& of, const Visit& visit) {
+  for (auto* column : {&of.value, &of.overlap, &of.mean, &of.log_sum, &of.teacher_max_logit, &of.teacher_log_sum,
+                       &of.entropy, &of.teacher_entropy}) {
+    visit(*column);
+  }
+}
 
 /// Which columns the caller of a public function gets.
 struct Returned {
@@ -47,7 +55,10 @@ struct Columns {
                          &stats.max_logit, &stats.log_sum, &stats.top_logps}) {
       give_back(stats_store_, *column);
     }
-    for (auto* column : {&stats.argmax, &stats.rank, &stats.top_ids}) give_back(stats_store_, *column);
+    each_divergence_column(stats.divergence, [this](auto& column) { give_back(stats_store_, column); });
+    for (auto* column : {&stats.argmax, &stats.rank, &stats.top_ids, &stats.divergence.teacher_argmax}) {
+      give_back(stats_store_, *column);
+    }
     for (const GradColumn& grad : kGradColumns) give_back(grads_store_, grads.*grad.column);
     give_back(store_, picked);
   }

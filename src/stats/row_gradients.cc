@@ -36,14 +36,14 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
     if (entry(grads.logp, pick) != 0) return true;
   }
   return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0 ||
-         entry(grads.outside, row) != 0;
+         entry(grads.outside, row) != 0 || entry(grads.divergence, row) != 0;
 }
 
 GradientSummands gradient_summands(const TokenGrads& grads) {
   const auto any = [](const std::vector<double>& g) {
     return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
   };
-  return {any(grads.entropy), any(grads.cross)};
+  return {any(grads.entropy), any(grads.cross), any(grads.logp)};
 }
 
 template <class T>

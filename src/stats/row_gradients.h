@@ -14,13 +14,14 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
 struct GradientSummands {
   bool entropy = false;
   bool cross = false;
+  bool picks = false;  // read only beside a teacher
 };
 /// Returns those that some row has.
 GradientSummands gradient_summands(const TokenGrads& grads);
 /// Returns those of one row.
 template <class T>
 GradientSummands gradient_summands(const kernels::RowGradient<T>& row) {
-  return {row.entropy_scale != 0, row.cross_scale != 0};
+  return {row.entropy_scale != 0, row.cross_scale != 0, row.softmax_scale != 0};
 }
 
 /// Returns what the row kernel needs for `row`, from the formula of dL/da in token_stats.h. The gradients at

@@ -20,6 +20,16 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
     for (auto* column : {&stats.outside, &stats.outside_max}) *column = columns.take_stats(n, 0.0);
   }
   columns.take_picked(picks);
+  if (!problem.divergence) return;
+  DivergenceStats& of = stats.divergence;
+  for (auto* column : {&of.value, &of.overlap, &of.mean, &of.log_sum, &of.teacher_max_logit, &of.teacher_log_sum}) {
+    *column = columns.take_stats(n, 0.0);
+  }
+  if (problem.divergence->entropy) {
+    of.entropy = columns.take_stats(n, 0.0);
+    of.teacher_entropy = columns.take_stats(n, 0.0);
+  }
+  if (problem.divergence->argmax) of.teacher_argmax = columns.take_stats<int64_t>(n, -1);
 }
 
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns) {
@@ -31,6 +41,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
   if (filled.entropy) grads.entropy = columns.take_grads(n);
   if (filled.cross) grads.cross = columns.take_grads(n);
   if (filled.outside) grads.outside = columns.take_grads(n);
+  if (filled.divergence) grads.divergence = columns.take_grads(n);
 }
 
 }  // namespace logitless::stats

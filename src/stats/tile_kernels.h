@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/integers.h"
 #include "core/store.h"
+#include "kernels/divergence_kernels.h"
 #include "kernels/row_kernels.h"
 #include "kernels/top_kernels.h"
 #include "problem/token_problem.h"
+#include "stats/divergence.h"
 #include "stats/row_gradients.h"
 
 namespace logitless::stats {
@@ -50,6 +53,14 @@ struct GradientRows {
   Gradient* low = nullptr;
 };
 
+/// What turns products into capped logits: a bias with an entry for each vocabulary entry that is here, or
+/// null, and a softcap, or 0.
+template <class Logit>
+struct HeadShape {
+  const Logit* bias = nullptr;
+  double softcap = 0;
+};
+
 template <class Types>
 class TileKernels {
  public:
@@ -58,18 +69,22 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. `bias` has an entry
-  /// for each of its vocabulary entries in the type of the logits, or is null. The problem must outlive this.
+  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. The problem must
+  /// outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
-              const Logit* bias, double softcap)
+              const HeadShape<Logit>& head, const HeadShape<Logit>& teacher = {})
       : row_kernels_(kernels),
         kernels_(kernels.of_tiles<Types>()),
         top_kernels_(kernels::top_kernels_of(kernels.name).typed<Logit>()),
         problem_(problem),
         vocab_tile_(vocab_tile),
         weights_masses_(sum_weights(problem, vocab_tile)),
-        bias_(bias),
-        softcap_(static_cast<Logit>(softcap)) {}
+        head_(head),
+        teacher_(teacher) {
+    if (!problem.divergence) return;
+    pair_kernels_ = &kernels::divergence_kernels(kernels);
+    rule_ = divergence_rule<Logit>(*problem.divergence);
+  }
 
   const kernels::RowKernels& row_kernels() const { return row_kernels_; }
 
@@ -142,6 +157,28 @@ class TileKernels {
     }
   }
 
+  /// Folds the log-sum-exp of the tile of one side, and what else is asked for. `row_scratch` is [entries].
+  void fold_side(const LogitsTile<Logit>& tile, bool teacher, bool entropy, bool argmax,
+                 const Logit* inverse_temperature, Logit* row_scratch, kernels::RowStats* stats) const {
+    kernels::FoldArgs<Logit> args;
+    args.shape = teacher ? teacher_shape(tile) : shape(tile);
+    args.logits = teacher ? tile.beside : tile.data;
+    args.inverse_temperature = inverse_temperature;
+    args.first_column = tile.first_entry;
+    args.entropy = entropy;
+    args.argmax = argmax;
+    args.scratch = row_scratch;
+    args.stats = stats;
+    kernels_.fold(args);
+  }
+
+  /// Adds the tile's columns to the sums of the divergence; `row_scratch` is [2 * entries].
+  void fold_divergence(const LogitsTile<Logit>& tile, const kernels::RowPair<Logit>* rows, Logit* row_scratch,
+                       kernels::DivergenceSums* sums) const {
+    pair_kernels_->template of_tiles<Types>().fold(
+        {rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside, rows, row_scratch, sums});
+  }
+
   /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
   void count_above(const LogitsTile<Logit>& tile, const Logit* threshold, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});
@@ -162,10 +199,10 @@ class TileKernels {
 
   /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
   /// and row k of `out` gets their gradients. kernels::GradientArgs says where `out` may stand, and what
-  /// `row_scratch` and `out.low` are.
+  /// `row_scratch` and `out.low` are. With a teacher, `divergences` stand beside the gradients.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientSummands summands,
-                const kernels::RowGradient<Logit>* gradients, Logit* row_scratch,
-                const GradientRows<Gradient>& out) const {
+                const kernels::RowGradient<Logit>* gradients, const kernels::RowDivergence<Logit>* divergences,
+                Logit* row_scratch, const GradientRows<Gradient>& out) const {
     kernels::GradientArgs<Logit, Gradient> args;
     args.shape = shape(tile);
     args.logits = tile.data;
@@ -182,7 +219,9 @@ class TileKernels {
     args.row_weights = problem_.cross.rows != nullptr;
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
-    kernels_.gradient(args);
+    if (!pair_kernels_) return kernels_.gradient(args);
+    pair_kernels_->template of_tiles<Types>().gradient(
+        {args, rule_, summands.picks, divergences, teacher_shape(tile), tile.beside});
   }
 
  private:
@@ -199,9 +238,15 @@ class TileKernels {
   }
 
   kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile) const {
-    return {tile.rows,   tile.entries,
-            tile.stride, bias_ ? bias_ + tile.head_entry : nullptr,
-            softcap_,    problem_.options.round_logits_to};
+    return shape(tile, head_, problem_.options.round_logits_to);
+  }
+  kernels::TileShape<Logit> teacher_shape(const LogitsTile<Logit>& tile) const {
+    return shape(tile, teacher_, problem_.divergence->teacher_rounding);
+  }
+  static kernels::TileShape<Logit> shape(const LogitsTile<Logit>& tile, const HeadShape<Logit>& head,
+                                         const std::optional<DType>& round_to) {
+    const Logit* bias = head.bias ? head.bias + tile.head_entry : nullptr;
+    return {tile.rows, tile.entries, tile.stride, bias, static_cast<Logit>(head.softcap), round_to};
   }
   const float* cross_weights(const LogitsTile<Logit>& tile) const {
     return problem_.cross.weights.empty() ? nullptr : problem_.cross.weights.data() + tile.first_entry;
@@ -214,8 +259,10 @@ class TileKernels {
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;
   core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights
-  const Logit* bias_;
-  Logit softcap_;
+  HeadShape<Logit> head_;
+  HeadShape<Logit> teacher_;
+  const kernels::DivergenceKernels* pair_kernels_ = nullptr;  // of a problem with a divergence
+  kernels::DivergenceRule<Logit> rule_;
 };
 
 }  // namespace logitless::stats

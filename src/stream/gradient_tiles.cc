@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "core/store.h"
+#include "stats/divergence.h"
 #include "stats/row_gradients.h"
 
 namespace logitless::stream {
@@ -189,7 +190,9 @@ class GradientTasks {
     }
     const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
     pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), summands_,
-                         buffers_.gradients + rows.begin, mine.row, gradient(j, b, slot));
+                         buffers_.gradients + rows.begin,
+                         buffers_.divergences ? buffers_.divergences + rows.begin : nullptr, mine.row,
+                         gradient(j, b, slot));
   }
 
   sink::GradientPart part(int64_t j, int64_t b, int64_t slot) const {
@@ -237,6 +240,10 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
   for (size_t i = 0; i < active.blocks.order.size(); ++i) {
     buffers.gradients[i] = stats::row_gradient(pass.problem, stats, grads, active.blocks.order[i], picks);
     picks += buffers.gradients[i].pick_count;
+    if (buffers.divergences) {
+      buffers.divergences[i] =
+          stats::row_divergence<typename Types::Logit>(pass.problem, stats, grads, active.blocks.order[i]);
+    }
   }
   GradientTasks<Types>(pass, buffers, sinks, active, begin, grads).run();
 }

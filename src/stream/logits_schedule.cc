@@ -25,7 +25,7 @@ class SweepSchedule final : public Schedule {
         dlogits_(dlogits, problem.vocab_size),
         run_(run),
         arena_(run.plan.workspace_bytes),
-        tiles_(*context.kernels, problem, run.plan.vocab_tile, nullptr, 0),
+        tiles_(*context.kernels, problem, run.plan.vocab_tile, {}),
         walk_({problem, &tiles_}, source::GivenLogits(problem.logits), arena_, plan::sweep_sizes<Types>(problem, run)) {
   }
 

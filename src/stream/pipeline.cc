@@ -211,6 +211,15 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
     check("stats.outside", stats.outside);
     check("stats.outside_max", stats.outside_max);
   }
+  if (problem.divergence) {
+    for (const auto* column :
+         {&stats.divergence.value, &stats.divergence.overlap, &stats.divergence.mean, &stats.divergence.log_sum,
+          &stats.divergence.teacher_max_logit, &stats.divergence.teacher_log_sum}) {
+      check("stats.divergence", *column);
+    }
+  } else if (!grads.divergence.empty()) {
+    core::fail("grads.divergence is given but the call has no teacher");
+  }
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const size_t entries = (grads.*column).size();
     if (entries == 0) continue;

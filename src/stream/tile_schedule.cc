@@ -33,7 +33,8 @@ class TileSchedule final : public SliceSchedule {
               source::Source(problem),
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
-               plan::widened_bias<typename Types::Logit>(arena_, context.kernels, problem), problem.head.softcap}},
+               plan::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
+               plan::teacher_shape<typename Types::Logit>(arena_, context.kernels, problem)}},
         folds_({problem, &pass_.tiles, &pass_.source, run_.gemm}),
         sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, plan::sink_sizes(run_)),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {

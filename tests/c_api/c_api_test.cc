@@ -186,8 +186,9 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
         << logitless_last_error();
     TokenOptions same;
     same.temperature = 0.7;
-    const TokenStats expected = compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(),
-                                                    c.inputs.targets_view(), same, {true, true, true, true, 5, {}, true});
+    const TokenStats expected =
+        compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(), c.inputs.targets_view(), same,
+                            {true, true, true, true, 5, {}, true});
     EXPECT_EQ(logp, expected.logp);
     EXPECT_EQ(lse, expected.lse);
     EXPECT_EQ(entropy, expected.entropy);

@@ -95,6 +95,7 @@ TEST(OptionsPage, HasEveryOptionWithWhatItTakesAndItsDefault) {
   is_the_list<PolicyOptions>("Policy losses");
   is_the_list<PreferenceOptions>("Preference losses");
   is_the_list<KtoOptions>("KTO");
+  is_the_list<DistillationOptions>("Distillation");
 }
 
 }  // namespace

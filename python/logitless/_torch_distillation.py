@@ -1,0 +1,164 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Distillation from a teacher's hidden states and head, under autograd of the student."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._torch_call import (
+    HeadTensors,
+    Reduced,
+    batched,
+    cast_for_autocast,
+    check_cpu,
+    check_versions,
+    handed_over,
+    matrix_of,
+    not_compiled,
+    rows_of,
+    shaped_like,
+    values_of,
+    versions_of,
+)
+from ._torch_options import DISTILLATION, Options, temperatures_of
+from ._torch_ranks import in_group, local_parts, run_in
+
+
+class _PerToken(torch.autograd.Function):
+    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        softcap: float,
+        arguments: dict[str, Any],
+        dtype: torch.dtype,
+        group: Any,
+        report: dict[str, Any],
+    ) -> Tensor:
+        call = HeadTensors(hidden, weight, bias, softcap)
+        result, ctx.half = run_in(group, _core.distillation_loss_forward, {**call.arguments, **arguments})
+        ctx.save_for_backward(hidden, weight, bias)
+        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
+        ctx.versions = versions_of(arguments)
+        report.update(result)
+        return torch.from_numpy(result["per_token_loss"]).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        softcap, arguments, needs, group = ctx.rest
+        check_versions(arguments, ctx.versions)
+        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
+        call = HeadTensors(*inputs, softcap)
+        grads = call.outputs(needs)
+        half = (ctx.half, upstream.double().tolist())
+        run_in(group, _core.distillation_loss_backward, {**call.arguments, **arguments}, *half)
+        grads = shaped_like(grads, inputs)
+        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None)
+
+
+def _check_roles(student: tuple[Tensor | None, ...], teacher: tuple[Tensor | None, ...]) -> None:
+    """Tells whoever has swapped the two, or has detached the student."""
+
+    def trained(tensors: tuple[Tensor | None, ...]) -> bool:
+        return any(t is not None and t.requires_grad for t in tensors)
+
+    if torch.is_grad_enabled() and trained(teacher) and not trained(student):
+        raise ValueError(
+            "the teacher requires a gradient and the student does not: no gradient flows to a teacher, so the two are "
+            "swapped, or input and linear_weight are detached"
+        )
+
+
+def _teacher_arguments(
+    input: Tensor, teacher_input: Tensor, teacher_weight: Tensor, teacher_bias: Tensor | None
+) -> dict[str, Any]:
+    if teacher_input.shape[:-1] != input.shape[:-1]:
+        raise ValueError(
+            f"expected teacher_input of shape {(*input.shape[:-1], 'H')}, as input has, got {tuple(teacher_input.shape)}"
+        )
+    teacher_input, teacher_weight, teacher_bias = cast_for_autocast(teacher_input, teacher_weight, teacher_bias)  # type: ignore[assignment]
+    given: dict[str, Any] = {
+        "teacher_hidden": rows_of(values_of(teacher_input)),
+        "teacher_weight": matrix_of(values_of(teacher_weight)),
+    }
+    if teacher_bias is not None:
+        given["teacher_bias"] = values_of(teacher_bias).contiguous()
+    return given
+
+
+@not_compiled
+def distillation_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    teacher_input: Tensor,
+    teacher_weight: Tensor,
+    target: Tensor | None = None,
+    *,
+    linear_bias: Tensor | None = None,
+    teacher_bias: Tensor | None = None,
+    teacher_softcap: float = 0.0,
+    reduction: str = "mean",
+    normaliser: float | Tensor | None = None,
+    temperatures: Tensor | None = None,
+    loss_dtype: torch.dtype | None = None,
+    return_metrics: bool = False,
+    group: Any = None,
+    **options: Any,
+) -> Any:
+    """How far the student's distribution, of input and linear_weight, is from the teacher's, of teacher_input and
+    teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
+    logits are in memory. Gradients flow to input, linear_weight and linear_bias, and never to the teacher, detached
+    or not.
+
+    target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against; without it all tokens take part. softcap is the student's; the other options are the members of
+    DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
+    return_metrics=True a dict of them comes with the loss. group: ranks that share the vocabulary of both heads."""
+    _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias))
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(
+        input=input,
+        linear_weight=linear_weight,
+        linear_bias=linear_bias,
+        teacher_input=teacher_input,
+        teacher_weight=teacher_weight,
+        teacher_bias=teacher_bias,
+        target=target,
+    )
+    if input.dim() < 2:
+        raise ValueError(f"input has shape {tuple(input.shape)}: it must be [..., T, H] or [N, H]")
+    if target is not None and target.shape != input.shape[:-1]:
+        raise ValueError(
+            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+        )
+    arguments = Options.of("distillation_loss", DISTILLATION, {"reduction": reduction, **options}).arguments()
+    softcap = arguments.pop("softcap", 0.0)
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    if normaliser is not None:
+        arguments["normaliser"] = float(normaliser)
+    if teacher_softcap:
+        arguments["teacher_softcap"] = teacher_softcap
+    arguments.update(_teacher_arguments(input, teacher_input, teacher_weight, teacher_bias))
+    shape = input.shape[:-1]
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    rows = input
+    if target is not None:
+        rows, arguments["targets"] = batched(input, target)
+    dtype = loss_dtype or (torch.float64 if input.dtype == torch.float64 else torch.float32)
+    report: dict[str, Any] = {}
+    if reduction == "none":
+        loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype, group, report)
+        loss = loss.view(shape)
+    else:
+        function = in_group(_core.distillation_loss, group)
+        loss = Reduced.apply(rows, linear_weight, linear_bias, softcap, function, arguments, dtype, report)
+    return (loss, report["metrics"]) if return_metrics else loss

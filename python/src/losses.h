@@ -1,0 +1,180 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The losses as Python calls them: what each takes of the keywords, and the functions of the C++ API behind it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "logitless/error.h"
+#include "logitless/logits.h"
+#include "options.h"
+
+namespace logitless::python {
+
+// The gradient of a loss that is one number.
+inline double one_upstream(const std::vector<double>& upstream, const char* loss) {
+  if (upstream.size() == 1) return upstream[0];
+  throw InvalidInput("upstream has " + std::to_string(upstream.size()) + " entries but must have 1: " + loss +
+                     " is one value");
+}
+
+inline Targets take_targets(Keywords& keywords, Arrays& arrays) {
+  const nb::handle targets = keywords.find("targets");
+  if (!targets) throw InvalidInput("targets is missing");
+  return arrays.targets(targets, "targets");
+}
+
+/// A loss reads its arguments from keywords and is run, planned, or run in halves. Each is described by a struct
+/// with the same members.
+struct CrossEntropy {
+  static constexpr const char* kName = "cross_entropy";
+  using Forward = CrossEntropyForward;
+  Targets targets;
+  CrossEntropyOptions options;
+
+  CrossEntropy(Keywords& keywords, Arrays& arrays)
+      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropyOptions>(keywords, arrays)) {}
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return cross_entropy(context, source..., targets, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_cross_entropy(context, source..., targets, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return cross_entropy_forward(context, source..., targets, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return cross_entropy_backward(context, source..., targets, options, forward, std::span<const double>(upstream),
+                                  outputs);
+  }
+};
+
+struct Policy {
+  static constexpr const char* kName = "policy_loss";
+  using Forward = PolicyForward;
+  PolicyBatch batch;
+  PolicyOptions options;
+
+  Policy(Keywords& keywords, Arrays& arrays)
+      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyOptions>(keywords, arrays)) {}
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return policy_loss(context, source..., batch, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_policy_loss(context, source..., batch, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return policy_loss_forward(context, source..., batch, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return policy_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
+  }
+};
+
+struct Preference {
+  static constexpr const char* kName = "preference_loss";
+  using Forward = PreferenceForward;
+  Targets targets;
+  Reference reference;
+  PreferenceOptions options;
+
+  Preference(Keywords& keywords, Arrays& arrays)
+      : targets(take_targets(keywords, arrays)),
+        reference(take_reference(keywords, arrays)),
+        options(take_fields<PreferenceOptions>(keywords, arrays)) {}
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return preference_loss(context, source..., targets, reference, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_preference_loss(context, source..., targets, reference, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return preference_loss_forward(context, source..., targets, reference, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return preference_loss_backward(context, source..., targets, reference, options, forward,
+                                    one_upstream(upstream, kName), outputs);
+  }
+};
+
+struct Kto {
+  static constexpr const char* kName = "kto_loss";
+  using Forward = KtoForward;
+  KtoBatch batch;
+  KtoOptions options;
+
+  Kto(Keywords& keywords, Arrays& arrays)
+      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoOptions>(keywords, arrays)) {}
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return kto_loss(context, source..., batch, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_kto_loss(context, source..., batch, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return kto_loss_forward(context, source..., batch, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return kto_loss_backward(context, source..., batch, options, forward, one_upstream(upstream, kName), outputs);
+  }
+};
+
+// Distillation takes a head, and nothing else.
+template <class Use, class... Source>
+auto of_head(const Use& use, const Source&... source) {
+  if constexpr (sizeof...(source) == 2) {
+    return use(source...);
+  } else {
+    throw InvalidInput("logits is given: distillation takes hidden and weight");
+    return decltype(use(HiddenStates(), LmHead()))();
+  }
+}
+inline const Gradients& of_head_outputs(const Gradients& outputs) { return outputs; }
+inline Gradients of_head_outputs(const LogitsGradient&) { return {}; }
+
+struct Distillation {
+  static constexpr const char* kName = "distillation_loss";
+  using Forward = DistillationForward;
+  Teacher teacher;
+  Targets targets;
+  DistillationOptions options;
+
+  Distillation(Keywords& keywords, Arrays& arrays)
+      : teacher(take_teacher(keywords, arrays)), options(take_fields<DistillationOptions>(keywords, arrays)) {
+    take(keywords, arrays, "targets", targets);
+  }
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return of_head(
+        [&](const auto&... head) {
+          return distillation_loss(context, head..., teacher, targets, options, of_head_outputs(outputs));
+        },
+        source...);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return of_head(
+        [&](const auto&... head) {
+          return plan_distillation_loss(context, head..., teacher, targets, options, of_head_outputs(outputs));
+        },
+        source...);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return of_head(
+        [&](const auto&... head) { return distillation_loss_forward(context, head..., teacher, targets, options); },
+        source...);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return of_head(
+        [&](const auto&... head) {
+          return distillation_loss_backward(context, head..., teacher, targets, options, forward,
+                                            std::span<const double>(upstream), of_head_outputs(outputs));
+        },
+        source...);
+  }
+};
+
+}  // namespace logitless::python

@@ -1,0 +1,190 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Distillation from NumPy and PyTorch, against the formulas of docs/losses.md in float64 autograd."""
+
+import numpy as np
+import pytest
+
+import logitless
+
+torch = pytest.importorskip("torch")
+
+from logitless.torch import distillation_loss  # noqa: E402
+
+N, H, K, V = 12, 10, 14, 67
+
+
+def inputs(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(5)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    student = (normal(N, H), normal(V, H), normal(V))
+    teacher = (normal(N, K), normal(V, K), normal(V))
+    target = torch.randint(0, V, (N,), generator=generator)
+    target[3] = -100
+    return student, teacher, target
+
+
+def reference(kind, log_s, log_t, x):
+    """A divergence a token, by the textbook."""
+
+    def kl(a, b):
+        return (a.exp() * (a - b)).sum(-1)
+
+    def mix(w, a, b):
+        w = torch.tensor(w, dtype=a.dtype)
+        return torch.logaddexp(w.log() + a, torch.log1p(-w) + b)
+
+    s, t = log_s.exp(), log_t.exp()
+    overlap = torch.minimum(s, t).sum(-1)
+    if kind == "forward_kl":
+        return kl(log_t, log_s)
+    if kind == "reverse_kl":
+        return kl(log_s, log_t)
+    if kind == "jsd":
+        m = mix(x, log_t, log_s)
+        return x * kl(log_t, m) + (1 - x) * kl(log_s, m)
+    if kind == "skew_kl":
+        return kl(log_t, mix(x, log_t, log_s))
+    if kind == "skew_reverse_kl":
+        return kl(log_s, mix(x, log_s, log_t))
+    if kind == "total_variation":
+        return (s - t).abs().sum(-1) / 2
+    if kind == "mixed_kl":
+        return x * kl(log_t, log_s) + (1 - x) * kl(log_s, log_t)
+    if kind == "acceptance":
+        return -overlap.log()
+    kappa = torch.exp(-x * overlap).detach()
+    return kappa * kl(log_t, log_s) + (1 - kappa) * (s - t).abs().sum(-1) / 2
+
+
+CASES = {
+    "forward_kl": {},
+    "reverse_kl": {},
+    "jsd": {"beta": 0.3},
+    "skew_kl": {"skew": 0.2},
+    "skew_reverse_kl": {"skew": 0.2},
+    "total_variation": {},
+    "mixed_kl": {"forward_weight": 0.7},
+    "acceptance": {},
+    "lk_hybrid": {"acceptance_decay": 2.0},
+}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("kind", CASES)
+def test_matches_autograd(kind, reduction):
+    (x, w, b), (tx, tw, tb), target = inputs()
+    options = dict(CASES[kind])
+    parameter = next(iter(options.values()), None)
+    results = []
+    for fused in (True, False):
+        leaves = [t.clone().requires_grad_() for t in (x, w, b)]
+        if fused:
+            loss = distillation_loss(
+                leaves[0],
+                leaves[1],
+                tx,
+                tw,
+                target,
+                linear_bias=leaves[2],
+                teacher_bias=tb,
+                divergence=kind,
+                reduction=reduction,
+                temperature=2.0,
+                teacher_temperature=1.5,
+                hard_weight=0.25,
+                **options,
+            )
+        else:
+            logits = leaves[0] @ leaves[1].T + leaves[2]
+            log_s = (logits / 2.0).log_softmax(-1)
+            log_t = ((tx @ tw.T + tb) / 1.5).log_softmax(-1)
+            hard = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+            each = reference(kind, log_s, log_t, parameter) + 0.25 * hard
+            each = torch.where(target == -100, 0, each)
+            loss = {"mean": each.sum() / (N - 1), "sum": each.sum(), "none": each}[reduction]
+        upstream = torch.linspace(0.5, 2, N, dtype=torch.float64) if reduction == "none" else torch.tensor(1.5).double()
+        loss.backward(upstream)
+        results.append([loss.detach(), *(t.grad for t in leaves)])
+    for got, want in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+
+
+def test_numpy_has_the_same_numbers():
+    (x, w, b), (tx, tw, tb), target = inputs(torch.float32)
+    d_weight = np.empty((V, H), np.float32)
+    result = logitless.distillation_loss(
+        x.numpy(),
+        w.numpy(),
+        tx.numpy(),
+        tw.numpy(),
+        target.numpy(),
+        bias=b.numpy(),
+        teacher_bias=tb.numpy(),
+        divergence="jsd",
+        want_entropy=True,
+        want_agreement=True,
+        d_weight=d_weight,
+    )
+    leaf = w.clone().requires_grad_()
+    loss, metrics = distillation_loss(
+        x, leaf, tx, tw, target, linear_bias=b, teacher_bias=tb, divergence="jsd", return_metrics=True, want_entropy=True
+    )
+    loss.backward()
+    assert loss.item() == np.float32(result.loss)
+    np.testing.assert_array_equal(leaf.grad.numpy(), d_weight)
+    assert metrics["mean_entropy"] == result.metrics["mean_entropy"]
+    assert result.per_token_divergence.shape == result.per_token_teacher_entropy.shape == (N,)
+    assert result.per_token_acceptance[3] == 0 and set(result.per_token_agreement) <= {0.0, 1.0}
+    plan = logitless.plan("distillation_loss", hidden=x, weight=w, teacher_hidden=tx, teacher_weight=tw)
+    assert plan.kind == "forward_only" and plan.active_rows == N
+
+
+def test_a_teacher_never_gets_a_gradient():
+    (x, w, _), (tx, tw, _), _ = inputs(torch.float32)
+    w, tx, tw = (t.requires_grad_() for t in (w, tx, tw))
+    distillation_loss(x, w, tx, tw).backward()
+    assert w.grad is not None and tx.grad is None and tw.grad is None
+
+
+def test_a_student_that_is_its_teacher_learns_nothing():
+    (x, w, _), _, _ = inputs(torch.float32)
+    leaf = w.clone().requires_grad_()
+    loss = distillation_loss(x, leaf, x, w, divergence="reverse_kl")
+    loss.backward()
+    assert loss.item() == 0 and leaf.grad.abs().max() < 1e-6
+
+
+def test_types_may_differ():
+    (x, w, _), (tx, tw, _), _ = inputs(torch.float32)
+    loss = distillation_loss(x, w, tx.bfloat16(), tw.bfloat16())
+    want = distillation_loss(x, w, tx.bfloat16().float(), tw.bfloat16().float())
+    torch.testing.assert_close(loss, want, rtol=1e-5, atol=1e-6)
+
+
+def test_mistakes_are_told():
+    (x, w, _), (tx, tw, _), target = inputs(torch.float32)
+    with pytest.raises(ValueError, match="teacher.head has 66 vocabulary entries but lm_head has 67"):
+        distillation_loss(x, w, tx, tw[:-1])
+    with pytest.raises(ValueError, match="the teacher requires a gradient and the student does not"):
+        distillation_loss(x, w, tx, tw.clone().requires_grad_())
+    with pytest.raises(ValueError, match="float64 mixes with no other type"):
+        distillation_loss(x, w, tx.double(), tw.double())
+    with pytest.raises(ValueError, match="expected teacher_input"):
+        distillation_loss(x, w, tx[:-1], tw)
+    with pytest.raises(ValueError, match="expected target"):
+        distillation_loss(x, w, tx, tw, target[:-1])
+    with pytest.raises(ValueError, match="hard_weight = 1 needs targets"):
+        distillation_loss(x, w, tx, tw, hard_weight=1.0)
+    with pytest.raises(ValueError, match="beta = 2 must be a number from 0 to 1"):
+        distillation_loss(x, w, tx, tw, divergence="jsd", beta=2.0)
+    with pytest.raises(ValueError, match="divergence = 'kl' is none of forward_kl"):
+        distillation_loss(x, w, tx, tw, divergence="kl")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lamda'"):
+        distillation_loss(x, w, tx, tw, lamda=0.5)
+    with pytest.raises(ValueError, match="teacher_hidden is missing"):
+        logitless.distillation_loss(x, w, None, tw)
+    with pytest.raises(ValueError, match="logits is given: distillation takes hidden and weight"):
+        logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)

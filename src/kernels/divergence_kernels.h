@@ -1,0 +1,183 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The contracts of the row kernels that read the logits of two heads side by side: a student's and a
+// teacher's. With log s and log t of a vocabulary entry, Δ = log s − log t, and φ(x) = exp(x) − 1 − x >= 0,
+//
+//   KL(t ‖ s) = Σ t φ(Δ)    KL(s ‖ t) = Σ s φ(−Δ)    KL(t ‖ m) = Σ t φ(log m − log t)
+//
+// because probabilities sum to 1: no summand is below 0, and an error of the log-sum-exps, which shifts all Δ
+// alike, counts in second order only. Entries with s = 0 or t = 0 (in float32: below 1.7e-38) weigh as their
+// limits do. Nothing is clamped: a KL is infinite where the second distribution has no mass and the first
+// one has.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "kernels/row_kernels.h"
+
+namespace logitless::kernels {
+
+/// What a kernel sums, and makes gradients of.
+enum class DivergenceForm {
+  kKl,       // functions of s, t and Δ
+  kMixture,  // and of m = teacher_weight · t + student_weight · s
+  kOverlap,  // log Σ min(s, t)
+};
+
+/// A form, and what a mixture is made of. Its weights are normal numbers of T. A kernel's slope is
+/// h = −by_log · log(m / s) + by_ratio · (s − t) / m.
+template <class T>
+struct DivergenceRule {
+  DivergenceForm form = DivergenceForm::kKl;
+  T teacher_weight = 0;
+  T student_weight = 0;
+  T by_log = 0;
+  T by_ratio = 0;
+};
+
+/// What turns a capped logit into a log-probability: (c − max) · inverse_temperature − log_sum.
+template <class T>
+struct RowSoftmax {
+  T max = 0;
+  T log_sum = 0;
+  T inverse_temperature = 1;
+
+  bool defined() const { return !std::isnan(max) && !std::isnan(log_sum); }
+};
+template <class T>
+struct RowPair {
+  RowSoftmax<T> student;
+  RowSoftmax<T> teacher;
+
+  bool defined() const { return student.defined() && teacher.defined(); }
+};
+
+/// The running sums of one row over some of its columns.
+struct DivergenceSums {
+  double forward = 0;   // Σ t φ(Δ), or Σ t φ(log m − log t)
+  double reverse = 0;   // Σ s φ(−Δ), or Σ s φ(log m − log s)
+  double distance = 0;  // Σ |s − t|
+  double overlap = 0;   // Σ min(s, t)
+  double slope = 0;     // Σ s Δ, or of a mixture Σ s h
+  double sign = 0;      // ½ Σ s sign(s − t); kKl only
+  // kOverlap only: the largest min(log s, log t), and Σ exp(min(log s, log t) − most) over all columns and
+  // over those with s < t.
+  double most = -std::numeric_limits<double>::infinity();
+  double shared = 0;
+  double below = 0;
+
+  /// Returns the sums of a row whose statistics are no numbers.
+  static DivergenceSums undefined() {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    return {kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
+  }
+};
+
+/// Returns the sums of two parts of a row.
+inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
+  DivergenceSums out;
+  out.forward = a.forward + b.forward;
+  out.reverse = a.reverse + b.reverse;
+  out.distance = a.distance + b.distance;
+  out.overlap = a.overlap + b.overlap;
+  out.slope = a.slope + b.slope;
+  out.sign = a.sign + b.sign;
+  if (std::isnan(a.most) || std::isnan(b.most)) {
+    out.most = out.shared = out.below = std::numeric_limits<double>::quiet_NaN();
+    return out;
+  }
+  out.most = std::max(a.most, b.most);
+  for (const DivergenceSums* part : {&a, &b}) {
+    if (std::isinf(part->most)) continue;
+    const double scale = std::exp(part->most - out.most);
+    out.shared += scale * part->shared;
+    out.below += scale * part->below;
+  }
+  return out;
+}
+
+/// Adds the tile's columns to each row's sums.
+///   logits, teacher_logits   [rows, cols] each, of shapes of their own; read only.
+///   rows     [shape.rows]; scratch [2 * cols], may hold anything on entry.
+///   sums     [shape.rows]; merged into. A row that is not defined() becomes undefined().
+/// A sum has a relative error below (cols / lanes + 16) · eps of that of its terms, which carry the error of
+/// log s and log t: eps · max(1, |log s|, |log t|).
+template <class T>
+struct DivergenceFoldArgs {
+  DivergenceRule<T> rule;
+  TileShape<T> shape;
+  const T* logits = nullptr;
+  TileShape<T> teacher_shape;
+  const T* teacher_logits = nullptr;
+  const RowPair<T>* rows = nullptr;
+  T* scratch = nullptr;
+  DivergenceSums* sums = nullptr;
+};
+
+/// What the gradient of one row needs. With the scales, divided by the student's temperature already, a
+/// column has
+///   kKl        by_difference (s − t) + s (by_log Δ + by_sign ½ sign(s − t) − mean)
+///   kMixture   s (by_log · −log(m / s) + by_ratio (s − t) / m − mean)
+///   kOverlap   −by_difference ([s < t] exp(log s − log_overlap) − s mean)
+template <class T>
+struct RowDivergence {
+  RowPair<T> pair;
+  T by_difference = 0;
+  T by_log = 0;
+  T by_ratio = 0;  // of a mixture; of kKl: by_sign
+  T mean = 0;
+  T log_overlap = 0;
+};
+
+/// As `base` does, but the gradient of a column is that of the divergence plus −softmax_scale · p of the
+/// row's RowGradient, where `softmax` says that some are not 0; in the columns of picks, the pick's
+/// gradient takes the place of the second one. There is no entropy and no cross.
+///   base.logits, base.out   as in GradientArgs
+///   base.scratch            [3 * cols]
+///   teacher_logits          [shape.rows, cols], read only: rows source_rows[k], and not where `out` stands
+template <class Logit, class Gradient = Logit>
+struct DivergenceGradientArgs {
+  GradientArgs<Logit, Gradient> base;
+  DivergenceRule<Logit> rule;
+  bool softmax = false;
+  const RowDivergence<Logit>* divergences = nullptr;  // [count]
+  TileShape<Logit> teacher_shape;
+  const Logit* teacher_logits = nullptr;
+};
+
+template <class Logit, class Gradient = Logit>
+struct TypedDivergenceKernels {
+  void (*fold)(const DivergenceFoldArgs<Logit>&) = nullptr;
+  void (*gradient)(const DivergenceGradientArgs<Logit, Gradient>&) = nullptr;
+};
+
+struct DivergenceKernels {
+  const char* name = "";
+  TypedDivergenceKernels<float> f32;
+  TypedDivergenceKernels<double> f64;
+  TypedDivergenceKernels<float, bfloat16> bf16;
+
+  template <class Types>
+  const auto& of_tiles() const {
+    if constexpr (std::is_same_v<Types, DoubleTiles>) {
+      return f64;
+    } else if constexpr (std::is_same_v<Types, BFloat16Tiles>) {
+      return bf16;
+    } else {
+      return f32;
+    }
+  }
+};
+
+/// Returns the readable version.
+const DivergenceKernels& plain_divergence_kernels();
+/// Returns the tables of this CPU, as simd_kernels() does.
+std::vector<const DivergenceKernels*> simd_divergence_kernels();
+/// Returns the table of the same name as that of `kernels`.
+const DivergenceKernels& divergence_kernels(const RowKernels& kernels);
+
+}  // namespace logitless::kernels

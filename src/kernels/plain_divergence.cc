@@ -1,0 +1,198 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The row kernels of two heads as a student would write them. Tests hold the vectorised ones against these.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/divergence_kernels.h"
+#include "kernels/plain_tile.h"
+
+namespace logitless::kernels {
+namespace {
+
+// Returns φ(x) = exp(x) - 1 - x, by its series where subtracting would cancel.
+template <class T>
+T phi(T x) {
+  if (!(std::abs(x) < T{0.5})) return std::expm1(x) - x;
+  T term = x * x / 2, sum = 0;
+  for (int k = 3; std::abs(term) > std::numeric_limits<T>::epsilon() / 8 * std::abs(sum); ++k) {
+    sum += term;
+    term *= x / static_cast<T>(k);
+  }
+  return sum;
+}
+
+template <class T>
+T log_probability(const RowSoftmax<T>& row, T capped) {
+  return (capped - row.max) * row.inverse_temperature - row.log_sum;
+}
+
+// What is known of one column.
+template <class T>
+struct Pair {
+  T log_s, log_t, s, t;
+  T log_ratio;   // Δ, 0 where both are 0
+  T difference;  // s - t
+
+  Pair(const RowPair<T>& row, T student, T teacher)
+      : log_s(log_probability(row.student, student)),
+        log_t(log_probability(row.teacher, teacher)),
+        s(std::exp(log_s)),
+        t(std::exp(log_t)),
+        log_ratio(std::isnan(log_s - log_t) ? 0 : log_s - log_t),
+        difference(log_ratio > 0 ? -s * std::expm1(-log_ratio) : t * std::expm1(log_ratio)) {}
+
+  T half_sign() const { return log_ratio > 0 ? T{0.5} : log_ratio < 0 ? T{-0.5} : T{0}; }
+};
+
+// Returns mass · φ(x), where mass · (exp(x) - 1) is `rest`.
+template <class T>
+T weighted_phi(T mass, T x, T rest) {
+  if (std::abs(x) < T{0.5}) return mass * phi(x);
+  return mass > 0 ? rest - mass * x : rest;
+}
+
+// What a mixture m adds to a column.
+template <class T>
+struct Mixed {
+  T by_student, by_teacher;  // log(m / s), log(m / t)
+  T relative;                // (s - t) / m
+
+  Mixed(const DivergenceRule<T>& rule, const Pair<T>& pair) {
+    const bool student_high = pair.log_ratio > 0;
+    const T size = std::abs(pair.log_ratio);
+    const T b = student_high ? rule.student_weight : rule.teacher_weight;
+    const T c = student_high ? rule.teacher_weight : rule.student_weight;
+    const T y = c * std::expm1(-size);
+    const T mixed = b + c * std::exp(-size);  // m over the larger of s and t
+    const T of_larger = y > T{-0.5} ? std::log1p(y) : std::log(mixed);
+    by_student = student_high ? of_larger : of_larger + size;
+    by_teacher = student_high ? of_larger + size : of_larger;
+    relative = (student_high ? -1 : 1) * std::expm1(-size) / (y > T{-0.5} ? 1 + y : mixed);
+  }
+
+  T slope(T by_log, T by_ratio) const { return by_ratio * relative - by_log * by_student; }
+};
+
+template <class T>
+DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* student, const T* teacher) {
+  const DivergenceRule<T>& rule = args.rule;
+  DivergenceSums out;
+  for (int64_t v = 0; v < args.shape.cols; ++v) {
+    const Pair<T> pair(args.rows[r], student[v], teacher[v]);
+    out.distance += std::abs(pair.difference);
+    out.overlap += std::min(pair.s, pair.t);
+    switch (rule.form) {
+      case DivergenceForm::kKl:
+        out.forward += weighted_phi(pair.t, pair.log_ratio, pair.difference);
+        out.reverse += weighted_phi(pair.s, -pair.log_ratio, -pair.difference);
+        if (pair.s > 0) out.slope += pair.s * pair.log_ratio;
+        out.sign += pair.s * pair.half_sign();
+        break;
+      case DivergenceForm::kMixture: {
+        const Mixed<T> mixed(rule, pair);
+        out.forward += weighted_phi(pair.t, mixed.by_teacher, rule.student_weight * pair.difference);
+        out.reverse += weighted_phi(pair.s, mixed.by_student, -rule.teacher_weight * pair.difference);
+        if (pair.s > 0) out.slope += pair.s * mixed.slope(rule.by_log, rule.by_ratio);
+        break;
+      }
+      case DivergenceForm::kOverlap: {
+        DivergenceSums one;
+        one.most = std::min(pair.log_s, pair.log_t);
+        one.shared = std::isinf(one.most) ? 0 : 1;
+        one.below = pair.log_ratio < 0 ? one.shared : 0;
+        DivergenceSums joined = merge(out, one);
+        out.most = joined.most;
+        out.shared = joined.shared;
+        out.below = joined.below;
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+template <class T>
+void cap(const TileShape<T>& shape, const T* logits, T* to) {
+  for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
+}
+
+template <class T>
+void fold(const DivergenceFoldArgs<T>& args) {
+  const int64_t cols = args.shape.cols;
+  if (cols == 0) return;
+  T* const student = args.scratch;
+  T* const teacher = args.scratch + cols;
+  for (int64_t r = 0; r < args.shape.rows; ++r) {
+    cap(args.shape, args.logits + r * args.shape.stride, student);
+    cap(args.teacher_shape, args.teacher_logits + r * args.teacher_shape.stride, teacher);
+    args.sums[r] =
+        args.rows[r].defined() ? merge(args.sums[r], row_sums(args, r, student, teacher)) : DivergenceSums::undefined();
+  }
+}
+
+template <class T>
+T divergence_gradient(const DivergenceRule<T>& rule, const RowDivergence<T>& g, T student, T teacher) {
+  const Pair<T> pair(g.pair, student, teacher);
+  T h = 0;
+  switch (rule.form) {
+    case DivergenceForm::kKl:
+      h = g.by_ratio * pair.half_sign();
+      if (g.by_log != 0) h += g.by_log * pair.log_ratio;
+      return g.by_difference * pair.difference + (pair.s > 0 ? pair.s * (h - g.mean) : 0);
+    case DivergenceForm::kMixture:
+      h = Mixed<T>(rule, pair).slope(g.by_log, g.by_ratio);
+      return pair.s > 0 ? pair.s * (h - g.mean) : 0;
+    case DivergenceForm::kOverlap:
+      h = pair.log_ratio < 0 ? std::exp(std::min(T{0}, pair.log_s - g.log_overlap)) : T{0};
+      return g.by_difference * (pair.s * g.mean - h);
+  }
+  return 0;
+}
+
+template <class T, class Gradient>
+void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
+  const GradientArgs<T, Gradient>& base = args.base;
+  const TileShape<T>& shape = base.shape;
+  const int64_t cols = shape.cols;
+  T* const raw = base.scratch;
+  T* const student = base.scratch + cols;
+  T* const teacher = base.scratch + 2 * cols;
+  for (int64_t k = 0; k < base.count; ++k) {
+    const RowDivergence<T>& g = args.divergences[k];
+    const RowGradient<T>& softmax = base.gradients[k];
+    // A row's gradients may take the place of its logits.
+    std::copy_n(base.logits + base.source_rows[k] * shape.stride, cols, raw);
+    cap(shape, raw, student);
+    cap(args.teacher_shape, args.teacher_logits + base.source_rows[k] * shape.stride, teacher);
+    Gradient* out = base.out + k * base.out_stride;
+    Gradient* low = base.low ? base.low + k * base.out_stride : nullptr;
+    const bool defined =
+        g.pair.defined() && !(args.softmax && (std::isnan(softmax.max) || std::isnan(softmax.log_sum)));
+    for (int64_t v = 0; v < cols; ++v) {
+      T d = divergence_gradient(args.rule, g, student[v], teacher[v]);
+      if (args.softmax) {
+        T hard = -softmax.softmax_scale *
+                 std::exp((student[v] - softmax.max) * softmax.inverse_temperature - softmax.log_sum);
+        for_each_pick(softmax.picks, softmax.picks + softmax.pick_count, base.first_column + v, 1,
+                      [&](const PickGradient<T>& pick, int64_t) { hard = pick.gradient; });
+        d += hard;
+      }
+      d *= cap_derivative(raw_logit(shape, raw, v), shape.softcap);
+      if (!defined) d = std::numeric_limits<T>::quiet_NaN();
+      store_gradient(d, v, out, low);
+    }
+  }
+}
+
+}  // namespace
+
+const DivergenceKernels& plain_divergence_kernels() {
+  static constexpr DivergenceKernels kKernels = {"plain",
+                                                 {fold<float>, gradient<float, float>},
+                                                 {fold<double>, gradient<double, double>},
+                                                 {fold<float>, gradient<float, bfloat16>}};
+  return kKernels;
+}
+
+}  // namespace logitless::kernels

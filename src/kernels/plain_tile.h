@@ -1,0 +1,72 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What the plain kernels share: capped logits, and gradients as they are stored.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/row_kernels.h"
+
+namespace logitless::kernels {
+
+template <class T>
+T capped(T raw, T softcap) {
+  return softcap > 0 ? softcap * std::tanh(raw / softcap) : raw;
+}
+
+// Returns d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
+template <class T>
+T cap_derivative(T raw, T softcap) {
+  if (!(softcap > 0)) return 1;
+  const T e = std::exp(-2 * std::abs(raw / softcap));
+  return 4 * e / ((1 + e) * (1 + e));
+}
+
+// Returns the nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to
+// even.
+inline double nearest(double value, int digits, int lowest, double largest) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(value), lowest) - digits + 1);
+  const double rounded = std::nearbyint(value / unit) * unit;  // both exact: unit is a power of 2
+  if (std::abs(rounded) > largest) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return rounded;
+}
+
+inline double nearest(double value, DType dtype) {
+  return dtype == DType::kFloat16 ? nearest(value, 11, -14, 65504) : nearest(value, 8, -126, 0x1.FEp127);
+}
+
+template <class T>
+T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
+  const T raw = logits[v] + (shape.bias ? shape.bias[v] : T{0});
+  return shape.round_to ? static_cast<T>(nearest(raw, *shape.round_to)) : raw;
+}
+
+inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+inline bfloat16 rounded(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
+  const uint32_t nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : nearest)};
+}
+
+// Stores column v of a gradient row. Bytes are copied, because they may be those of logits of another type.
+template <class T>
+void store_gradient(T value, int64_t v, T* out, T*) {
+  out[v] = value;
+}
+inline void store_gradient(float value, int64_t v, bfloat16* out, bfloat16* low) {
+  const bfloat16 high = rounded(value);
+  std::memcpy(out + v, &high, sizeof high);
+  if (!low) return;
+  const float left = value - widened(high);
+  const bfloat16 rest = rounded(std::isfinite(left) ? left : 0.0f);
+  std::memcpy(low + v, &rest, sizeof rest);
+}
+
+}  // namespace logitless::kernels

@@ -1,0 +1,168 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "loss/distillation.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "core/check_fields.h"
+
+namespace logitless::loss {
+namespace {
+
+// The product 0 · ∞ is 0 here: what has no weight does not take part.
+double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
+
+double reciprocal_or_zero(double count) { return count > 0 ? 1 / count : 0; }
+
+// Throws where an option that only `divergence` reads differs from its default.
+void check_meaning(bool set, std::string_view name, double value, bool meant, const DistillationOptions& options) {
+  if (!set || meant) return;
+  core::fail(name, " = ", value, " has no meaning for divergence ", name_of(options.divergence));
+}
+
+double parameter_of(const DistillationOptions& options) {
+  switch (options.divergence) {
+    case Divergence::kJsd:
+      return options.beta;
+    case Divergence::kSkewKl:
+    case Divergence::kSkewReverseKl:
+      return options.skew;
+    case Divergence::kMixedKl:
+      return options.forward_weight;
+    case Divergence::kLkHybrid:
+      return options.acceptance_decay;
+    case Divergence::kForwardKl:
+    case Divergence::kReverseKl:
+    case Divergence::kTotalVariation:
+    case Divergence::kAcceptance:
+      break;
+  }
+  return 0;
+}
+
+// Tells whether the cross-entropy and the divergence are of the same softmax.
+bool shares_softmax(const DistillationOptions& options) {
+  return options.hard_weight == 0 ||
+         (options.token.temperatures.empty() && options.token.temperature == options.hard_temperature);
+}
+
+}  // namespace
+
+void check_distillation_options(const DistillationOptions& options, const Targets& targets, int64_t tokens) {
+  using core::fail;
+  core::check_fields(options);
+  const DistillationOptions defaults;
+  const Divergence kind = options.divergence;
+  const bool skewed = kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl;
+  check_meaning(options.beta != defaults.beta, "beta", options.beta, kind == Divergence::kJsd, options);
+  check_meaning(options.skew != defaults.skew, "skew", options.skew, skewed, options);
+  check_meaning(options.forward_weight != defaults.forward_weight, "forward_weight", options.forward_weight,
+                kind == Divergence::kMixedKl, options);
+  check_meaning(options.acceptance_decay != defaults.acceptance_decay, "acceptance_decay", options.acceptance_decay,
+                kind == Divergence::kLkHybrid, options);
+  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
+    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
+         ": a divergence is of distributions, whose logits the temperature scales");
+  }
+  if (options.hard_weight == 0 && options.hard_temperature != defaults.hard_temperature) {
+    fail("hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
+  }
+  if (options.hard_weight != 0 && targets.size == 0 && tokens > 0) {
+    fail("hard_weight = ", options.hard_weight, " needs targets");
+  }
+  if (targets.size == 0 && options.token.shift != 0) {
+    fail("token.shift = ", options.token.shift, " is set but there are no targets to shift");
+  }
+  check_mean(mean_options(options));
+}
+
+problem::Task distillation_task(const DistillationOptions& options) {
+  problem::Task task;
+  task.options = options.token;
+  problem::DivergenceTask& divergence = task.divergence.emplace();
+  divergence.kind = options.divergence;
+  divergence.parameter = parameter_of(options);
+  divergence.student = {options.token.temperature, options.token.temperatures};
+  divergence.teacher = divergence.student;
+  if (options.teacher_temperature) divergence.teacher = {*options.teacher_temperature, {}};
+  divergence.entropy = options.want_entropy;
+  divergence.argmax = options.want_agreement;
+  divergence.shares_softmax = shares_softmax(options);
+  if (!divergence.shares_softmax) {
+    task.options.temperature = options.hard_temperature;
+    task.options.temperatures = {};
+  }
+  task.request.entropy = options.want_entropy && divergence.shares_softmax;
+  task.request.argmax = options.want_agreement;
+  return task;
+}
+
+DistillationLoss::DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, ranks::Totals totals)
+    : options_(options), tokens_(std::move(tokens)), totals_(totals), mean_(mean_options(options), tokens_, totals) {}
+
+// Returns what the divergence of a row is multiplied with, apart from normaliser and loss_scale.
+double DistillationLoss::divergence_weight(int64_t row) const {
+  if (!options_.temperature_squared) return options_.divergence_weight;
+  const TokenOptions& token = options_.token;
+  const double t = token.temperatures.empty() ? token.temperature : token.temperatures[static_cast<size_t>(row)];
+  return options_.divergence_weight * t * t;
+}
+
+void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) {
+  for (const int64_t row : rows) {
+    const auto i = static_cast<size_t>(row);
+    const double scale = mean_.factor(tokens_, row) * options_.loss_scale;
+    grads.divergence[i] = divergence_weight(row) * scale;
+    grads.logp[i] = options_.hard_weight == 0 ? 0 : -options_.hard_weight * scale;
+  }
+}
+
+DistillationResult DistillationLoss::result(const TokenStats& stats, const Plan& plan) const {
+  DistillationResult out;
+  out.plan = plan;
+  const size_t n = tokens_.targets.size();
+  out.per_token_loss.assign(n, 0);
+  if (options_.want_agreement) out.per_token_agreement.assign(n, 0);
+  DistillationMetrics& metrics = out.metrics;
+  const bool hard = options_.hard_weight != 0;
+  double tokens = 0, divergence = 0, acceptance = 0, nll = 0, agreement = 0, entropy = 0, teacher_entropy = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (tokens_.targets[i] == problem::kNoTarget) continue;
+    const auto row = static_cast<int64_t>(i);
+    double loss = weighted(divergence_weight(row), stats.divergence.value[i]);
+    if (hard) loss -= options_.hard_weight * stats.logp[i];
+    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
+    out.loss += weighted(mean_.factor(tokens_, row), out.per_token_loss[i]);
+    ++tokens;
+    divergence += stats.divergence.value[i];
+    acceptance += stats.divergence.overlap[i];
+    if (hard) nll -= stats.logp[i];
+    if (options_.want_agreement) {
+      out.per_token_agreement[i] = stats.argmax[i] >= 0 && stats.argmax[i] == stats.divergence.teacher_argmax[i];
+      agreement += out.per_token_agreement[i];
+    }
+    if (!options_.want_entropy) continue;
+    entropy += stats.divergence.entropy[i];
+    teacher_entropy += stats.divergence.teacher_entropy[i];
+  }
+  totals_.sum({&tokens, &divergence, &acceptance, &nll, &agreement, &entropy, &teacher_entropy, &out.loss});
+  const double share = reciprocal_or_zero(tokens);
+  metrics.tokens = static_cast<int64_t>(tokens);
+  metrics.mean_divergence = divergence * share;
+  metrics.mean_acceptance = acceptance * share;
+  if (hard) metrics.mean_nll = nll * share;
+  if (options_.want_agreement) metrics.agreement = agreement * share;
+  if (options_.want_entropy) {
+    metrics.mean_entropy = entropy * share;
+    metrics.mean_teacher_entropy = teacher_entropy * share;
+  }
+  out.per_token_divergence = stats.divergence.value;
+  out.per_token_acceptance = stats.divergence.overlap;
+  if (hard) out.per_token_logps = stats.logp;
+  out.per_token_entropy = stats.divergence.entropy;
+  out.per_token_teacher_entropy = stats.divergence.teacher_entropy;
+  return out;
+}
+
+}  // namespace logitless::loss

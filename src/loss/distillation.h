@@ -1,0 +1,48 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Distillation as a function of token statistics: docs/losses.md, "Distillation".
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/store.h"
+#include "logitless/distillation.h"
+#include "logitless/token_stats.h"
+#include "loss/sequences.h"
+#include "loss/token_mean.h"
+#include "problem/token_problem.h"
+#include "ranks/totals.h"
+
+namespace logitless::loss {
+
+/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or these
+/// targets, which are of `tokens` rows.
+void check_distillation_options(const DistillationOptions& options, const Targets& targets, int64_t tokens);
+
+/// Returns what is computed of the logits for these options: everything of a task but its picks and what is
+/// the teacher's own.
+problem::Task distillation_task(const DistillationOptions& options);
+
+class DistillationLoss final : public TokenLoss {
+ public:
+  /// `tokens` are the sequences, and which of their rows take part.
+  DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, ranks::Totals totals);
+
+  StatsRequest needs() const override { return distillation_task(options_).request; }
+  GradsFilled gradients() const override { return {.divergence = true}; }
+  bool may_drop_rows() const override { return false; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  /// Returns the loss and metrics of all rows that were evaluated.
+  DistillationResult result(const TokenStats& stats, const Plan& plan) const;
+
+ private:
+  double divergence_weight(int64_t row) const;
+
+  const DistillationOptions& options_;
+  SequenceTokens tokens_;
+  ranks::Totals totals_;
+  const TokenMean mean_;
+};
+
+}  // namespace logitless::loss

@@ -1,0 +1,193 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stats/divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace logitless::stats {
+namespace {
+
+using kernels::DivergenceForm;
+using kernels::DivergenceSums;
+using problem::DivergenceTask;
+
+// At its ends, a family of divergences is another one, exactly.
+Divergence kind_of(const DivergenceTask& task) {
+  switch (task.kind) {
+    case Divergence::kJsd:
+      if (task.parameter == 0) return Divergence::kForwardKl;
+      if (task.parameter == 1) return Divergence::kReverseKl;
+      break;
+    case Divergence::kSkewKl:
+      if (task.parameter == 0) return Divergence::kForwardKl;
+      break;
+    case Divergence::kSkewReverseKl:
+      if (task.parameter == 0) return Divergence::kReverseKl;
+      break;
+    default:
+      break;
+  }
+  return task.kind;
+}
+
+// How much of KL(t ‖ s), of KL(s ‖ t) and of ½ Σ |s - t| is in a divergence of form kKl.
+struct Shares {
+  double forward = 0;
+  double reverse = 0;
+  double variation = 0;
+};
+
+Shares shares_of(const DivergenceTask& task, double overlap) {
+  switch (kind_of(task)) {
+    case Divergence::kForwardKl:
+      return {.forward = 1};
+    case Divergence::kReverseKl:
+      return {.reverse = 1};
+    case Divergence::kTotalVariation:
+      return {.variation = 1};
+    case Divergence::kMixedKl:
+      return {.forward = task.parameter, .reverse = 1 - task.parameter};
+    case Divergence::kLkHybrid: {
+      const double kl = std::exp(-task.parameter * overlap);
+      return {.forward = kl, .variation = 1 - kl};
+    }
+    default:
+      return {};
+  }
+}
+
+// The product 0 · ∞ is 0: what has no share does not count.
+double shared(double share, double value) { return share == 0 ? 0 : share * value; }
+
+// Returns ½ Σ |s - t|, which is 1 - Σ min(s, t): of the two, that which has more digits.
+double variation(const DivergenceSums& sums) {
+  const double half = sums.distance / 2;
+  return half < 0.5 ? half : 1 - sums.overlap;
+}
+
+double value_of(const DivergenceTask& task, const DivergenceSums& sums, double overlap) {
+  switch (kind_of(task)) {
+    case Divergence::kJsd:
+      return task.parameter * sums.forward + (1 - task.parameter) * sums.reverse;
+    case Divergence::kSkewKl:
+      return sums.forward;
+    case Divergence::kSkewReverseKl:
+      return sums.reverse;
+    case Divergence::kAcceptance:
+      // 1 - ½ Σ |s - t| keeps the digits of a share near 1, the sum in log-space those of one near 0.
+      if (sums.distance < 1) return -std::log1p(-sums.distance / 2);
+      return -(sums.most + std::log(sums.shared));
+    default: {
+      const Shares shares = shares_of(task, overlap);
+      return shared(shares.forward, sums.forward) + shared(shares.reverse, sums.reverse) +
+             shared(shares.variation, variation(sums));
+    }
+  }
+}
+
+double mean_of(const DivergenceTask& task, const DivergenceSums& sums, double overlap) {
+  const DivergenceForm form = divergence_rule<double>(task).form;
+  if (form == DivergenceForm::kMixture) return sums.slope;
+  if (form == DivergenceForm::kOverlap) return sums.below / sums.shared;
+  const Shares shares = shares_of(task, overlap);
+  return shared(shares.reverse, sums.slope) + shared(shares.variation, sums.sign);
+}
+
+}  // namespace
+
+template <class T>
+kernels::DivergenceRule<T> divergence_rule(const DivergenceTask& task) {
+  kernels::DivergenceRule<T> rule;
+  const double x = task.parameter;
+  double teacher = 0, by_log = 0, by_ratio = 0;
+  switch (kind_of(task)) {
+    case Divergence::kJsd:
+      teacher = x, by_log = 1 - x;
+      break;
+    case Divergence::kSkewKl:
+      teacher = x, by_ratio = (1 - x) * (1 - x);
+      break;
+    case Divergence::kSkewReverseKl:
+      teacher = 1 - x, by_log = 1, by_ratio = -x * (1 - x);
+      break;
+    case Divergence::kAcceptance:
+      rule.form = DivergenceForm::kOverlap;
+      return rule;
+    default:
+      return rule;
+  }
+  rule.form = DivergenceForm::kMixture;
+  // A weight that is no normal number of T is the least of these: a mixture never loses one of its two parts.
+  const double least = std::numeric_limits<T>::min();
+  const bool reverse = task.kind == Divergence::kSkewReverseKl;
+  rule.teacher_weight = static_cast<T>(std::max(teacher, least));
+  rule.student_weight = static_cast<T>(std::max(reverse ? x : 1 - x, least));
+  rule.by_log = static_cast<T>(by_log);
+  rule.by_ratio = static_cast<T>(by_ratio);
+  return rule;
+}
+
+template <class T>
+kernels::RowPair<T> row_pair(const problem::TokenProblem& problem, const TokenStats& stats, int64_t row) {
+  const auto i = static_cast<size_t>(row);
+  const DivergenceTask& task = *problem.divergence;
+  kernels::RowPair<T> pair;
+  pair.student = {static_cast<T>(stats.max_logit[i]), static_cast<T>(stats.divergence.log_sum[i]),
+                  static_cast<T>(problem.inverse_of(task.student.of(row)))};
+  pair.teacher = {static_cast<T>(stats.divergence.teacher_max_logit[i]),
+                  static_cast<T>(stats.divergence.teacher_log_sum[i]),
+                  static_cast<T>(problem.inverse_of(task.teacher.of(row)))};
+  return pair;
+}
+
+void finish_divergence(const DivergenceTask& task, const DivergenceSums& sums, int64_t row, DivergenceStats& stats) {
+  const auto i = static_cast<size_t>(row);
+  stats.overlap[i] = 1 - variation(sums);
+  stats.value[i] = value_of(task, sums, stats.overlap[i]);
+  stats.mean[i] = mean_of(task, sums, stats.overlap[i]);
+}
+
+template <class T>
+kernels::RowDivergence<T> row_divergence(const problem::TokenProblem& problem, const TokenStats& stats,
+                                         const TokenGrads& grads, int64_t row) {
+  const auto i = static_cast<size_t>(row);
+  const DivergenceTask& task = *problem.divergence;
+  const DivergenceStats& of = stats.divergence;
+  const double scale = (grads.divergence.empty() ? 0 : grads.divergence[i]) / task.student.of(row);
+  kernels::RowDivergence<T> out;
+  out.pair = row_pair<T>(problem, stats, row);
+  const kernels::DivergenceRule<double> rule = divergence_rule<double>(task);
+  double mean = of.mean[i] * scale;
+  switch (rule.form) {
+    case DivergenceForm::kKl: {
+      const Shares shares = shares_of(task, of.overlap[i]);
+      out.by_difference = static_cast<T>(scale * shares.forward);
+      out.by_log = static_cast<T>(scale * shares.reverse);
+      out.by_ratio = static_cast<T>(scale * shares.variation);
+      break;
+    }
+    case DivergenceForm::kMixture:
+      out.by_log = static_cast<T>(scale * rule.by_log);
+      out.by_ratio = static_cast<T>(scale * rule.by_ratio);
+      break;
+    case DivergenceForm::kOverlap:
+      out.by_difference = static_cast<T>(scale);
+      out.log_overlap = static_cast<T>(-of.value[i]);
+      mean = of.mean[i];
+      break;
+  }
+  out.mean = static_cast<T>(mean);
+  return out;
+}
+
+#define LOGITLESS_INSTANTIATE(T)                                                                     \
+  template kernels::DivergenceRule<T> divergence_rule(const DivergenceTask&);                        \
+  template kernels::RowPair<T> row_pair(const problem::TokenProblem&, const TokenStats&, int64_t);   \
+  template kernels::RowDivergence<T> row_divergence(const problem::TokenProblem&, const TokenStats&, \
+                                                    const TokenGrads&, int64_t);
+LOGITLESS_INSTANTIATE(float)
+LOGITLESS_INSTANTIATE(double)
+#undef LOGITLESS_INSTANTIATE
+
+}  // namespace logitless::stats

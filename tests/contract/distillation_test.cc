@@ -1,0 +1,408 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// distillation_loss against the oracle, in every plan, type and form, and against itself: finite differences,
+// threads, slices of the vocabulary and ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "support/distillation_case.h"
+#include "support/thread_ranks.h"
+
+namespace logitless::testing {
+namespace {
+
+ContextOptions small(PlanKind plan, int threads = 2) {
+  ContextOptions options;
+  options.plan = plan;
+  options.threads = threads;
+  options.row_tile = 8;
+  options.vocab_tile = 48;
+  options.gradient_precision = GradientPrecision::kFloat32;
+  return options;
+}
+
+// Runs a call by a plan and holds it to the oracle; plan forward only has no gradients.
+void expect_plan(const DistillationCase& call, PlanKind plan, int threads = 2) {
+  const Context context(small(plan, threads));
+  StudentGradients gradients(call.student);
+  SCOPED_TRACE(std::string("plan ") + name_of(plan));
+  const DistillationResult result = call.run(context, gradients.views());
+  EXPECT_EQ(result.plan.kind, plan);
+  expect_distilled(call, result, &gradients);
+  const DistillationResult forward = call.run(context);
+  EXPECT_EQ(forward.plan.kind, plan == PlanKind::kDense ? plan : PlanKind::kForwardOnly);
+  expect_distilled(call, forward, nullptr);
+}
+
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
+
+TEST(Distillation, EveryDivergenceInEveryPlanAndType) {
+  struct Types {
+    DType student, teacher;
+  };
+  for (const Types types : {Types{DType::kFloat32, DType::kFloat32}, Types{DType::kFloat64, DType::kFloat64},
+                            Types{DType::kBFloat16, DType::kBFloat16}, Types{DType::kFloat32, DType::kBFloat16},
+                            Types{DType::kBFloat16, DType::kFloat32}, Types{DType::kFloat16, DType::kFloat32}}) {
+    for (const DivergenceCase& divergence : divergence_cases()) {
+      SCOPED_TRACE(divergence.name + " of " + name_of(types.student) + " and " + name_of(types.teacher));
+      DistillationSpec spec;
+      spec.student.dtype = types.student;
+      spec.teacher.dtype = types.teacher;
+      DistillationCase call(spec);
+      call.options = divergence.options;
+      for (const PlanKind plan : kPlans) expect_plan(call, plan);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Student and teacher differ in everything that a head and an option can.
+std::vector<DistillationCase> various_cases() {
+  std::vector<DistillationCase> out;
+  const auto add = [&](auto change) {
+    DistillationSpec spec;
+    spec.sequences = 4;
+    change(spec);
+    out.emplace_back(spec);
+    out.back().options.divergence = Divergence::kJsd;
+  };
+  add([](DistillationSpec& spec) {
+    spec.student.softcap = 5;
+    spec.teacher.softcap = 9;
+    spec.teacher.layout = HeadLayout::kHiddenVocab;
+  });
+  add([](DistillationSpec& spec) {
+    spec.student.layout = HeadLayout::kHiddenVocab;
+    spec.student.bias = false;
+    spec.student.rows = Rows::kSlice;
+  });
+  out.back().options.hard_weight = 0.3;
+  out.back().options.hard_temperature = 2;
+  out.back().options.token.temperature = 1.5;
+  out.back().options.temperature_squared = true;
+  add([](DistillationSpec& spec) {
+    spec.teacher.bias = false;
+    spec.teacher.rows = Rows::kTransposed;
+    spec.student.rows = Rows::kSlice;
+  });
+  out.back().options.hard_weight = 0.5;
+  out.back().options.mean_over = MeanOver::kSequences;
+  out.back().options.teacher_temperature = 0.8;
+  add([](DistillationSpec& spec) { spec.teacher.rows = Rows::kSlice; });
+  out.back().options.mean_over = MeanOver::kSequenceMeans;
+  out.back().options.divergence_weight = 0.25;
+  out.back().options.hard_weight = 2;
+  out.back().options.token.temperature = 0.9;
+  add([](DistillationSpec& spec) { spec.targets = false; });
+  out.back().options.normaliser = 7;
+  out.back().options.loss_scale = -3;
+  add([](DistillationSpec&) {});
+  out.back().options.token.shift = 1;
+  out.back().options.reduction = Reduction::kSum;
+  out.back().options.hard_weight = 1;
+  add([](DistillationSpec& spec) {
+    spec.tokens = 12;  // a backend of its own
+    spec.student.rows = Rows::kTransposed;
+  });
+  out.back().options.reduction = Reduction::kNone;
+  return out;
+}
+
+TEST(Distillation, HeadsAndOptionsMayDifferInEverything) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    std::vector<DistillationCase> cases = various_cases();
+    for (size_t c = 0; c < cases.size(); ++c) {
+      DistillationSpec spec = cases[c].spec;
+      spec.student.dtype = spec.teacher.dtype = dtype;
+      DistillationCase call(spec);
+      call.options = cases[c].options;
+      call.options.want_entropy = call.options.want_agreement = true;
+      for (const bool temperatures : {false, true}) {
+        if (temperatures) call.set_temperatures();
+        SCOPED_TRACE("case " + std::to_string(c) + (temperatures ? " with temperatures" : ""));
+        for (const PlanKind plan : kPlans) expect_plan(call, plan);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Distillation, GradientsOfBfloat16MayBeNarrow) {
+  DistillationSpec spec;
+  spec.student.dtype = spec.teacher.dtype = DType::kBFloat16;
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationCase call(spec);
+    call.options = divergence.options;
+    call.options.hard_weight = 0.5;
+    for (const PlanKind plan : kPlans) {
+      for (const GradientPrecision precision : {GradientPrecision::kNative, GradientPrecision::kSplit}) {
+        ContextOptions options = small(plan);
+        options.gradient_precision = precision;
+        StudentGradients gradients(call.student);
+        const DistillationResult result = call.run(Context(options), gradients.views());
+        // bfloat16 has 8 bits, and two terms have 16; plan dense has one term always.
+        expect_distilled(call, result, &gradients, result.plan.gradient_terms == 2 ? 0x1p-16 : 0x1p-8);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Distillation, ForwardAndBackwardAreTheOneCall) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationCase call((DistillationSpec()));
+    call.options = divergence.options;
+    call.options.hard_weight = 0.5;
+    call.options.token.temperature = 2;
+    const Context context(small(PlanKind::kTwoPass));
+    StudentGradients at_once(call.student), apart(call.student);
+    const DistillationResult result = call.run(context, at_once.views());
+    const DistillationForward forward = distillation_loss_forward(
+        context, call.student.states(), call.student.head(), call.teacher_view(), call.targets_view(), call.options);
+    distillation_loss_backward(context, call.student.states(), call.student.head(), call.teacher_view(),
+                               call.targets_view(), call.options, forward, 1.0, apart.views());
+    EXPECT_EQ(result.loss, forward.result.loss);
+    EXPECT_EQ(result.per_token_loss, forward.result.per_token_loss);
+    EXPECT_TRUE(at_once.bytes() == apart.bytes());
+  }
+}
+
+TEST(Distillation, EachTokenHasItsUpstreamGradientUnderReductionNone) {
+  DistillationCase call((DistillationSpec()));
+  call.options.reduction = Reduction::kNone;
+  call.options.hard_weight = 0.5;
+  const Context context(small(PlanKind::kTwoPass));
+  std::vector<double> upstream;
+  for (int64_t i = 0; i < call.spec.tokens; ++i) upstream.push_back(i % 3 == 0 ? 0 : 0.25 * static_cast<double>(i));
+  const auto backward = [&](std::span<const double> of, Gradients gradients) {
+    const DistillationForward forward = distillation_loss_forward(
+        context, call.student.states(), call.student.head(), call.teacher_view(), call.targets_view(), call.options);
+    distillation_loss_backward(context, call.student.states(), call.student.head(), call.teacher_view(),
+                               call.targets_view(), call.options, forward, of, gradients);
+  };
+  StudentGradients all(call.student), one(call.student);
+  backward(upstream, all.views());
+  backward(std::vector<double>(upstream.size(), 1), one.views());
+  for (int64_t i = 0; i < call.spec.tokens; ++i) {
+    for (int64_t h = 0; h < call.spec.student.hidden; ++h) {
+      const double want = upstream[static_cast<size_t>(i)] * one.d_hidden.get(i, h);
+      EXPECT_NEAR(all.d_hidden.get(i, h), want, 1e-5 * std::abs(want) + 1e-7);
+    }
+  }
+}
+
+TEST(Distillation, ThreadsChangeNoBit) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationCase call((DistillationSpec()));
+    call.options = divergence.options;
+    call.options.hard_weight = 0.5;
+    call.options.token.temperature = 1.5;
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      StudentGradients first(call.student);
+      const DistillationResult want = call.run(Context(small(plan, 1)), first.views());
+      for (const int threads : {2, 3, 7}) {
+        StudentGradients gradients(call.student);
+        const DistillationResult got = call.run(Context(small(plan, threads)), gradients.views());
+        EXPECT_EQ(got.per_token_loss, want.per_token_loss) << threads;
+        EXPECT_EQ(got.loss, want.loss) << threads;
+        EXPECT_TRUE(gradients.bytes() == first.bytes()) << threads << " threads, plan " << name_of(plan);
+      }
+    }
+  }
+}
+
+// A chunk of one pass that holds all rows has the tiles of two pass.
+TEST(Distillation, OnePassAndTwoPassAgreeToTheBit) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationCase call((DistillationSpec()));
+    call.options = divergence.options;
+    StudentGradients one(call.student), two(call.student);
+    const DistillationResult a = call.run(Context(small(PlanKind::kOnePass)), one.views());
+    const DistillationResult b = call.run(Context(small(PlanKind::kTwoPass)), two.views());
+    EXPECT_EQ(a.per_token_divergence, b.per_token_divergence);
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_TRUE(one.bytes() == two.bytes());
+  }
+}
+
+TEST(Distillation, SlicesOfTheVocabularyMatchTheOracle) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationSpec spec;
+    spec.teacher.layout = HeadLayout::kHiddenVocab;
+    DistillationCase call(spec);
+    call.options = divergence.options;
+    call.options.hard_weight = 0.5;
+    call.options.token.temperature = 1.5;
+    call.options.want_entropy = call.options.want_agreement = true;
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      for (const std::vector<int64_t>& slices : {std::vector<int64_t>{70, 61}, std::vector<int64_t>{1, 0, 100, 30}}) {
+        ContextOptions options = small(plan);
+        options.ranks.slices = slices;
+        StudentGradients gradients(call.student);
+        expect_distilled(call, call.run(Context(options), gradients.views()), &gradients);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// One rank's part of a call: vocabulary entries [first, first + count) of both heads.
+template <class AnyMatrix>
+AnyMatrix part_of(AnyMatrix matrix, int64_t first, int64_t count) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrix.data)>>, const std::byte, std::byte>;
+  matrix.data = static_cast<Byte*>(matrix.data) + first * matrix.stride * static_cast<int64_t>(size_of(matrix.dtype));
+  matrix.rows = count;
+  return matrix;
+}
+template <class AnyVector>
+AnyVector part_of_vector(AnyVector vector, int64_t first, int64_t count) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(vector.data)>>, const std::byte, std::byte>;
+  vector.data = static_cast<Byte*>(vector.data) + first * static_cast<int64_t>(size_of(vector.dtype));
+  vector.size = count;
+  return vector;
+}
+LmHead part_of_head(LmHead head, int64_t first, int64_t count) {
+  head.weight = part_of(head.weight, first, count);
+  head.bias = part_of_vector(head.bias, first, count);
+  return head;
+}
+
+TEST(Distillation, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    for (const int size : {2, 3}) {
+      SCOPED_TRACE(divergence.name + " on " + std::to_string(size) + " ranks");
+      DistillationCase call((DistillationSpec()));
+      call.options = divergence.options;
+      call.options.hard_weight = 0.5;
+      call.options.want_agreement = true;
+      std::vector<int64_t> slices = {60, 40, 31};
+      if (size == 2) slices = {100, 31};
+      ContextOptions options = small(PlanKind::kTwoPass, 1);
+      options.ranks.slices = slices;
+      StudentGradients want(call.student), got(call.student);
+      const DistillationResult one = call.run(Context(options), want.views());
+      std::vector<StudentGradients> of_ranks(static_cast<size_t>(size), StudentGradients(call.student));
+      for (StudentGradients& one_rank : of_ranks) one_rank = StudentGradients(call.student);
+      std::vector<DistillationResult> results(static_cast<size_t>(size));
+      ThreadGroup group(size);
+      const auto errors = run_ranks(size, [&](int rank) {
+        int64_t first = 0;
+        for (int r = 0; r < rank; ++r) first += slices[static_cast<size_t>(r)];
+        const int64_t count = slices[static_cast<size_t>(rank)];
+        ContextOptions mine = small(PlanKind::kTwoPass, 1);
+        mine.ranks.vocab = &group.of(rank);
+        StudentGradients& out = of_ranks[static_cast<size_t>(rank)];
+        Gradients gradients = out.views();
+        gradients.d_weight = part_of(gradients.d_weight, first, count);
+        gradients.d_bias = part_of_vector(gradients.d_bias, first, count);
+        Teacher teacher = call.teacher_view();
+        teacher.head = part_of_head(teacher.head, first, count);
+        results[static_cast<size_t>(rank)] =
+            distillation_loss(Context(mine), call.student.states(), part_of_head(call.student.head(), first, count),
+                              teacher, call.targets_view(), call.options, gradients);
+      });
+      for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
+      if (HasFailure()) return;
+      for (const DistillationResult& result : results) {
+        EXPECT_EQ(result.loss, one.loss);
+        EXPECT_EQ(result.per_token_loss, one.per_token_loss);
+        EXPECT_EQ(result.per_token_agreement, one.per_token_agreement);
+      }
+      int64_t first = 0;
+      for (size_t r = 0; r < of_ranks.size(); ++r) {
+        for (int64_t v = first; v < first + slices[r]; ++v) {
+          EXPECT_EQ(of_ranks[r].d_bias.get(0, v), want.d_bias.get(0, v));
+          for (int64_t h = 0; h < call.spec.student.hidden; ++h) {
+            EXPECT_EQ(of_ranks[r].d_weight.get(v, h), want.d_weight.get(v, h));
+          }
+        }
+        for (int64_t i = 0; i < call.spec.tokens; ++i) {
+          EXPECT_EQ(of_ranks[r].d_hidden.get(i, 0), want.d_hidden.get(i, 0));
+        }
+        first += slices[r];
+      }
+    }
+  }
+}
+
+TEST(Distillation, RanksThatShareABatchHaveItsMean) {
+  DistillationSpec spec;
+  spec.sequences = 4;
+  DistillationCase call(spec);
+  call.options.hard_weight = 0.5;
+  call.options.mean_over = MeanOver::kSequenceMeans;
+  const DistillationResult whole = call.run(Context(small(PlanKind::kTwoPass, 1)));
+  std::vector<DistillationResult> results(2);
+  ThreadGroup group(2);
+  const auto errors = run_ranks(2, [&](int rank) {
+    ContextOptions mine = small(PlanKind::kTwoPass, 1);
+    mine.ranks.data = &group.of(rank);
+    const int64_t half = call.spec.tokens / 2;
+    HiddenStates hidden = call.student.states(), of_teacher = call.teacher.states();
+    hidden.states = part_of(hidden.states, rank * half, half);
+    of_teacher.states = part_of(of_teacher.states, rank * half, half);
+    hidden.sequences = of_teacher.sequences = 2;
+    const std::span<const int64_t> ids =
+        std::span<const int64_t>(call.ids).subspan(static_cast<size_t>(rank * half), static_cast<size_t>(half));
+    results[static_cast<size_t>(rank)] = distillation_loss(
+        Context(mine), hidden, call.student.head(), {of_teacher, call.teacher.head(), {}}, Targets(ids), call.options);
+  });
+  for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
+  // Half of the rows may be multiplied by another backend, which rounds the float32 logits differently.
+  for (const DistillationResult& result : results) EXPECT_NEAR(result.loss, whole.loss, 1e-6 * std::abs(whole.loss));
+  EXPECT_EQ(results[0].loss, results[1].loss);
+}
+
+// Central differences of float64 losses: of the h² f''' that they leave out nothing can be said in
+// general, so two steps say how large it is.
+TEST(Distillation, GradientsAreThoseOfFiniteDifferences) {
+  for (const DivergenceCase& divergence : divergence_cases()) {
+    SCOPED_TRACE(divergence.name);
+    DistillationSpec spec;
+    spec.tokens = 4;
+    spec.vocab = 19;
+    spec.student = {.hidden = 5, .dtype = DType::kFloat64, .softcap = 7};
+    spec.teacher = {.hidden = 3, .dtype = DType::kFloat64};
+    DistillationCase call(spec);
+    call.options = divergence.options;
+    call.options.hard_weight = 0.3;
+    call.options.token.temperature = 1.3;
+    call.options.temperature_squared = true;
+    // κ of lk_hybrid has no gradient: with η = 0 it is a constant.
+    if (divergence.options.divergence == Divergence::kLkHybrid) call.options.acceptance_decay = 0;
+    const Context context(small(PlanKind::kTwoPass, 1));
+    StudentGradients gradients(call.student);
+    call.run(context, gradients.views());
+    const auto check = [&](HostTensor& tensor, int64_t r, int64_t c, double got) {
+      const double before = tensor.get(r, c);
+      const auto slope = [&](double h) {
+        tensor.set(r, c, before + h);
+        const double above = call.run(context).loss;
+        tensor.set(r, c, before - h);
+        const double below = call.run(context).loss;
+        tensor.set(r, c, before);
+        return (above - below) / (2 * h);
+      };
+      const double coarse = slope(2e-5), fine = slope(1e-5);
+      EXPECT_NEAR(got, fine, std::abs(coarse - fine) + 1e-9) << r << ", " << c;
+    };
+    for (int64_t h = 0; h < 5; ++h) check(call.student.hidden, 1, h, gradients.d_hidden.get(1, h));
+    for (int64_t v = 0; v < spec.vocab; ++v) check(call.student.weight, v, v % 5, gradients.d_weight.get(v, v % 5));
+    for (int64_t v = 0; v < spec.vocab; ++v) check(call.student.bias, 0, v, gradients.d_bias.get(0, v));
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,230 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every vectorised kernel of two heads against its plain twin, on every instruction set of this CPU, in
+// exactly sized memory.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/divergence_kernels.h"
+#include "row_kernel_calls.h"
+
+namespace logitless::kernels {
+namespace {
+
+const DivergenceForm kForms[] = {DivergenceForm::kKl, DivergenceForm::kMixture, DivergenceForm::kOverlap};
+
+// What one call works on: a student's tile and a teacher's, of one shape.
+template <class T>
+struct Pairs {
+  Tile<T> student, teacher;
+  DivergenceRule<T> rule;
+  bool softmax = true;
+
+  Pairs(DivergenceForm form, int64_t cols, unsigned seed, bool capped) {
+    for (Tile<T>* tile : {&student, &teacher}) {
+      tile->cols = cols;
+      tile->bias = capped;
+      tile->softcap = capped ? 6 : 0;
+      tile->seed(++seed * 7);
+    }
+    teacher.bias = true;
+    // The two agree in some columns, so that ties and the series near 0 have their turn.
+    for (size_t i = 0; i < student.logits.size(); i += 3) teacher.logits[i] = student.logits[i] * T{0.999};
+    rule = {form, T{0.3}, T{0.7}, T{0.7}, T{-0.2}};
+  }
+
+  // The log-sum-exp is that of the largest logit and a little: log-probabilities are not above 0.
+  std::vector<RowPair<T>> rows() const {
+    std::vector<RowPair<T>> out;
+    for (int64_t r = 0; r < student.rows; ++r) {
+      out.push_back({{static_cast<T>(25), static_cast<T>(0.5 + 0.1 * static_cast<double>(r)), T{0.5}},
+                     {static_cast<T>(26), static_cast<T>(0.7), T{0.75}}});
+    }
+    return out;
+  }
+};
+
+template <class T>
+TileShape<T> shape_of(const Tile<T>& tile, const Guarded<T>& bias) {
+  return {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
+}
+
+template <class T>
+std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
+  const Guarded<T> student(pairs.student.logits, flush), teacher(pairs.teacher.logits, flush);
+  const Guarded<T> bias(sequence<T>(pairs.student.cols, -1, 0.25), flush);
+  const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(2 * pairs.student.cols), static_cast<T>(kNan)), flush);
+  const Guarded<RowPair<T>> rows(pairs.rows(), flush);
+  std::vector<DivergenceSums> sums(static_cast<size_t>(pairs.student.rows));
+  kernels.fold({pairs.rule, shape_of(pairs.student, bias), student.data(), shape_of(pairs.teacher, bias),
+                teacher.data(), rows.data(), scratch.data(), sums.data()});
+  EXPECT_EQ(student.values(), pairs.student.logits) << "the logits changed";
+  EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
+  return sums;
+}
+
+// The rows 0 and 2 of the tile, in place.
+template <class T>
+std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
+  const std::vector<int32_t> kept = {0, 2};
+  const Guarded<T> teacher(pairs.teacher.logits, flush);
+  const Guarded<T> bias(sequence<T>(pairs.teacher.cols, -1, 0.25), flush);
+  const GradientInputs<T> inputs(pairs.student, kept, flush, 3);
+  std::vector<RowDivergence<T>> divergences;
+  for (const int32_t row : kept) {
+    RowDivergence<T> g;
+    g.pair = pairs.rows()[static_cast<size_t>(row)];
+    g.by_difference = T{0.5};
+    g.by_log = T{0.25};
+    g.by_ratio = T{0.75};
+    g.mean = T{-0.1};
+    g.log_overlap = T{-3};
+    divergences.push_back(g);
+  }
+  DivergenceGradientArgs<T> args;
+  args.base = inputs.template args<T>();
+  args.base.out = inputs.logits.data();
+  args.base.out_stride = pairs.student.stride();
+  args.rule = pairs.rule;
+  args.softmax = pairs.softmax;
+  args.divergences = divergences.data();
+  args.teacher_shape = shape_of(pairs.teacher, bias);
+  args.teacher_logits = teacher.data();
+  kernels.gradient(args);
+  EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
+  return inputs.logits.values();
+}
+
+class DivergenceTargets : public ::testing::TestWithParam<const DivergenceKernels*> {};
+
+void PrintTo(const DivergenceKernels* kernels, std::ostream* out) { *out << kernels->name; }
+
+template <class T>
+void compare(const TypedDivergenceKernels<T>& simd, const TypedDivergenceKernels<T>& plain) {
+  unsigned seed = 1;
+  const double eps = std::numeric_limits<T>::epsilon();
+  for (const int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 200}) {
+    for (const DivergenceForm form : kForms) {
+      for (const bool capped : {false, true}) {
+        for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
+          SCOPED_TRACE("cols " + std::to_string(cols) + " form " + std::to_string(static_cast<int>(form)));
+          Pairs<T> pairs(form, cols, seed++, capped);
+          const std::vector<DivergenceSums> got = fold(simd, pairs, flush), want = fold(plain, pairs, flush);
+          for (size_t r = 0; r < want.size(); ++r) {
+            // As in rows_test: log-probabilities, at most some dozens, carry eps of themselves; tanh
+            // differs by 4 ulp of the softcap; sums add (cols + 16) eps. Sums with signs are held to one
+            // without.
+            const double bound =
+                eps * (256 + 32 * static_cast<double>(pairs.student.softcap) + static_cast<double>(cols));
+            const double scale = want[r].forward + want[r].reverse + want[r].distance + want[r].overlap;
+            EXPECT_NEAR(got[r].forward, want[r].forward, bound * scale);
+            EXPECT_NEAR(got[r].reverse, want[r].reverse, bound * scale);
+            EXPECT_NEAR(got[r].distance, want[r].distance, bound * scale);
+            EXPECT_NEAR(got[r].overlap, want[r].overlap, bound * scale);
+            EXPECT_NEAR(got[r].slope, want[r].slope, 64 * bound * scale);
+            EXPECT_NEAR(got[r].sign, want[r].sign, bound * scale);
+            if (form != DivergenceForm::kOverlap) continue;
+            EXPECT_NEAR(got[r].most, want[r].most, bound * (1 + std::abs(want[r].most)));
+            EXPECT_NEAR(got[r].shared, want[r].shared, bound * want[r].shared * (1 + std::abs(want[r].most)));
+            EXPECT_NEAR(got[r].below, want[r].below, bound * want[r].shared * (1 + std::abs(want[r].most)));
+          }
+          for (const bool softmax : {false, true}) {
+            pairs.softmax = softmax;
+            expect_same_gradient(gradient(simd, pairs, flush), gradient(plain, pairs, flush),
+                                 static_cast<double>(8 + pairs.student.softcap));
+          }
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat32) { compare(GetParam()->f32, plain_divergence_kernels().f32); }
+TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat64) { compare(GetParam()->f64, plain_divergence_kernels().f64); }
+
+// The vector's every lane, and the tail behind it, must see what is special: an entry that one of the two, or
+// both, have masked.
+TEST_P(DivergenceTargets, MaskedColumnsWeighAsTheirLimits) {
+  for (const DivergenceForm form : kForms) {
+    for (int64_t at = 0; at < 37; ++at) {
+      for (int who = 1; who < 4; ++who) {
+        Pairs<float> pairs(form, 37, 5, false);
+        pairs.student.rows = pairs.teacher.rows = 1;
+        pairs.student.logits.resize(37);
+        pairs.teacher.logits.resize(37);
+        if (who & 1) pairs.student.logits[static_cast<size_t>(at)] = -std::numeric_limits<float>::infinity();
+        if (who & 2) pairs.teacher.logits[static_cast<size_t>(at)] = -std::numeric_limits<float>::infinity();
+        const DivergenceSums got = fold(GetParam()->f32, pairs, Flush::kEnd)[0];
+        const DivergenceSums want = fold(plain_divergence_kernels().f32, pairs, Flush::kEnd)[0];
+        SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + " masked " + std::to_string(who));
+        expect_close(got.forward, want.forward, 1e-4, "forward");
+        expect_close(got.reverse, want.reverse, 1e-4, "reverse");
+        expect_close(got.distance, want.distance, 1e-4, "distance");
+        expect_close(got.overlap, want.overlap, 1e-4, "overlap");
+        expect_close(got.shared, want.shared, 1e-4, "shared");
+        EXPECT_EQ(std::isinf(got.forward), form == DivergenceForm::kKl && who == 1);
+      }
+    }
+  }
+}
+
+TEST_P(DivergenceTargets, ARowWithoutANumberHasNone) {
+  for (const DivergenceForm form : kForms) {
+    Pairs<float> pairs(form, 5, 3, false);
+    std::vector<RowPair<float>> rows = pairs.rows();
+    rows[1].teacher.log_sum = static_cast<float>(kNan);
+    std::vector<float> scratch(10);
+    std::vector<DivergenceSums> sums(3);
+    const Guarded<float> bias(sequence<float>(5, -1, 0.25), Flush::kEnd);
+    GetParam()->f32.fold({pairs.rule, shape_of(pairs.student, bias), pairs.student.logits.data(),
+                          shape_of(pairs.teacher, bias), pairs.teacher.logits.data(), rows.data(), scratch.data(),
+                          sums.data()});
+    for (size_t r = 0; r < 3; ++r) EXPECT_EQ(std::isnan(sums[r].distance), r == 1);
+  }
+}
+
+TEST_P(DivergenceTargets, StandBesideTheRowKernelsOfTheirName) {
+  const RowKernels* kernels = find_kernels(GetParam()->name);
+  ASSERT_NE(kernels, nullptr);
+  EXPECT_EQ(&divergence_kernels(*kernels), GetParam());
+  EXPECT_EQ(&divergence_kernels(plain_kernels()), &plain_divergence_kernels());
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTargets, DivergenceTargets, ::testing::ValuesIn(simd_divergence_kernels()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
+  for (const DivergenceForm form : kForms) {
+    Pairs<double> pairs(form, 30, 5, false);
+    for (Tile<double>* tile : {&pairs.student, &pairs.teacher}) {
+      tile->rows = 1;
+      tile->padding = 0;
+      tile->bias = false;
+      tile->logits.resize(30);
+    }
+    const DivergenceSums whole = fold(plain_divergence_kernels().f64, pairs, Flush::kEnd)[0];
+    for (int64_t cut = 1; cut < 30; ++cut) {
+      Pairs<double> left = pairs, right = pairs;
+      for (auto member : {&Pairs<double>::student, &Pairs<double>::teacher}) {
+        (left.*member).cols = cut;
+        (left.*member).logits.resize(static_cast<size_t>(cut));
+        (right.*member).cols = 30 - cut;
+        (right.*member).logits.erase((right.*member).logits.begin(), (right.*member).logits.begin() + cut);
+      }
+      const DivergenceSums joined = merge(fold(plain_divergence_kernels().f64, left, Flush::kEnd)[0],
+                                          fold(plain_divergence_kernels().f64, right, Flush::kEnd)[0]);
+      expect_close(joined.forward, whole.forward, 1e-12, "forward");
+      expect_close(joined.overlap, whole.overlap, 1e-12, "overlap");
+      expect_close(joined.most, whole.most, 0, "most");
+      expect_close(joined.shared, whole.shared, 1e-12, "shared");
+      expect_close(joined.below, whole.below, 1e-12, "below");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace logitless::kernels
