@@ -46,6 +46,7 @@ __all__ = [
     "plan",
     "policy_loss",
     "preference_loss",
+    "set_distillation_loss",
     "soft_cross_entropy",
     "token_stats",
     "topk_overlap",
@@ -177,6 +178,18 @@ class SoftCrossEntropyResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class SetDistillationResult:
+    """What set_distillation_loss() returns: `loss`, `per_token_loss` and `per_token_divergence` [N], `metrics` and
+    `plan`."""
+
+    loss: float
+    per_token_loss: NDArray[float64]
+    per_token_divergence: NDArray[float64]
+    metrics: dict[str, float]
+    plan: Plan
+
+
+@dataclasses.dataclass(frozen=True)
 class IdLogps:
     """What id_logps() returns: `logps`, an array of ids' shape, `plan`, and what id_logps_backward() needs."""
 
@@ -273,6 +286,31 @@ def soft_cross_entropy(
     """
     return SoftCrossEntropyResult(
         **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
+    )
+
+
+def set_distillation_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    ids: Any = None,
+    teacher_logps: Any = None,
+    targets: Any = None,
+    *,
+    context: Context | None = None,
+    **arguments: Any,
+) -> SetDistillationResult:
+    """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
+    of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
+    id_offsets= [N + 1]. outside= says what becomes of the rest: "tail" (teacher_outside_logps= [N] has the teacher's,
+    where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
+    "generalised".
+
+    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other
+    arguments are options("set_distillation"), and the source's and outputs' as in cross_entropy().
+    """
+    arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
+    return SetDistillationResult(
+        **_core.set_distillation_loss(context or default_context(), _source(hidden, weight, arguments))
     )
 
 
@@ -382,6 +420,7 @@ _PLANS = {
     "preference_loss": _core.plan_preference_loss,
     "kto_loss": _core.plan_kto_loss,
     "soft_cross_entropy": _core.plan_soft_cross_entropy,
+    "set_distillation_loss": _core.plan_set_distillation_loss,
     "id_logps": _core.plan_id_logps,
     "distillation_loss": _core.plan_distillation_loss,
 }
@@ -395,8 +434,8 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation", "token",
-    "stats" or "context": the names with their type, their default, and the choices where they are names."""
+    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation",
+    "set_distillation", "token", "stats" or "context": the names with their type, their default, and the choices where they are names."""
     return _core.fields(structure)
 
 

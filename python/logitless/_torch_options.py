@@ -66,6 +66,8 @@ def _where_predicted(structure: str) -> dict[str, Field]:
 
 ID_SET = _where_predicted("id_set")
 SOFT_TARGETS = _where_predicted("soft_targets")
+SET_DISTILLATION = _plain_fields("set_distillation")
+del SET_DISTILLATION["normaliser"]
 
 
 def name_of(value: Any) -> Any:

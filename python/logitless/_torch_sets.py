@@ -23,7 +23,7 @@ from ._torch_call import (
     values_of,
     versions_of,
 )
-from ._torch_options import ID_SET, SOFT_TARGETS, Options, temperatures_of
+from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, Options, temperatures_of
 from ._torch_per_token import PerToken
 from ._torch_ranks import in_group, local_parts, run_in
 
@@ -195,6 +195,79 @@ def soft_cross_entropy(
         halves = (_core.soft_cross_entropy_forward, _core.soft_cross_entropy_backward)
         return PerToken.apply(*head, halves, arguments, dtype, group).view(lead)
     return Reduced.apply(*head, in_group(_core.soft_cross_entropy, group), arguments, dtype, {})
+
+
+@not_compiled
+def set_distillation_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    ids: Tensor,
+    teacher_logps: Tensor,
+    target: Tensor | None = None,
+    *,
+    id_counts: Tensor | None = None,
+    id_offsets: Tensor | None = None,
+    teacher_outside_logps: Tensor | None = None,
+    linear_bias: Tensor | None = None,
+    reduction: str = "mean",
+    softcap: float = 0.0,
+    normaliser: float | Tensor | None = None,
+    temperatures: Tensor | None = None,
+    loss_dtype: torch.dtype | None = None,
+    group: Any = None,
+    **options: Any,
+) -> Tensor:
+    """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
+
+    ids and teacher_logps are [..., K] with input's leading axes, where id_counts may say how many of its K a token has,
+    or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
+    teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
+    "teacher_renormalised" or "generalised": docs/losses.md, section 7. Gradients flow to input, linear_weight and
+    linear_bias, and none to the teacher.
+
+    target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures, loss_dtype and group are
+    those of linear_cross_entropy().
+    """
+    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    check_cpu(
+        input=input,
+        linear_weight=linear_weight,
+        linear_bias=linear_bias,
+        ids=ids,
+        teacher_logps=teacher_logps,
+        teacher_outside_logps=teacher_outside_logps,
+        target=target,
+    )
+    _without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
+    if teacher_logps.shape != ids.shape:
+        raise ValueError(f"teacher_logps has shape {tuple(teacher_logps.shape)} but ids has {tuple(ids.shape)}")
+    lead = input.shape[:-1]
+    for name, tensor in (("target", target), ("teacher_outside_logps", teacher_outside_logps)):
+        if tensor is not None and tensor.shape != lead:
+            raise ValueError(f"expected {name} of shape {tuple(lead)}, as input has, got {tuple(tensor.shape)}")
+    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    arguments = Options.of(
+        "set_distillation_loss", SET_DISTILLATION, {"reduction": reduction, **options}
+    ).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    if normaliser is not None:
+        arguments["normaliser"] = float(normaliser)
+    arguments.update(_sets(ids, lead, id_counts, id_offsets))
+    arguments["teacher_logps"] = values_of(teacher_logps).flatten().contiguous()
+    if teacher_outside_logps is not None:
+        arguments["teacher_outside_logps"] = values_of(teacher_outside_logps).flatten().contiguous()
+    # All leading axes but the last count sequences.
+    rows = input.flatten(0, -3) if input.dim() > 2 else _rows(input, lead)
+    if target is not None:
+        arguments["targets"] = ids_of(target.reshape(rows.shape[:-1]))
+    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+    head = (rows, linear_weight, linear_bias, softcap)
+    if reduction == "none":
+        halves = (_core.set_distillation_loss_forward, _core.set_distillation_loss_backward)
+        return PerToken.apply(*head, halves, arguments, dtype, group).view(lead)
+    return Reduced.apply(*head, in_group(_core.set_distillation_loss, group), arguments, dtype, {})
 
 
 def class_probabilities(

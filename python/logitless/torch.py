@@ -31,7 +31,7 @@ from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_per_token import PerToken
 from ._torch_ranks import in_group, local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
-from ._torch_sets import class_probabilities, id_logps, soft_cross_entropy
+from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "linear_cross_entropy",
     "policy_loss",
     "preference_loss",
+    "set_distillation_loss",
     "set_options",
     "soft_cross_entropy",
     "token_logps",

@@ -47,7 +47,11 @@ nb::dict result_dict(Result&& result) {
   if constexpr (requires { result.sequence_losses; }) {
     out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
   }
-  if constexpr (requires { result.per_token_acceptance; }) add_distilled(std::move(result), out);
+  if constexpr (requires { result.per_token_acceptance; }) {
+    add_distilled(std::move(result), out);
+  } else if constexpr (requires { result.per_token_divergence; }) {
+    out["per_token_divergence"] = to_numpy(std::move(result.per_token_divergence));
+  }
   out["metrics"] = dict_of(result.metrics);
   out["plan"] = std::move(result.plan);
   return out;

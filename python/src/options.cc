@@ -214,6 +214,7 @@ nb::dict with_structure(const std::string& name, const Use& use) {
   if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
   if (name == "soft_targets") return use.template operator()<SoftCrossEntropyOptions>();
   if (name == "id_set") return use.template operator()<IdLogpsOptions>();
+  if (name == "set_distillation") return use.template operator()<SetDistillationOptions>();
   if (name == "policy") return use.template operator()<PolicyOptions>();
   if (name == "preference") return use.template operator()<PreferenceOptions>();
   if (name == "kto") return use.template operator()<KtoOptions>();
@@ -223,7 +224,7 @@ nb::dict with_structure(const std::string& name, const Use& use) {
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
   throw InvalidInput("'" + name +
                      "' is none of token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
-                     "kto, distillation, context, policy_batch, kto_batch");
+                     "kto, distillation, set_distillation, context, policy_batch, kto_batch");
 }
 
 }  // namespace

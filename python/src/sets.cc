@@ -62,6 +62,43 @@ struct SoftCrossEntropy {
   }
 };
 
+SetTeacher take_set_teacher(Keywords& keywords, Arrays& arrays) {
+  SetTeacher out;
+  out.sets = take_sets(keywords, arrays);
+  const nb::handle logps = keywords.find("teacher_logps");
+  if (!logps) throw InvalidInput("teacher_logps is missing");
+  out.logps = take_entries(arrays, logps, "teacher_logps");
+  take(keywords, arrays, "teacher_outside_logps", out.outside_logps);
+  return out;
+}
+
+struct SetDistillation {
+  static constexpr const char* kName = "set_distillation_loss";
+  using Forward = SetDistillationForward;
+  SetTeacher teacher;
+  Targets targets;
+  SetDistillationOptions options;
+
+  SetDistillation(Keywords& keywords, Arrays& arrays)
+      : teacher(take_set_teacher(keywords, arrays)), options(take_fields<SetDistillationOptions>(keywords, arrays)) {
+    take(keywords, arrays, "targets", targets);
+  }
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return set_distillation_loss(context, source..., teacher, targets, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_set_distillation_loss(context, source..., teacher, targets, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return set_distillation_loss_forward(context, source..., teacher, targets, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return set_distillation_loss_backward(context, source..., teacher, targets, options, forward,
+                                          std::span<const double>(upstream), outputs);
+  }
+};
+
 // The arguments of id_logps.
 struct IdLogpsCall {
   static constexpr const char* kName = "id_logps";
@@ -76,6 +113,7 @@ struct IdLogpsCall {
 
 void define_sets(nb::module_& m) {
   define_loss<SoftCrossEntropy>(m, "SoftCrossEntropyForward");
+  define_loss<SetDistillation>(m, "SetDistillationForward");
   nb::class_<IdLogps>(m, "IdLogps");
   m.def("id_logps", [](const Context& context, nb::dict keywords) {
     const Read<IdLogpsCall> read(std::move(keywords));

@@ -27,6 +27,10 @@ TEACHER = OWN + 0.4 * (np.arange(N) % 3 - 1)
 SUMS = np.array([-18.0, -20, -19, -17])
 SET_IDS = np.stack([IDS.ravel(), (IDS.ravel() + 11) % V, (IDS.ravel() * 3) % V], 1)
 SET_WEIGHTS = np.stack([0.2 + 0.01 * np.arange(N), np.full(N, 0.3), np.linspace(0, 0.4, N)], 1)
+DISTINCT_IDS = np.stack([IDS.ravel(), (IDS.ravel() + 11) % V, (IDS.ravel() + 29) % V], 1)
+TEACHER_LOGPS = np.log(SET_WEIGHTS + 1e-3) - 0.3
+SOME_IDS = IDS.copy()
+SOME_IDS[1, 2:] = -100  # sequences of different lengths
 RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # which compare with no reference
 
 ARRAYS = {
@@ -49,12 +53,26 @@ BESIDE = {
     "simpo_gamma": {"losses": ["simpo"]},
     "cross_weights": {"cross": True},
 }
+OF_DIVERGENCE = {
+    "beta": {"divergence": "jsd"},
+    "skew": {"divergence": "skew_kl"},
+    "forward_weight": {"divergence": "mixed_kl"},
+    "acceptance_decay": {"divergence": "lk_hybrid"},
+    "temperature_squared": {"temperature": 0.5},
+    "hard_temperature": {"hard_weight": 0.5},
+}
 # What is refused, because the others leave it without a use.
 REFUSED = {
     ("soft_targets", "ignore_index", "37"),
     ("soft_targets", "shift", "7"),
     ("id_set", "ignore_index", "37"),
     ("id_set", "shift", "7"),
+    ("set_distillation", "ignore_index", "37"),
+    ("set_distillation", "temperature_meaning", "scale_logp"),
+    ("set_distillation", "divergence", "acceptance"),
+    ("set_distillation", "divergence", "lk_hybrid"),
+    ("distillation", "ignore_index", "37"),
+    ("distillation", "temperature_meaning", "scale_logp"),
     ("policy", "ignore_index", "37"),
     ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
@@ -67,6 +85,8 @@ def beside(structure, name):
         return {"variant": name.split("_")[0]}
     if structure == "preference" and name in ("losses", "label_smoothing"):
         return {"losses": ["cpo"]}
+    if structure.endswith("distillation") and name in OF_DIVERGENCE:
+        return OF_DIVERGENCE[name]
     return BESIDE.get(name, {})
 
 
@@ -114,6 +134,18 @@ def run(structure, options):
         )
         arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
         return b"".join(np.asarray(array).tobytes() for array in arrays)
+    elif structure == "set_distillation":
+        result = logitless.set_distillation_loss(
+            HIDDEN, WEIGHT, DISTINCT_IDS, TEACHER_LOGPS, SOME_IDS, **outputs, **options
+        )
+        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
+        return b"".join(np.asarray(array).tobytes() for array in arrays)
+    elif structure == "distillation":
+        result = logitless.distillation_loss(
+            HIDDEN, WEIGHT, HIDDEN[..., ::-1].copy(), WEIGHT, SOME_IDS, **outputs, **options
+        )
+        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
+        return b"".join(np.asarray(array).tobytes() for array in arrays)
     elif structure == "id_set":
         return logitless.id_logps(HIDDEN, WEIGHT, SET_IDS, **options).logps.tobytes()
     elif structure == "policy":
@@ -147,7 +179,8 @@ def check_arrives(structure, name, base, value):
 
 
 @pytest.mark.parametrize(
-    "structure", ["cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto"]
+    "structure",
+    ["cross_entropy", "soft_targets", "id_set", "distillation", "set_distillation", "policy", "preference", "kto"],
 )
 def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
     refused = set()
@@ -238,6 +271,7 @@ def test_a_contexts_signature_is_the_list():
 
 
 def test_what_is_no_option_is_a_type_error():
-    for structure in ("cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "context", "token", "stats"):
+    losses = ("cross_entropy", "soft_targets", "id_set", "distillation", "set_distillation", "policy", "preference", "kto")
+    for structure in (*losses, "context", "token", "stats"):
         with pytest.raises(TypeError, match="no argument 'terms'"):
             _core.texts(structure, {"terms": 1})

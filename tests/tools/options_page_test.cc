@@ -96,6 +96,7 @@ TEST(OptionsPage, HasEveryOptionWithWhatItTakesAndItsDefault) {
   is_the_list<PreferenceOptions>("Preference losses");
   is_the_list<KtoOptions>("KTO");
   is_the_list<DistillationOptions>("Distillation");
+  is_the_list<SetDistillationOptions>("Distillation at sets of token ids");
 }
 
 }  // namespace
