@@ -3,11 +3,12 @@
 
 from dataclasses import dataclass
 
-from job import Shape
+from job import DISTILLATION, Shape
 
 BOTH = ("cross_entropy", "grpo")
 CROSS_ENTROPY = ("cross_entropy",)
 GRPO = ("grpo",)
+TEACHER = tuple(DISTILLATION)
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Contender:
 
     def memory_needed(self, shape: Shape, gradients: bool) -> int:
         """About how many bytes its process has at its peak: enough to leave out what cannot fit."""
-        outputs = shape.input_bytes if gradients else 0
+        outputs = shape.gradient_bytes if gradients else 0
         heads = self.heads_held * shape.vocab * shape.hidden * 4 if gradients else 0
         logits = self.logits_held if gradients else min(self.logits_held, 2)
         return shape.input_bytes + outputs + heads + logits * shape.logit_bytes
@@ -32,14 +33,15 @@ CONTENDERS = (
     Contender("dense", "logitless_command", BOTH, logits_held=1, heads_held=1),
     Contender("one_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
     Contender("two_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),
-    Contender("logitless_torch", "torch_contenders", BOTH, heads_held=1),
+    Contender("logitless_torch", "torch_contenders", (*BOTH, *TEACHER), heads_held=1),
     Contender("logitless_jax", "jax_contenders", CROSS_ENTROPY, heads_held=1),
-    Contender("torch_dense", "torch_contenders", BOTH, logits_held=3),
-    Contender("torch_compile", "torch_contenders", BOTH, logits_held=3),
+    Contender("torch_dense", "torch_contenders", (*BOTH, *TEACHER), logits_held=3),
+    Contender("torch_compile", "torch_contenders", (*BOTH, *TEACHER), logits_held=3),
     Contender("torch_linear_ce", "torch_contenders", CROSS_ENTROPY, heads_held=1),
     Contender("torch_linear_ce_256", "torch_contenders", CROSS_ENTROPY, heads_held=1),
     Contender("trl_chunked", "torch_contenders", BOTH, heads_held=1),
     Contender("liger_grpo", "torch_contenders", GRPO, heads_held=2),
+    Contender("liger_jsd", "torch_contenders", TEACHER, heads_held=2),
     Contender("jax_dense", "jax_contenders", BOTH, logits_held=3),
     Contender("jax_scan", "jax_contenders", BOTH, heads_held=2),
     Contender("tokamax", "jax_contenders", CROSS_ENTROPY, logits_held=3, heads_held=1),

@@ -25,10 +25,20 @@ def sequences_of(tokens: int) -> int:
 def drawn(shape: Shape, seed: int) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     head = torch.empty(shape.vocab, shape.hidden).normal_(0, LOGIT_DEVIATION / shape.hidden**0.5, generator=generator)
-    return {
+    student = {
         "hidden": torch.empty(shape.tokens, shape.hidden).normal_(generator=generator).to(DTYPES[shape.dtype]),
         "lm_head": head.to(DTYPES[shape.dtype]),
         "targets": torch.randint(shape.vocab, (shape.tokens,), generator=generator),
+    }
+    return student | (drawn_teacher(shape, generator) if shape.teacher_hidden else {})
+
+
+def drawn_teacher(shape: Shape, generator: torch.Generator) -> dict[str, torch.Tensor]:
+    width, dtype = shape.teacher_hidden, DTYPES[shape.dtype]
+    head = torch.empty(shape.vocab, width).normal_(0, LOGIT_DEVIATION / width**0.5, generator=generator)
+    return {
+        "teacher_hidden": torch.empty(shape.tokens, width).normal_(generator=generator).to(dtype),
+        "teacher_head": head.to(dtype),
     }
 
 

@@ -11,6 +11,9 @@ GRPO_BETA = 0.04
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
+# Distillation from a teacher's head: the names of the tasks, and the beta by which TRL and Liger know them.
+DISTILLATION = {"forward_kl": 0.0, "reverse_kl": 1.0, "jsd": 0.5}
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -21,10 +24,16 @@ class Shape:
     vocab: int
     dtype: str
     sequences: int = 1
+    teacher_hidden: int = 0  # of the teacher's states and head, in tasks that have one
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of what is differentiated, in the type of the inputs."""
+        return (self.tokens + self.vocab) * self.hidden * DTYPE_BYTES[self.dtype]
 
     @property
     def input_bytes(self) -> int:
-        return (self.tokens + self.vocab) * self.hidden * DTYPE_BYTES[self.dtype]
+        return (self.tokens + self.vocab) * (self.hidden + self.teacher_hidden) * DTYPE_BYTES[self.dtype]
 
     @property
     def logit_bytes(self) -> int:
@@ -37,7 +46,7 @@ class Job:
     """One contender in a process of its own: a call that is not timed, then `calls` that are."""
 
     contender: str
-    task: str  # "cross_entropy" or "grpo"
+    task: str  # "cross_entropy", "grpo" or one of DISTILLATION
     shape: Shape
     inputs: str  # a safetensors file: hidden, lm_head, targets, and what grpo has beside them
     gradients: bool  # d_hidden and d_weight as well as the loss

@@ -20,7 +20,7 @@ import torch
 import inputs
 import reference
 from contenders import BY_NAME
-from job import DTYPE_BYTES, Job, Measured, Shape
+from job import DISTILLATION, DTYPE_BYTES, Job, Measured, Shape
 from results import Turns, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -47,8 +47,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--tokens", nargs="+", type=positive, default=[512, 2048], metavar="N", help="512 and 2048 by default")
     add("--dtypes", nargs="+", choices=list(DTYPE_BYTES), default=["float32"], metavar="DTYPE",
         help="%(choices)s; float32 by default")
-    add("--tasks", nargs="+", choices=["cross_entropy", "grpo"], default=["cross_entropy"], metavar="TASK",
+    add("--tasks", nargs="+", choices=["cross_entropy", "grpo", *DISTILLATION], default=["cross_entropy"], metavar="TASK",
         help="%(choices)s; cross_entropy by default")
+    add("--teacher-hidden", type=positive, default=4096, metavar="H",
+        help="hidden size of the teacher of "
+        f"{', '.join(DISTILLATION)}; 4096 by default")
     add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS), metavar="WHAT",
         help="gradients (with the loss) or loss (forward alone); both by default")
     add("--contenders", nargs="+", choices=list(BY_NAME), default=list(BY_NAME), metavar="NAME",
@@ -64,6 +67,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="the logitless command; by default that of build/release")
     add("-o", "--output", metavar="FILE", help="writes JSON Lines for `logitless report`")
     options = parser.parse_args(arguments)
+    if options.states and set(options.tasks) & set(DISTILLATION):
+        parser.error("--states has no teacher: it does not go with " + ", ".join(DISTILLATION))
     if bool(options.states) != bool(options.lm_head) or options.states and len(options.models) > 1:
         parser.error("--states needs --lm-head and one model, and --lm-head needs --states")
     return options
@@ -179,7 +184,8 @@ def measure(options: argparse.Namespace, output: TextIO) -> bool:
     write_line(output, header(options))
     agree = True
     for model, dtype, tokens in itertools.product(options.models, options.dtypes, options.tokens):
-        shape = Shape(tokens, *MODELS[model], dtype, inputs.sequences_of(tokens))
+        teacher = options.teacher_hidden if set(options.tasks) & set(DISTILLATION) else 0
+        shape = Shape(tokens, *MODELS[model], dtype, inputs.sequences_of(tokens), teacher)
         file = str(BUILD / "inputs.safetensors")
         inputs.write(file, tensors_of(options, shape))
         for task in options.tasks:
@@ -193,7 +199,7 @@ def measure(options: argparse.Namespace, output: TextIO) -> bool:
                 checked = {"loss": truth.loss, "rows": len(truth.rows), "entries": len(truth.entries)}
                 write_line(output, {"type": "point", "at": at, "task": task, "level": "fused", "shape": sizes,
                                     "reference": checked,
-                                    "gradient_bytes": shape.input_bytes if what == "gradients" else 0,
+                                    "gradient_bytes": shape.gradient_bytes if what == "gradients" else 0,
                                     "contenders": [turns.to_json() for turns in all_turns]})
                 print(f"\n{model}, {dtype}, {tokens} tokens, {task}, {what}; errors against float64, of "
                       f"{checked['rows']} rows of d_hidden and {checked['entries']} of d_weight\n{table(all_turns)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from safetensors import safe_open
 
-from job import GRPO_BETA, GRPO_EPSILON
+from job import DISTILLATION, GRPO_BETA, GRPO_EPSILON
 
 Tensors = dict[str, torch.Tensor]
 
@@ -62,9 +62,52 @@ def sample(count: int, most: int, wanted: torch.Tensor, generator: torch.Generat
     return torch.cat([wanted, others]).unique()
 
 
+def log_probabilities(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+    logits = [hidden.double() @ entries.double().T for entries in head.split(BLOCK_ENTRIES)]
+    return torch.log_softmax(torch.cat(logits, -1), -1)
+
+
+def divergence(beta: float, student: torch.Tensor, teacher: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The divergence of each row, and its slope by each of the student's probabilities, up to a constant."""
+    if beta == 0:
+        return (teacher.exp() * (teacher - student)).sum(-1), -torch.exp(teacher - student)
+    if beta == 1:
+        return (student.exp() * (student - teacher)).sum(-1), student - teacher
+    mixture = torch.log(beta * teacher.exp() + (1 - beta) * student.exp())
+    of_teacher = (teacher.exp() * (teacher - mixture)).sum(-1)
+    of_student = (student.exp() * (student - mixture)).sum(-1)
+    return beta * of_teacher + (1 - beta) * of_student, (1 - beta) * (student - mixture)
+
+
+def compute_divergence(batch: Tensors, beta: float) -> Reference:
+    hidden, head = batch["hidden"], batch["lm_head"]
+    generator = torch.Generator().manual_seed(0)
+    rows = sample(len(hidden), MOST_ROWS, torch.empty(0, dtype=torch.long), generator)
+    entries = sample(len(head), MOST_ENTRIES, batch["targets"].unique(), generator)
+    d_hidden = torch.zeros(len(rows), hidden.shape[1], dtype=torch.float64)
+    d_weight = torch.zeros(len(entries), hidden.shape[1], dtype=torch.float64)
+    total = 0.0
+    for start in range(0, len(hidden), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        student = log_probabilities(hidden[block], head)
+        teacher = log_probabilities(batch["teacher_hidden"][block], batch["teacher_head"])
+        values, slopes = divergence(beta, student, teacher)
+        total += values.sum().item()
+        p = student.exp()
+        d_logits = p * (slopes - (p * slopes).sum(-1, keepdim=True)) / len(hidden)
+        d_weight += d_logits[:, entries].T @ hidden[block].double()
+        here = (rows >= start) & (rows < start + BLOCK_ROWS)
+        for first in range(0, len(head), BLOCK_ENTRIES):
+            of_rows = d_logits[rows[here] - start, first : first + BLOCK_ENTRIES]
+            d_hidden[here] += of_rows @ head[first : first + BLOCK_ENTRIES].double()
+    return Reference(total / len(hidden), rows, entries, d_hidden, d_weight)
+
+
 def compute(inputs: str, task: str) -> Reference:
     with safe_open(inputs, framework="pt") as file:
         batch = {name: file.get_tensor(name) for name in file.keys()}
+    if task in DISTILLATION:
+        return compute_divergence(batch, DISTILLATION[task])
     hidden, head, targets = batch["hidden"], batch["lm_head"], batch["targets"]
     log_sum = log_sums(hidden, head)
     chosen = torch.cat([(rows.double() * head[entries].double()).sum(-1)

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """PyTorch, and the libraries that stand on it."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from job import GRPO_BETA, GRPO_EPSILON, Job, Measured
+from job import DISTILLATION, GRPO_BETA, GRPO_EPSILON, Job, Measured
 from measure import measure_calls
 
 Batch = dict[str, torch.Tensor]
@@ -47,6 +48,36 @@ def grpo(logps: torch.Tensor, batch: Batch) -> torch.Tensor:
     difference = batch["ref_logps"] - logps
     divergence = torch.exp(difference) - difference - 1
     return (-torch.min(ratio * advantages, clipped * advantages) + GRPO_BETA * divergence).mean()
+
+
+def dense_divergence(task: str) -> Loss:
+    """The formula of TRL and Liger, from logits in float32."""
+    beta = DISTILLATION[task]
+
+    def loss(batch: Batch) -> torch.Tensor:
+        student = torch.log_softmax(dense_logits(batch), -1)
+        with torch.no_grad():
+            teacher = torch.log_softmax(F.linear(batch["teacher_hidden"], batch["teacher_head"]).float(), -1)
+
+        def kl(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return F.kl_div(second, first, reduction="batchmean", log_target=True)
+
+        if beta == 0:
+            return kl(teacher, student)
+        if beta == 1:
+            return kl(student, teacher)
+        mixture = torch.logaddexp(student + math.log(1 - beta), teacher + math.log(beta))
+        return beta * kl(teacher, mixture) + (1 - beta) * kl(student, mixture)
+
+    return loss
+
+
+def liger_jsd(job: Job) -> Loss:
+    from liger_kernel.chunked_loss import LigerFusedLinearJSDLoss
+
+    fused = LigerFusedLinearJSDLoss(weight_hard_loss=0.0, weight_soft_loss=1.0, beta=DISTILLATION[job.task])
+    return lambda batch: fused(batch["hidden"], batch["lm_head"], batch["teacher_hidden"], batch["teacher_head"],
+                               batch["targets"])
 
 
 def linear_cross_entropy(batch_chunk_size: int | None) -> Loss:
@@ -99,15 +130,23 @@ def logitless_package(job: Job) -> Loss:
                                  ref_logps=batch["ref_logps"], beta=GRPO_BETA, epsilon_low=GRPO_EPSILON,
                                  epsilon_high=GRPO_EPSILON)
 
+    def distillation(batch: Batch) -> torch.Tensor:
+        return fused.distillation_loss(batch["hidden"], batch["lm_head"], batch["teacher_hidden"],
+                                       batch["teacher_head"], divergence=job.task, loss_dtype=torch.float32)
+
     def cross_entropy(batch: Batch) -> torch.Tensor:
         return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"],
                                           loss_dtype=torch.float32)
 
+    if job.task in DISTILLATION:
+        return distillation
     return policy if job.task == "grpo" else cross_entropy
 
 
 def loss_of(job: Job) -> Loss:
     dense = dense_grpo if job.task == "grpo" else dense_cross_entropy
+    if job.task in DISTILLATION:
+        dense = dense_divergence(job.task)
     match job.contender:
         case "torch_dense":
             return dense
@@ -123,6 +162,8 @@ def loss_of(job: Job) -> Loss:
             return trl_chunked(job.task)
         case "liger_grpo":
             return liger_grpo(job)
+        case "liger_jsd":
+            return liger_jsd(job)
     raise ValueError(f"{job.contender} is no contender of this module")
 
 
