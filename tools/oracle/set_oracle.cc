@@ -156,6 +156,7 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
   out.per_token_loss.assign(static_cast<size_t>(tokens), 0);
   out.metrics.tokens = static_cast<int64_t>(count);
   if (count == 0) return out;
+  out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
   double scale = options.loss_scale;
   if (options.reduction == Reduction::kMean) scale /= options.normaliser.value_or(count);
   for (int64_t row = 0; row < tokens; ++row) {
