@@ -46,6 +46,11 @@ BESIDE = {
     "discopop_tau": {"losses": ["discopop"]},
     "simpo_gamma": {"losses": ["simpo"]},
     "cross_weights": {"cross": True},
+    "skew": {"divergence": "skew_kl"},
+    "forward_weight": {"divergence": "mixed_kl"},
+    "acceptance_decay": {"divergence": "lk_hybrid"},
+    "temperature_squared": {"temperature": 0.5},
+    "hard_temperature": {"hard_weight": 0.5},
 }
 # What is refused, because the others leave it without a use.
 REFUSED = {
@@ -53,6 +58,7 @@ REFUSED = {
     ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
     ("preference", "losses", "[exo_pair]"),
+    ("distillation", "temperature_meaning", "scale_logp"),
 }
 
 
@@ -61,6 +67,10 @@ def beside(structure, name):
         return {"variant": name.split("_")[0]}
     if structure == "preference" and name in ("losses", "label_smoothing"):
         return {"losses": ["cpo"]}
+    if structure == "distillation" and name == "beta":
+        return {"divergence": "jsd"}
+    if structure == "distillation" and name == "mean_over":
+        return {"ignore_index": int(IDS.flat[0])}  # sequences of different lengths
     return BESIDE.get(name, {})
 
 
@@ -111,6 +121,8 @@ def run(structure, options):
         if options.get("teacher_weight"):
             batch["teacher_logps"] = TEACHER
         result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
+    elif structure == "distillation":
+        result = logitless.distillation_loss(HIDDEN, WEIGHT, HIDDEN[::-1].copy(), WEIGHT, IDS, **outputs, **options)
     elif structure == "preference":
         needed = set(options.get("losses", ["sigmoid"])) - RELATIVE
         result = logitless.preference_loss(
@@ -132,7 +144,7 @@ def check_arrives(structure, name, base, value):
         assert after[name] == text_of(value)
 
 
-@pytest.mark.parametrize("structure", ["cross_entropy", "policy", "preference", "kto"])
+@pytest.mark.parametrize("structure", ["cross_entropy", "policy", "preference", "kto", "distillation"])
 def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
     refused = set()
     results = {}
@@ -222,6 +234,6 @@ def test_a_contexts_signature_is_the_list():
 
 
 def test_what_is_no_option_is_a_type_error():
-    for structure in ("cross_entropy", "policy", "preference", "kto", "context", "token", "stats"):
+    for structure in ("cross_entropy", "policy", "preference", "kto", "distillation", "context", "token", "stats"):
         with pytest.raises(TypeError, match="no argument 'terms'"):
             _core.texts(structure, {"terms": 1})

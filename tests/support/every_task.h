@@ -129,6 +129,7 @@ struct Batch {
     result.head = model.head();
     return result;
   }
+  Teacher teacher() const { return {model.states(), model.head(), {}}; }
   KtoBatch kto(const Reference& reference) const {
     KtoBatch batch;
     batch.targets = targets();
@@ -309,6 +310,16 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(), batch.kto(batch.reference()));
   task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(),
        batch.kto(batch.reference_model()));
+
+  if constexpr (!Source::kFinishedLogits) {
+    DistillationOptions distilled;
+    distilled.divergence = Divergence::kJsd;
+    distilled.want_entropy = distilled.want_agreement = true;
+    distilled.hard_weight = 0.5;
+    distilled.hard_temperature = 2;
+    task("distillation_loss", false, LOGITLESS_TEST_LOSS(distillation_loss), distilled, batch.teacher(),
+         batch.targets());
+  }
 
   visit(FixedLossCalls<Source>{"run_token_loss", false, source, batch.targets(), batch.grads});
 }
