@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Distillation from a teacher's log-probabilities at a set of token ids a row, such as its top-k. What becomes
-/// of the probability outside of the set makes five different losses, which other projects all call "top-k KL":
-/// docs/losses.md has the formulas, and who computes which.
+/// Distillation from a teacher's log-probabilities at a set of token ids a row, such as its top-k. What
+/// becomes of the probability outside of the set makes five different losses, which other projects all call
+/// "top-k KL": docs/losses.md, section 7, has the formulas, and who computes which.
 #pragma once
 
 #include <cstdint>

@@ -77,6 +77,7 @@ REFUSED = {
     ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
     ("preference", "losses", "[exo_pair]"),
+    ("distillation", "temperature_meaning", "scale_logp"),
 }
 
 

@@ -39,24 +39,41 @@ namespace logitless::kernels {
 
 HWY_EXPORT(divergence_table);
 
-std::vector<const DivergenceKernels*> simd_divergence_kernels() {
-  std::vector<const DivergenceKernels*> out;
+namespace {
+
+// Calls visit(table) for each table of this CPU, best first, until it returns true. Calls that a caller makes
+// get here, so nothing is allocated.
+template <class Visit>
+void visit_tables(const Visit& visit) {
   int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   while (targets != 0) {
     const int64_t best = targets & -targets;  // A lower bit is a better target.
     hwy::ChosenTarget chosen;
     chosen.Update(best);
-    out.push_back(HWY_DISPATCH_TABLE(divergence_table)[chosen.GetIndex()]());
+    if (visit(*HWY_DISPATCH_TABLE(divergence_table)[chosen.GetIndex()]())) return;
     targets &= targets - 1;
   }
+}
+
+}  // namespace
+
+std::vector<const DivergenceKernels*> simd_divergence_kernels() {
+  std::vector<const DivergenceKernels*> out;
+  visit_tables([&](const DivergenceKernels& table) {
+    out.push_back(&table);
+    return false;
+  });
   return out;
 }
 
 const DivergenceKernels& divergence_kernels(const RowKernels& kernels) {
-  for (const DivergenceKernels* table : simd_divergence_kernels()) {
-    if (std::string_view(table->name) == kernels.name) return *table;
-  }
-  return plain_divergence_kernels();
+  const DivergenceKernels* found = &plain_divergence_kernels();
+  visit_tables([&](const DivergenceKernels& table) {
+    const bool same = std::string_view(table.name) == kernels.name;
+    if (same) found = &table;
+    return same;
+  });
+  return *found;
 }
 
 }  // namespace logitless::kernels

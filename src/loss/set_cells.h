@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Divergences of a student's and a teacher's masses in a few cells: token ids, and perhaps one for all others.
+// Divergences of a student's and a teacher's masses in a few cells: token ids, and perhaps one for all
+// others.
 #pragma once
 
 #include <cstdint>

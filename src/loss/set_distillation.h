@@ -26,14 +26,15 @@ core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher);
 /// A checked teacher: the picks of a row are its set, and its target where that is wanted besides.
 struct SetRows {
   problem::RowPicks picks;
-  core::Array<double> logps;    // [picks]: log t, as the divergence has it; NaN for a target outside of the set
+  // [picks]: log t, as the divergence has it; NaN for a target outside of the set
+  core::Array<double> logps;
   core::Array<double> outside;  // [N]: log(1 − T), where there is a tail
   core::Array<double> masses;   // [N]: T
   core::Array<int64_t> target;  // [N]: the pick that is the target, with hard_weight
 };
 
-/// Returns the teacher of rows of this shape. `ids` has the target of each row, or kNoTarget where it takes no
-/// part, which is then not read; without `ids` each row takes part that has a set. Throws InvalidInput.
+/// Returns the teacher of rows of this shape. `ids` has the target of each row, or kNoTarget where it takes
+/// no part, which is then not read; without `ids` each row takes part that has a set. Throws InvalidInput.
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
                           const SetDistillationOptions& options);
 

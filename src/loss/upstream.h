@@ -19,7 +19,8 @@ class Upstream {
     core::check_field("upstream", kFinite, value);
     value_ = value;
   }
-  /// Takes a span, which must outlive this: one entry, or [N] where there is one `per_token`. Throws InvalidInput.
+  /// Takes a span, which must outlive this: one entry, or [N] where there is one `per_token`. Throws
+  /// InvalidInput.
   void set(std::span<const double> values, bool per_token, const problem::TokenProblem& problem) {
     const int64_t wanted = per_token ? problem.tokens : 1;
     if (static_cast<int64_t>(values.size()) != wanted) {

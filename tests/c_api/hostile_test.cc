@@ -291,9 +291,10 @@ TEST(HostileC, InitWritesAsManyBytesAsItIsTold) {
 
 TEST(HostileC, NamesOfNoValueAreNull) {
   for (const int32_t value : {-1, 1000, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
-    for (const auto name : {logitless_dtype_name, logitless_plan_kind_name, logitless_gradient_precision_name,
-                            logitless_policy_variant_name, logitless_kl_estimator_name, logitless_importance_level_name,
-                            logitless_sampler_correction_name, logitless_preference_loss_name}) {
+    for (const auto name :
+         {logitless_dtype_name, logitless_plan_kind_name, logitless_gradient_precision_name,
+          logitless_policy_variant_name, logitless_kl_estimator_name, logitless_importance_level_name,
+          logitless_sampler_correction_name, logitless_preference_loss_name, logitless_divergence_name}) {
       EXPECT_EQ(name(value), nullptr);
     }
     EXPECT_EQ(logitless_needs_reference(value), 0);

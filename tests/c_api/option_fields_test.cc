@@ -68,6 +68,7 @@ void init(logitless_soft_cross_entropy_options& options) { LOGITLESS_INIT(soft_c
 void init(logitless_id_logps_options& options) { LOGITLESS_INIT(id_logps_options, &options); }
 void init(logitless_policy_options& options) { LOGITLESS_INIT(policy_options, &options); }
 void init(logitless_preference_options& options) { LOGITLESS_INIT(preference_options, &options); }
+void init(logitless_distillation_options& options) { LOGITLESS_INIT(distillation_options, &options); }
 void init(logitless_kto_options& options) { LOGITLESS_INIT(kto_options, &options); }
 
 /// One batch, as C sees it.
@@ -211,6 +212,21 @@ struct CBatch {
     return logitless_kto_loss(context, &source, &in, &options, &gradients, &result, nullptr);
   }
 
+  logitless_status run(const logitless_distillation_options& options, logitless_distillation_result& result,
+                       const DistillationOptions&) {
+    LOGITLESS_INIT(distillation_result, &result);
+    result.tokens = kTokens;
+    result.per_token_logps = a.data();
+    result.per_token_loss = b.data();
+    logitless_hidden_states of_teacher = states;
+    of_teacher.states.data = batch.other.hidden.data();
+    logitless_teacher teacher;
+    LOGITLESS_INIT(teacher, &teacher);
+    teacher.hidden = &of_teacher;
+    teacher.head = &head;
+    return logitless_distillation_loss(context, &source, &teacher, &targets, &options, &gradients, &result, nullptr);
+  }
+
   // As OptionBatch::outcome(), of statistics.
   Outcome outcome(const logitless_token_options& options, const logitless_stats_request& request) {
     logitless_token_stats stats;
@@ -264,7 +280,12 @@ struct CBatch {
       got.add(std::vector<double>(column.begin(), column.begin() + entries));
     };
     got.add(result.loss);
-    if constexpr (requires { result.per_token_logps; }) add(a, kTokens);
+    // Without a cross-entropy a distillation has no log-probabilities.
+    bool has_logps = true;
+    if constexpr (requires { same.hard_weight; }) has_logps = same.hard_weight != 0;
+    if constexpr (requires { result.per_token_logps; }) {
+      if (has_logps) add(a, kTokens);
+    }
     if constexpr (requires { result.per_token_loss; }) add(b, kTokens);
     if constexpr (requires { result.sequence_logps; }) add(b, kBatch);
     if constexpr (requires { result.sequence_losses; }) add(c, kBatch);
@@ -329,6 +350,10 @@ TEST(OptionFields, OfPolicyLossesArriveThroughC) {
 TEST(OptionFields, OfPreferenceLossesArriveThroughC) {
   every_option_arrives<PreferenceOptions, logitless_preference_options, logitless_preference_result,
                        PreferenceMetrics>();
+}
+TEST(OptionFields, OfDistillationArriveThroughC) {
+  every_option_arrives<DistillationOptions, logitless_distillation_options, logitless_distillation_result,
+                       DistillationMetrics>();
 }
 TEST(OptionFields, OfKtoArriveThroughC) {
   every_option_arrives<KtoOptions, logitless_kto_options, logitless_kto_result, KtoMetrics>();

@@ -14,7 +14,8 @@ from trl.experimental.gkd.gkd_trainer import GKDTrainer
 
 VOCAB = 11
 BATCH, LENGTH = 4, 7
-IGNORED = [(0, 5), (0, 6), (1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 6)]  # one sequence has no token
+# One sequence has no token.
+IGNORED = [(0, 5), (0, 6), (1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 6)]
 
 DEFAULTS = Options(
     divergence="forward_kl",

@@ -137,6 +137,7 @@ struct Batch {
     result.head = model.head();
     return result;
   }
+  Teacher teacher() const { return {model.states(), model.head(), {}}; }
   KtoBatch kto(const Reference& reference) const {
     KtoBatch batch;
     batch.targets = targets();
@@ -338,6 +339,15 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("soft_cross_entropy, sparse", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), divergence, batch.sparse());
   task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropyOptions(),
        batch.dense());
+  if constexpr (!Source::kFinishedLogits) {
+    DistillationOptions distilled;
+    distilled.divergence = Divergence::kJsd;
+    distilled.want_entropy = distilled.want_agreement = true;
+    distilled.hard_weight = 0.5;
+    distilled.hard_temperature = 2;
+    task("distillation_loss", false, LOGITLESS_TEST_LOSS(distillation_loss), distilled, batch.teacher(),
+         batch.targets());
+  }
 
   visit(FixedLossCalls<Source>{"run_token_loss", false, source, batch.targets(), batch.grads});
 }

@@ -104,6 +104,18 @@ inline void prepare(const std::string& field, SoftCrossEntropyOptions& options) 
 inline void prepare(const std::string& field, IdLogpsOptions& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, KtoOptions& options) { prepare_token(field, options.token); }
 
+inline void prepare(const std::string& field, DistillationOptions& options) {
+  prepare_token(field, options.token);
+  // Sequences of different lengths: the id of the first token is ignored.
+  if (field == "mean_over") options.token.ignore_index = 0;
+  if (field == "beta") options.divergence = Divergence::kJsd;
+  if (field == "skew") options.divergence = Divergence::kSkewKl;
+  if (field == "forward_weight") options.divergence = Divergence::kMixedKl;
+  if (field == "acceptance_decay") options.divergence = Divergence::kLkHybrid;
+  if (field == "temperature_squared") options.token.temperature = 0.5;
+  if (field == "hard_temperature") options.hard_weight = 0.5;
+}
+
 /// Returns a case for each value of each field, those of `token` among them.
 template <class Options>
 std::vector<OptionCase<Options>> option_cases() {
@@ -168,6 +180,7 @@ struct Outcome {
 struct OptionBatch : Batch {
   std::vector<float> sampling_logps, teacher_logps;
   std::vector<double> kl = {-30, -31, -32}, kl_ref = {-30.5, -31.5, -33};
+  FromHidden other;  ///< a teacher with other hidden states
 
   OptionBatch() : Batch(true) {
     const std::vector<double> own = compute_token_stats(Context(), model.states(), model.head(), targets()).logp;
@@ -179,7 +192,8 @@ struct OptionBatch : Batch {
     }
     old_logps[6] -= 27;                                  // Of a negative advantage: beyond any clamp.
     for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // A sequence that has drifted.
-    mask[3] = mask[4] = 0;                               // Sequences of different lengths.
+    other.hidden = normal(kTokens * kHidden, 11);
+    mask[3] = mask[4] = 0;  // Sequences of different lengths.
   }
 
   CrossEntropyResult run(const CrossEntropyOptions& options, const Gradients& out) const {
@@ -213,6 +227,11 @@ struct OptionBatch : Batch {
   }
   KtoResult run(const KtoOptions& options, const Gradients& out) const {
     return kto_loss(Context(), model.states(), model.head(), kto_batch(), options, out);
+  }
+
+  DistillationResult run(const DistillationOptions& options, const Gradients& out) const {
+    return distillation_loss(Context(), model.states(), model.head(), {other.states(), other.head(), {}}, targets(),
+                             options, out);
   }
 
   /// Computes statistics.
@@ -267,5 +286,6 @@ inline std::set<std::string> refused(const PolicyOptions&) {
 }
 inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
 inline std::set<std::string> refused(const KtoOptions&) { return {}; }
+inline std::set<std::string> refused(const DistillationOptions&) { return {"temperature_meaning = scale_logp"}; }
 
 }  // namespace logitless::testing

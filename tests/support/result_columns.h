@@ -22,11 +22,22 @@ inline auto columns(const CrossEntropyResult& r) { return std::tie(r.per_token_l
 inline auto columns(const PolicyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
 inline auto columns(const PreferenceResult& r) { return std::tie(r.sequence_logps, r.per_token_logps); }
 inline auto columns(const KtoResult& r) { return std::tie(r.sequence_losses, r.sequence_logps, r.per_token_logps); }
-inline auto columns(const TokenStats& s) {
-  return std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.outside, s.outside_max, s.max_logit, s.log_sum,
-                  s.top_ids, s.top_logps);
+inline auto columns(const DistillationResult& r) {
+  return std::tie(r.per_token_loss, r.per_token_divergence, r.per_token_acceptance, r.per_token_logps,
+                  r.per_token_agreement, r.per_token_entropy, r.per_token_teacher_entropy);
 }
-inline auto columns(const TokenGrads& g) { return std::tie(g.logp, g.lse, g.entropy, g.cross, g.outside); }
+inline auto columns(const DivergenceStats& d) {
+  return std::tie(d.value, d.overlap, d.mean, d.log_sum, d.teacher_max_logit, d.teacher_log_sum, d.entropy,
+                  d.teacher_entropy, d.teacher_argmax);
+}
+inline auto columns(const TokenStats& s) {
+  return std::tuple_cat(std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.outside, s.outside_max,
+                                 s.max_logit, s.log_sum, s.top_ids, s.top_logps),
+                        columns(s.divergence));
+}
+inline auto columns(const TokenGrads& g) {
+  return std::tie(g.logp, g.lse, g.entropy, g.cross, g.outside, g.divergence);
+}
 template <class Number>
 auto columns(const std::vector<Number>& values) {
   return std::tie(values);
@@ -90,6 +101,11 @@ inline std::vector<double> numbers(const KtoResult& r) {
           m.desirable_logp,
           m.undesirable_logp,
           m.mean_entropy};
+}
+inline std::vector<double> numbers(const DistillationResult& r) {
+  const DistillationMetrics& m = r.metrics;
+  return {r.loss,         static_cast<double>(m.tokens), m.mean_divergence, m.mean_acceptance, m.mean_nll, m.agreement,
+          m.mean_entropy, m.mean_teacher_entropy};
 }
 inline std::vector<double> numbers(const TokenStats&) { return {}; }
 template <class Number>
