@@ -37,7 +37,6 @@ nb::dict to_dict(TokenStats&& stats) {
   return out;
 }
 
-
 void define_token_stats(nb::module_& m) {
   nb::class_<TokenStats>(m, "TokenStats").def("columns", [](const TokenStats& stats) {
     TokenStats copy = stats;

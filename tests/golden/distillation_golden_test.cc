@@ -59,8 +59,7 @@ TEST_P(DistillationGoldenTest, Fused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DistillationGoldenTest,
-                         ::testing::ValuesIn(distillation_golden().names([](const json&) { return true; })),
-                         case_name);
+                         ::testing::ValuesIn(distillation_golden().names([](const json&) { return true; })), case_name);
 
 TEST(GoldenFilesTest, HoldEveryDivergence) {
   std::set<std::string> held;
