@@ -45,6 +45,10 @@ int64_t check_counts(const IdSets& sets, const Shape& shape) {
          ": without sets.offsets it is [N, K]");
   }
   const int64_t each = shape.tokens == 0 ? 0 : entries / shape.tokens;
+  // Only the shape says how many entries a row has: a size alone would be believed, whatever it is.
+  if (shape.tokens > 0 && sets.ids.time != each) {
+    fail("sets.ids.time = ", sets.ids.time, " must be K = ", each, ": without sets.offsets, ids are [N, K]");
+  }
   const std::span<const int64_t> counts = sets.counts;
   core::check_aligned("sets.counts", counts);
   if (!counts.empty() && static_cast<int64_t>(counts.size()) != shape.tokens) {

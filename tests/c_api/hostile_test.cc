@@ -61,7 +61,8 @@ std::vector<T> hostile_numbers(const std::string& name, T now) {
     std::vector<T> numbers = {
         0, 1, T(-1), T(now - 1), T(now + 1), std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
     // A stride of 2^32 is a good one, of an array that is not here.
-    const bool far = name.ends_with("batch_stride") || name.ends_with("row_stride") || name == "targets.stride";
+    const bool far = name.ends_with("batch_stride") || name.ends_with("row_stride") || name == "targets.stride" ||
+                     name == "set_ids.stride";
     if (sizeof(T) == 8 && !far) numbers.insert(numbers.end(), {T(1ULL << 32), T(1ULL << 62)});
     if (sizeof(T) == 8) numbers.push_back(T(std::numeric_limits<int64_t>::max()));
     return numbers;

@@ -35,7 +35,8 @@ struct Call {
   HiddenStates states() const { return HiddenStates(ConstMatrix(hidden.data(), 3, 2)); }
   LmHead head() const { return LmHead(ConstMatrix(weight.data(), 5, 2)); }
   IdSets sets() const {
-    IdSets result{Targets(std::span<const int64_t>(ids))};
+    const auto size = static_cast<int64_t>(ids.size());
+    IdSets result{has_offsets || size % 3 != 0 ? Targets(ids.data(), size) : Targets(ids.data(), 3, size / 3)};
     if (has_offsets) result.offsets = offsets;
     result.counts = counts;
     return result;
