@@ -434,6 +434,64 @@ static void ktos(void) {
                 "result.sequences = 5");
 }
 
+static void distillations(void) {
+  static float other[kTokens * kHidden];
+  static double divergences[kTokens], acceptances[kTokens];
+  const double upstream = 2;
+  logitless_hidden_states teacher_states = states;
+  logitless_teacher teacher;
+  logitless_distillation_options options;
+  logitless_distillation_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  double loss;
+  int i;
+  for (i = 0; i < kTokens * kHidden; ++i) other[i] = hidden[kTokens * kHidden - 1 - i];
+  teacher_states.states.data = other;
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(teacher, &teacher);
+  teacher.hidden = &teacher_states;
+  teacher.head = &head;
+  LOGITLESS_INIT(distillation_options, &options);
+  CHECK(options.beta == 0.5 && isnan(options.teacher_temperature) && teacher.round_logits_to == LOGITLESS_NO_DTYPE);
+  options.divergence = LOGITLESS_JSD;
+  options.hard_weight = 0.5;
+  options.want_agreement = 1;
+  LOGITLESS_INIT(distillation_result, &result);
+  result.tokens = kTokens;
+  result.per_token_divergence = divergences;
+  result.per_token_acceptance = acceptances;
+  CHECK_OK(
+      logitless_distillation_loss(context, &source, &teacher, &long_targets, &options, &gradients, &result, &plan));
+  CHECK(isfinite(result.loss) && divergences[0] > 0 && acceptances[0] > 0 && acceptances[0] < 1);
+  CHECK(divergences[4] == 0);
+  CHECK(result.agreement >= 0 && isnan(result.mean_entropy));
+  loss = result.loss;
+  CHECK_OK(logitless_plan_distillation_loss(context, &source, &teacher, &long_targets, &options, &gradients, &plan));
+  CHECK_OK(logitless_distillation_loss_forward(context, &source, &teacher, &long_targets, &options, &result, &plan,
+                                               &forward));
+  CHECK_NEAR(loss, result.loss, 1e-12);
+  CHECK_OK(logitless_distillation_loss_backward(context, &source, &teacher, &long_targets, &options, forward, &upstream,
+                                                1, &gradients, &plan));
+  CHECK_REFUSED(logitless_distillation_loss_backward(context, &source, &teacher, &long_targets, &options, forward, NULL,
+                                                     0, &gradients, &plan),
+                LOGITLESS_INVALID_INPUT, "upstream has 0 entries");
+  logitless_forward_free(forward);
+  /* A student that is its teacher, and all rows without targets. */
+  teacher.hidden = &states;
+  options.hard_weight = 0;
+  CHECK_OK(logitless_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL));
+  CHECK(result.loss == 0 && result.counted_tokens == kTokens && result.agreement == 1);
+  CHECK_REFUSED(logitless_distillation_loss(context, &source, NULL, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "teacher");
+  CHECK_REFUSED(logitless_distillation_loss(context, &from_logits, &teacher, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "source.logits is set");
+  options.beta = 2;
+  CHECK_REFUSED(logitless_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "beta = 2 must be a number from 0 to 1");
+  CHECK(strcmp(logitless_divergence_name(LOGITLESS_SKEW_KL), "skew_kl") == 0);
+}
+
 /* A group of one rank: what is sent comes back. */
 static int exchanges = 0;
 static int send_back(void* user, const void* mine, void* theirs, size_t bytes) {
@@ -579,6 +637,7 @@ int main(void) {
   policies();
   preferences();
   ktos();
+  distillations();
   ranks();
   slices();
   refusals();

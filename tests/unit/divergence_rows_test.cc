@@ -12,6 +12,10 @@
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
+
+/// Names an instruction set in the list of tests, where an address must not stand.
+inline void PrintTo(const DivergenceKernels* kernels, std::ostream* out) { *out << kernels->name; }
+
 namespace {
 
 const DivergenceForm kForms[] = {DivergenceForm::kKl, DivergenceForm::kMixture, DivergenceForm::kOverlap};
@@ -99,8 +103,6 @@ std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>
 }
 
 class DivergenceTargets : public ::testing::TestWithParam<const DivergenceKernels*> {};
-
-void PrintTo(const DivergenceKernels* kernels, std::ostream* out) { *out << kernels->name; }
 
 template <class T>
 void compare(const TypedDivergenceKernels<T>& simd, const TypedDivergenceKernels<T>& plain) {
