@@ -19,6 +19,7 @@ struct StatsForward {
 
 /// Returns references to all vectors of a result.
 inline auto columns(const CrossEntropyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
+inline auto columns(const SoftCrossEntropyResult& r) { return std::tie(r.per_token_loss); }
 inline auto columns(const PolicyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
 inline auto columns(const PreferenceResult& r) { return std::tie(r.sequence_logps, r.per_token_logps); }
 inline auto columns(const KtoResult& r) { return std::tie(r.sequence_losses, r.sequence_logps, r.per_token_logps); }
@@ -44,6 +45,7 @@ auto columns(const std::vector<Number>& values) {
 }
 inline auto columns(const StatsForward& f) { return columns(f.result); }
 inline auto columns(const CrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
+inline auto columns(const SoftCrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 template <class Result>
 auto columns(const LossForward<Result>& f) {
   return std::tuple_cat(columns(f.result), columns(f.stats), columns(f.grads));
@@ -106,6 +108,10 @@ inline std::vector<double> numbers(const DistillationResult& r) {
   const DistillationMetrics& m = r.metrics;
   return {r.loss,         static_cast<double>(m.tokens), m.mean_divergence, m.mean_acceptance, m.mean_nll, m.agreement,
           m.mean_entropy, m.mean_teacher_entropy};
+}
+inline std::vector<double> numbers(const SoftCrossEntropyResult& r) {
+  const SoftCrossEntropyMetrics& m = r.metrics;
+  return {r.loss, static_cast<double>(m.tokens), m.mean_cross_entropy, m.mean_target_entropy, m.mean_kl};
 }
 inline std::vector<double> numbers(const TokenStats&) { return {}; }
 template <class Number>
