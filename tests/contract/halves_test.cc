@@ -83,7 +83,9 @@ TYPED_TEST(Halves, TheForwardHalfReturnsWhatOneCallReturns) {
       EXPECT_TRUE(bytes_of(forward.result) == bytes_of(result));
       if constexpr (requires { forward.stats; }) {
         EXPECT_NE(result.loss, 0);
-        if constexpr (requires { result.per_token_logps; }) EXPECT_EQ(forward.stats.logp, result.per_token_logps);
+        if constexpr (requires { result.per_token_logps; }) {
+          EXPECT_EQ(forward.stats.logp, result.per_token_logps);
+        }
       }
     });
   }

@@ -198,6 +198,11 @@ def make_case(batch, name, **options):
     return {"name": name, "source": source, "checked": checked, "options": options, "expected": expected}
 
 
+def name_of(value):
+    """A number as a part of a name."""
+    return f"{value:g}".replace(".", "_").replace("-", "_")
+
+
 def make_cases(batch):
     cases = []
 
@@ -215,14 +220,14 @@ def make_cases(batch):
         case(f"{kind}_temperature", divergence=kind, temperature=0.9)
         case(f"{kind}_with_half_hard", divergence=kind, divergence_weight=0.5, hard_weight=0.5)
     for beta in (0.0, 1e-6, 0.1, 0.9, 1 - 1e-6, 1.0):
-        case(f"jsd_beta_{beta:g}", divergence="jsd", beta=beta)
+        case(f"jsd_beta_{name_of(beta)}", divergence="jsd", beta=beta)
     for skew in (0.0, 0.5, 0.999):
-        case(f"skew_kl_{skew:g}", divergence="skew_kl", skew=skew)
-        case(f"skew_reverse_kl_{skew:g}", divergence="skew_reverse_kl", skew=skew)
+        case(f"skew_kl_{name_of(skew)}", divergence="skew_kl", skew=skew)
+        case(f"skew_reverse_kl_{name_of(skew)}", divergence="skew_reverse_kl", skew=skew)
     for weight in (0.0, 0.25, 1.0):
-        case(f"mixed_kl_{weight:g}", divergence="mixed_kl", forward_weight=weight)
+        case(f"mixed_kl_{name_of(weight)}", divergence="mixed_kl", forward_weight=weight)
     for decay in (0.0, 1.0):
-        case(f"lk_hybrid_{decay:g}", divergence="lk_hybrid", acceptance_decay=decay)
+        case(f"lk_hybrid_{name_of(decay)}", divergence="lk_hybrid", acceptance_decay=decay)
     case("jsd_sum", divergence="jsd", reduction="sum")
     case("jsd_sequences", divergence="jsd", mean_over="sequences")
     case("jsd_sequence_means", divergence="jsd", mean_over="sequence_means")
