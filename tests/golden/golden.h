@@ -132,12 +132,13 @@ struct Tokens {
   void add_statistics(size_t row, size_t id, double temperature);
 };
 
-/// Expects numbers within `relative` of the largest; a NaN that is wanted stands for anything.
+/// Expects numbers within `relative` of the largest and `floor`; a NaN that is wanted stands for anything.
 void expect_all_near(const std::string& what, const std::vector<double>& got, const std::vector<double>& want,
-                     double relative);
+                     double relative, double floor = 0);
 
-/// Compares d_hidden by its relative L2 error, and expects exact zeros where a token takes no part.
-void expect_d_hidden(const Tokens& tokens, const json& expected);
+/// Compares d_hidden by its L2 error, relative but for `floor`, and expects exact zeros where a token takes
+/// no part.
+void expect_d_hidden(const Tokens& tokens, const json& expected, double floor = 0);
 
 /// Returns what a float32 error of each log-probability can do to the loss, to first order:
 /// Σ |∂loss/∂logp_i| |logp_i| ulps.
