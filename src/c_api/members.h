@@ -68,7 +68,7 @@ LOGITLESS_OWN(logitless_plan, struct_size, kind, tokens, active_rows, hidden_siz
               vocab_tile, hidden_block, chunk_rows, gemm_library, gradient_dtype, gradient_terms, threads, tiles_alive,
               workspace_bytes, packed_bytes, least_workspace_bytes, blas_bytes, description)
 LOGITLESS_OWN(logitless_token_loss, struct_size, needs, fills_lse, fills_entropy, fills_cross, may_drop_rows, groups,
-              group_count, evaluate, user)
+              group_count, evaluate, user, fills_outside)
 LOGITLESS_OWN(logitless_reference, struct_size, logps, logps_per, hidden, head)
 LOGITLESS_OWN(logitless_token_options, struct_size)
 LOGITLESS_OWN(logitless_stats_request, struct_size)
