@@ -36,8 +36,8 @@ struct Pairs {
     }
     teacher.bias = true;
     // The two agree in some columns, so that ties and the series near 0 have their turn.
-    for (size_t i = 0; i < student.logits.size(); i += 3) teacher.logits[i] = student.logits[i] * T{0.999};
-    rule = {form, T{0.3}, T{0.7}, T{0.7}, T{-0.2}};
+    for (size_t i = 0; i < student.logits.size(); i += 3) teacher.logits[i] = student.logits[i] * T(0.999);
+    rule = {form, T(0.3), T(0.7), T(0.7), T(-0.2)};
   }
 
   // The log-sum-exp is that of the largest logit and a little: log-probabilities are not above 0.
@@ -84,7 +84,7 @@ std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>
     g.by_difference = T{0.5};
     g.by_log = T{0.25};
     g.by_ratio = T{0.75};
-    g.mean = T{-0.1};
+    g.mean = T(-0.1);
     g.log_overlap = T{-3};
     divergences.push_back(g);
   }
