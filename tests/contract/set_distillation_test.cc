@@ -19,7 +19,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr int64_t kN = 12, kV = 37, kH = 9;
+constexpr int64_t kN = 12, kV = 37;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Case {
