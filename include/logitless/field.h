@@ -2,10 +2,12 @@
 /// @file
 /// What the lists of fields.h are made of: a field, and the numbers that it takes.
 #pragma once
+
 #include <limits>
 #include <type_traits>
 
 #include "logitless/export.h"
+
 namespace logitless {
 
 /// The numbers that an option takes. NaN and infinities are never among them.
