@@ -29,8 +29,10 @@ struct World {
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
     double columns[20][kRoom];
-    int64_t argmax[kRoom], rank[kRoom], top_ids[256 * kRoom];
-    double top_logps[256 * kRoom];
+    int64_t argmax[kRoom], rank[kRoom];
+    // Top_k is 2, and 3 at most where it is spoiled and still good.
+    int64_t top_ids[4 * kRoom];
+    double top_logps[4 * kRoom];
     double entropy_of_logits[kRoom];
   };
 
