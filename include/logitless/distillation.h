@@ -99,7 +99,10 @@ LOGITLESS_API DistillationResult distillation_loss(const Context& context, const
                                                    const Gradients& gradients = {});
 
 /// What distillation_loss_forward() leaves for distillation_loss_backward().
-using DistillationForward = LossForward<DistillationResult>;
+struct DistillationForward {
+  DistillationResult result;  ///< as distillation_loss() returns it
+  TokenStats stats;           ///< of all tokens
+};
 
 /// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
 LOGITLESS_API DistillationForward distillation_loss_forward(const Context& context, const HiddenStates& hidden,

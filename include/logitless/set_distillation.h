@@ -46,7 +46,7 @@ struct SetTeacher {
   /// log t, [E] or [N, K] as `sets` has it, of any type: never above 0, and -inf for a probability of 0. The
   /// student's temperature does not change them: take them at the temperature that the loss is to have.
   ConstVector logps;
-  /// log(1 − T) of each row, [N], which is then not taken from `logps`: only kTail reads it. It keeps the
+  /// log(1 − T) of each row, [N], which is then not taken from `logps`; it goes with kTail only. It keeps the
   /// digits that 1 − T does not have where T is nearly 1.
   ConstVector outside_logps;
 };

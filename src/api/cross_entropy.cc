@@ -35,17 +35,6 @@ struct Labels {
   void prepare(const Call&, Loss&) const {}
 };
 
-// The token gradients depend on `upstream`, one value or many, in more than a factor; so the loss, which is
-// cheap, is evaluated again.
-template <class Upstream>
-Plan run_backward(Call whole, const Labels& labels, const TokenStats& stats, const Upstream& upstream) {
-  return whole.complete([&](Call& call) {
-    call.state(Labels::kName, labels.options);
-    loss::CrossEntropyLoss loss = labels.make_loss(call);
-    return api::evaluate_backward(call, loss, stats, upstream);
-  });
-}
-
 }  // namespace
 
 CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -71,23 +60,23 @@ Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, 
                             const Targets& targets, const CrossEntropyOptions& options,
                             const CrossEntropyForward& forward, std::span<const double> upstream,
                             const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), Labels{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), Labels{targets, options}, forward.stats, upstream);
 }
 Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                             const CrossEntropyOptions& options, const CrossEntropyForward& forward,
                             std::span<const double> upstream, const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), Labels{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, logits, dlogits), Labels{targets, options}, forward.stats, upstream);
 }
 
 Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const Targets& targets, const CrossEntropyOptions& options,
                             const CrossEntropyForward& forward, double upstream, const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), Labels{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), Labels{targets, options}, forward.stats, upstream);
 }
 Plan cross_entropy_backward(const Context& context, const Logits& logits, const Targets& targets,
                             const CrossEntropyOptions& options, const CrossEntropyForward& forward, double upstream,
                             const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), Labels{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, logits, dlogits), Labels{targets, options}, forward.stats, upstream);
 }
 
 Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,

@@ -58,16 +58,6 @@ struct SetsOfTeacher {
   }
 };
 
-template <class Upstream>
-Plan run_backward(Call whole, const SetsOfTeacher& batch, const TokenStats& stats, const Upstream& upstream) {
-  return whole.complete([&](Call& call) {
-    call.state(SetsOfTeacher::kName, batch.options);
-    loss::SetDistillationLoss loss = batch.make_loss(call);
-    batch.prepare(call, loss);
-    return api::evaluate_backward(call, loss, stats, upstream);
-  });
-}
-
 }  // namespace
 
 SetDistillationResult set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -96,15 +86,15 @@ Plan set_distillation_loss_backward(const Context& context, const HiddenStates& 
                                     const SetTeacher& teacher, const Targets& targets,
                                     const SetDistillationOptions& options, const SetDistillationForward& forward,
                                     std::span<const double> upstream, const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), SetsOfTeacher{teacher, targets, options}, forward.stats,
-                      upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), SetsOfTeacher{teacher, targets, options},
+                           forward.stats, upstream);
 }
 Plan set_distillation_loss_backward(const Context& context, const Logits& logits, const SetTeacher& teacher,
                                     const Targets& targets, const SetDistillationOptions& options,
                                     const SetDistillationForward& forward, std::span<const double> upstream,
                                     const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), SetsOfTeacher{teacher, targets, options}, forward.stats,
-                      upstream);
+  return api::run_backward(Call(context, logits, dlogits), SetsOfTeacher{teacher, targets, options}, forward.stats,
+                           upstream);
 }
 
 Plan plan_set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,

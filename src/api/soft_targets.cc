@@ -50,18 +50,6 @@ struct Distributions {
   }
 };
 
-// The token gradients depend on `upstream`, one value or many; so the loss, which is cheap, is evaluated
-// again.
-template <class Upstream>
-Plan run_backward(Call whole, const Distributions& batch, const TokenStats& stats, const Upstream& upstream) {
-  return whole.complete([&](Call& call) {
-    call.state(Distributions::kName, batch.options);
-    loss::SoftCrossEntropyLoss loss = batch.make_loss(call);
-    batch.prepare(call, loss);
-    return api::evaluate_backward(call, loss, stats, upstream);
-  });
-}
-
 }  // namespace
 
 SoftCrossEntropyResult soft_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -88,23 +76,25 @@ Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hid
                                  const SoftTargets& targets, const SoftCrossEntropyOptions& options,
                                  const SoftCrossEntropyForward& forward, std::span<const double> upstream,
                                  const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), Distributions{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), Distributions{targets, options}, forward.stats,
+                           upstream);
 }
 Plan soft_cross_entropy_backward(const Context& context, const Logits& logits, const SoftTargets& targets,
                                  const SoftCrossEntropyOptions& options, const SoftCrossEntropyForward& forward,
                                  std::span<const double> upstream, const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), Distributions{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, logits, dlogits), Distributions{targets, options}, forward.stats, upstream);
 }
 
 Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const SoftTargets& targets, const SoftCrossEntropyOptions& options,
                                  const SoftCrossEntropyForward& forward, double upstream, const Gradients& gradients) {
-  return run_backward(Call(context, hidden, head, gradients), Distributions{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, hidden, head, gradients), Distributions{targets, options}, forward.stats,
+                           upstream);
 }
 Plan soft_cross_entropy_backward(const Context& context, const Logits& logits, const SoftTargets& targets,
                                  const SoftCrossEntropyOptions& options, const SoftCrossEntropyForward& forward,
                                  double upstream, const LogitsGradient& dlogits) {
-  return run_backward(Call(context, logits, dlogits), Distributions{targets, options}, forward.stats, upstream);
+  return api::run_backward(Call(context, logits, dlogits), Distributions{targets, options}, forward.stats, upstream);
 }
 
 Plan plan_soft_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "api/call.h"
+#include "logitless/plan.h"
 #include "problem/token_problem.h"
 #include "ranks/statement.h"
 #include "stats/statistics.h"
@@ -40,6 +41,18 @@ Plan evaluate_backward(const Call& call, Loss& loss, const TokenStats& stats, co
   stats::make_grads(problem, loss, columns);
   loss.evaluate(problem.active(), stats, columns.grads);
   return call.run_gradients(stats, columns.grads);
+}
+
+/// Does the backward half of a loss whose forward half left statistics. The token gradients depend on
+/// `upstream` in more than a factor; so the loss, which is cheap, is evaluated again.
+template <class Batch, class Upstream>
+Plan run_backward(Call whole, const Batch& batch, const TokenStats& stats, const Upstream& upstream) {
+  return whole.complete([&](Call& call) {
+    call.state(Batch::kName, batch.options);
+    typename Batch::Loss loss = batch.make_loss(call);
+    batch.prepare(call, loss);
+    return evaluate_backward(call, loss, stats, upstream);
+  });
 }
 
 }  // namespace logitless::api

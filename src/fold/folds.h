@@ -47,6 +47,24 @@ struct FoldSizes {
   int64_t entries = 0;  // of a tile, at most
 };
 
+/// One T for each row of the parts that threads fold at the same time.
+template <class T>
+class PartRows {
+ public:
+  void take(core::Arena& arena, const FoldSizes& sizes) {
+    data_ = arena.take<T>(sizes.threads * sizes.rows);
+    rows_ = sizes.rows;
+  }
+  template <class Part>
+  T* of(const Part& part) const {
+    return data_ + part.thread * rows_;
+  }
+
+ private:
+  T* data_ = nullptr;  // [threads, rows]
+  int64_t rows_ = 0;
+};
+
 /// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts
 /// at the same time.
 template <class Types>
@@ -74,26 +92,20 @@ class SoftmaxFold final : public Fold<Types> {
   SoftmaxFold(const FoldInputs<Types>& inputs, const SoftmaxPartials& partials)
       : tiles_(inputs.tiles), partials_(partials) {}
 
-  void take(core::Arena& arena, const FoldSizes& sizes) override {
-    inverse_temperature_ = arena.take<typename Types::Logit>(sizes.threads * sizes.rows);
-    rows_ = sizes.rows;
-  }
+  void take(core::Arena& arena, const FoldSizes& sizes) override { inverse_temperature_.take(arena, sizes); }
   void begin(const Part& part) const override {
-    tiles_->set_temperatures(part.rows, temperatures(part));
+    tiles_->set_temperatures(part.rows, inverse_temperature_.of(part));
     std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold(tile, part.rows, temperatures(part), part.scratch, part.columns->picked.data(),
+    tiles_->fold(tile, part.rows, inverse_temperature_.of(part), part.scratch, part.columns->picked.data(),
                  partials_.of(part.segment, part.place));
   }
 
  private:
-  typename Types::Logit* temperatures(const Part& part) const { return inverse_temperature_ + part.thread * rows_; }
-
   const stats::TileKernels<Types>* tiles_;
   const SoftmaxPartials& partials_;
-  typename Types::Logit* inverse_temperature_ = nullptr;  // [threads, rows]
-  int64_t rows_ = 0;
+  PartRows<typename Types::Logit> inverse_temperature_;
 };
 
 /// The largest logits of each row. Segments of a row share its list.
@@ -156,32 +168,26 @@ class AboveFold final : public Fold<Types> {
   AboveFold(const FoldInputs<Types>& inputs, const AbovePartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
-  void take(core::Arena& arena, const FoldSizes& sizes) override {
-    thresholds_ = arena.take<Logit>(sizes.threads * sizes.rows);
-    rows_ = sizes.rows;
-  }
+  void take(core::Arena& arena, const FoldSizes& sizes) override { thresholds_.take(arena, sizes); }
   void begin(const Part& part) const override {
     for (size_t r = 0; r < part.rows.size(); ++r) {
       const int64_t row = part.rows[r];
       const bool counts = problem_.target(row) && !std::isnan(part.columns->stats.max_logit[static_cast<size_t>(row)]);
-      thresholds(part)[r] =
+      thresholds_.of(part)[r] =
           static_cast<Logit>(counts ? part.columns->picked[static_cast<size_t>(problem_.pick_begin(row))]
                                     : std::numeric_limits<double>::quiet_NaN());
     }
     std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), int64_t{0});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->count_above(tile, thresholds(part), part.scratch, partials_.of(part.segment, part.place));
+    tiles_->count_above(tile, thresholds_.of(part), part.scratch, partials_.of(part.segment, part.place));
   }
 
  private:
-  Logit* thresholds(const Part& part) const { return thresholds_ + part.thread * rows_; }
-
   const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
   const AbovePartials& partials_;
-  Logit* thresholds_ = nullptr;  // [threads, rows]
-  int64_t rows_ = 0;
+  PartRows<Logit> thresholds_;
 };
 
 /// The log-sum-exp of one side at the temperature of a divergence.
@@ -195,29 +201,23 @@ class SideFold final : public Fold<Types> {
   SideFold(const FoldInputs<Types>& inputs, const SidePartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
-  void take(core::Arena& arena, const FoldSizes& sizes) override {
-    inverse_temperature_ = arena.take<Logit>(sizes.threads * sizes.rows);
-    rows_ = sizes.rows;
-  }
+  void take(core::Arena& arena, const FoldSizes& sizes) override { inverse_temperature_.take(arena, sizes); }
   void begin(const Part& part) const override {
     for (size_t r = 0; r < part.rows.size(); ++r) {
-      temperatures(part)[r] = static_cast<Logit>(problem_.inverse_of(partials_.temperature(part.rows[r])));
+      inverse_temperature_.of(part)[r] = static_cast<Logit>(problem_.inverse_of(partials_.temperature(part.rows[r])));
     }
     std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold_side(tile, partials_.is_teacher(), partials_.wants_entropy(), partials_.wants_argmax(),
-                      temperatures(part), part.scratch, partials_.of(part.segment, part.place));
+                      inverse_temperature_.of(part), part.scratch, partials_.of(part.segment, part.place));
   }
 
  private:
-  Logit* temperatures(const Part& part) const { return inverse_temperature_ + part.thread * rows_; }
-
   const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
   const SidePartials& partials_;
-  Logit* inverse_temperature_ = nullptr;  // [threads, rows]
-  int64_t rows_ = 0;
+  PartRows<Logit> inverse_temperature_;
 };
 
 /// The sums of a divergence, from the log-sum-exps that the first walk has found.
@@ -231,28 +231,22 @@ class DivergenceFold final : public Fold<Types> {
   DivergenceFold(const FoldInputs<Types>& inputs, const DivergencePartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
-  void take(core::Arena& arena, const FoldSizes& sizes) override {
-    pairs_ = arena.take<Pair>(sizes.threads * sizes.rows);
-    rows_ = sizes.rows;
-  }
+  void take(core::Arena& arena, const FoldSizes& sizes) override { pairs_.take(arena, sizes); }
   void begin(const Part& part) const override {
     for (size_t r = 0; r < part.rows.size(); ++r) {
-      pairs(part)[r] = stats::row_pair<typename Types::Logit>(problem_, part.columns->stats, part.rows[r]);
+      pairs_.of(part)[r] = stats::row_pair<typename Types::Logit>(problem_, part.columns->stats, part.rows[r]);
     }
     std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::DivergenceSums{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_divergence(tile, pairs(part), part.scratch, partials_.of(part.segment, part.place));
+    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.segment, part.place));
   }
 
  private:
-  Pair* pairs(const Part& part) const { return pairs_ + part.thread * rows_; }
-
   const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
   const DivergencePartials& partials_;
-  Pair* pairs_ = nullptr;  // [threads, rows]
-  int64_t rows_ = 0;
+  PartRows<Pair> pairs_;
 };
 
 /// The partials and the folds of a call.

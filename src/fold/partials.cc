@@ -103,33 +103,44 @@ void SoftmaxPartials::finish(int64_t row, int64_t place, stats::Columns& columns
   if (problem().request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;
 }
 
-void OutsidePartials::join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const {
-  whole = kernels::merge(whole, part, problem().inverse_temperature(row));
+template <class Visit>
+void LogSumPartials::each_sent(kernels::RowStats& stats, Visit& visit) const {
+  visit(stats.max, double());
+  visit(stats.rest, double());
+  if (wants_entropy()) visit(stats.weighted, double());
+  if (wants_argmax()) visit(stats.argmax, int64_t());
 }
 
-size_t OutsidePartials::wire_bytes(int64_t) const { return 2 * sizeof(double); }
+void LogSumPartials::join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const {
+  whole = kernels::merge(whole, part, problem().inverse_of(temperature(row)));
+}
 
-std::byte* OutsidePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
+size_t LogSumPartials::wire_bytes(int64_t) const {
+  size_t bytes = 0;
+  const auto count = [&](auto&, auto as) { bytes += sizeof as; };
+  kernels::RowStats any;
+  each_sent(any, count);
+  return bytes;
+}
+
+std::byte* LogSumPartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
   Writer write(to);
-  write(of(0, place)->max, double());
-  write(of(0, place)->rest, double());
+  each_sent(*of(0, place), write);
   return write.end();
 }
 
-std::byte* OutsidePartials::put_nothing(int64_t, std::byte* to) const {
+std::byte* LogSumPartials::put_nothing(int64_t, std::byte* to) const {
   Writer write(to);
-  const kernels::RowStats nothing;
-  write(nothing.max, double());
-  write(nothing.rest, double());
+  kernels::RowStats none;
+  each_sent(none, write);
   return write.end();
 }
 
-const std::byte* OutsidePartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
-                                       stats::Columns&) const {
+const std::byte* LogSumPartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
+                                      stats::Columns&) const {
   Reader read(from);
   kernels::RowStats part;
-  read(part.max, double());
-  read(part.rest, double());
+  each_sent(part, read);
   join_next(row, place, first, part);
   return read.end();
 }
@@ -148,27 +159,6 @@ void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns
   // Rounding must not make the part more than the whole.
   const double below = (folded.max - stats.max_logit[i]) / problem().logit_temperature(row);
   stats.outside[i] = std::min(0.0, below + folded.log_sum() - stats.log_sum[i]);
-}
-
-std::byte* AbovePartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
-  Writer write(to);
-  write(*of(0, place), int64_t());
-  return write.end();
-}
-
-std::byte* AbovePartials::put_nothing(int64_t, std::byte* to) const {
-  Writer write(to);
-  write(0, int64_t());
-  return write.end();
-}
-
-const std::byte* AbovePartials::join(int64_t row, int64_t place, bool first, const std::byte* from,
-                                     stats::Columns&) const {
-  Reader read(from);
-  int64_t part = 0;
-  read(part, int64_t());
-  join_next(row, place, first, part);
-  return read.end();
 }
 
 void AbovePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/arena.h"
 #include "kernels/divergence_kernels.h"
@@ -45,7 +46,7 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T for each row and segment.
+/// Partials that are one T for each row and segment. It travels as it is in memory, unless a class sends less.
 template <class T>
 class PartialsOf : public Partials {
  public:
@@ -63,6 +64,18 @@ class PartialsOf : public Partials {
     for (int64_t s = 1; s < segments_; ++s) join_parts(row, *of(s, place), *of(0, place));
   }
 
+  size_t wire_bytes(int64_t) const override { return sizeof(T); }
+  std::byte* put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const override {
+    return put_bytes(*of(0, place), to);
+  }
+  std::byte* put_nothing(int64_t, std::byte* to) const override { return put_bytes(T{}, to); }
+  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns&) const override {
+    T part;
+    std::memcpy(&part, from, sizeof part);
+    join_next(row, place, first, part);
+    return from + sizeof part;
+  }
+
  protected:
   const problem::TokenProblem& problem() const { return problem_; }
   /// Joins the next part to the whole of a row; `first` says that there is nothing before it.
@@ -78,6 +91,11 @@ class PartialsOf : public Partials {
   virtual void join_parts(int64_t row, const T& part, T& whole) const = 0;
 
  private:
+  static std::byte* put_bytes(const T& part, std::byte* to) {
+    std::memcpy(to, &part, sizeof part);
+    return to + sizeof part;
+  }
+
   const problem::TokenProblem& problem_;
   T* data_ = nullptr;
   int64_t rows_ = 0;
@@ -108,49 +126,54 @@ class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
   std::byte* put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const;
 };
 
-/// The first walk's: log-sum-exp of all vocabulary entries but the row's picks. It is finished after
-/// SoftmaxPartials.
-class OutsidePartials final : public PartialsOf<kernels::RowStats> {
+/// The first walk's: one more log-sum-exp of a row, of other columns, another head or another temperature
+/// than that of SoftmaxPartials, after which it is finished.
+class LogSumPartials : public PartialsOf<kernels::RowStats> {
  public:
   using PartialsOf::PartialsOf;
 
-  size_t wire_bytes(int64_t row) const override;
-  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  /// Returns the temperature that final logits have.
+  virtual double temperature(int64_t row) const = 0;
+  virtual bool wants_entropy() const { return false; }
+  virtual bool wants_argmax() const { return false; }
+
+  size_t wire_bytes(int64_t row) const final;
+  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const final;
+  std::byte* put_nothing(int64_t row, std::byte* to) const final;
   const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
-                        stats::Columns& columns) const override;
-  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
+                        stats::Columns& columns) const final;
 
  private:
-  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
+  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const final;
+  template <class Visit>
+  void each_sent(kernels::RowStats& stats, Visit& visit) const;
+};
+
+/// That of all vocabulary entries but the row's picks.
+class OutsidePartials final : public LogSumPartials {
+ public:
+  using LogSumPartials::LogSumPartials;
+
+  double temperature(int64_t row) const override { return problem().logit_temperature(row); }
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 };
 
 /// Who has a distribution.
 enum class Side { kStudent, kTeacher };
 
-/// The first walk's, beside a teacher: the log-sum-exp at the temperature of a divergence, its entropy
-/// where it is asked for, and the teacher's argmax.
-class SidePartials final : public PartialsOf<kernels::RowStats> {
+/// That of one side at the temperature of a divergence, with its entropy where it is asked for, and the
+/// teacher's argmax.
+class SidePartials final : public LogSumPartials {
  public:
-  SidePartials(const problem::TokenProblem& problem, Side side) : PartialsOf(problem), side_(side) {}
+  SidePartials(const problem::TokenProblem& problem, Side side) : LogSumPartials(problem), side_(side) {}
 
   bool is_teacher() const { return side_ == Side::kTeacher; }
-  bool wants_entropy() const { return problem().divergence->entropy; }
-  bool wants_argmax() const { return is_teacher() && problem().divergence->argmax; }
-  double temperature(int64_t row) const;
-
-  size_t wire_bytes(int64_t row) const override;
-  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
-  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
-                        stats::Columns& columns) const override;
+  double temperature(int64_t row) const override;
+  bool wants_entropy() const override { return problem().divergence->entropy; }
+  bool wants_argmax() const override { return is_teacher() && problem().divergence->argmax; }
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
-  void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
-  template <class Visit>
-  void each_sent(kernels::RowStats& stats, Visit& visit) const;
-
   Side side_;
 };
 
@@ -159,11 +182,6 @@ class DivergencePartials final : public PartialsOf<kernels::DivergenceSums> {
  public:
   using PartialsOf::PartialsOf;
 
-  size_t wire_bytes(int64_t) const override { return sizeof(kernels::DivergenceSums); }
-  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
-  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
-                        stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
@@ -177,11 +195,6 @@ class AbovePartials final : public PartialsOf<int64_t> {
  public:
   using PartialsOf::PartialsOf;
 
-  size_t wire_bytes(int64_t) const override { return sizeof(int64_t); }
-  std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
-  const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
-                        stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:

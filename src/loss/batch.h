@@ -57,6 +57,12 @@ inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, st
   return false;
 }
 
+/// Returns weight · value, where 0 · ∞ is 0: what has no weight does not take part.
+inline double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
+
+/// Returns 1 / count, or 0 for a mean over nothing.
+inline double reciprocal_or_zero(double count) { return count > 0 ? 1 / count : 0; }
+
 /// Returns exp of x held within ±most; NaN for NaN.
 inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 

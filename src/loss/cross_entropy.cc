@@ -4,17 +4,9 @@
 #include <cmath>
 
 #include "core/check_fields.h"
+#include "loss/batch.h"
 
 namespace logitless::loss {
-namespace {
-
-double reciprocal_or_zero(double normaliser) { return normaliser > 0 ? 1 / normaliser : 0; }
-
-// The product 0 · inf is 0 here: what has no weight does not take part.
-double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
-
-}  // namespace
-
 StatsRequest stats_request(const CrossEntropyOptions& options) {
   return {.entropy = options.want_entropy, .cross = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
@@ -48,28 +40,6 @@ TokenLoss::GradsFilled CrossEntropyLoss::gradients() const {
   return {.lse = options_.z_loss > 0, .cross = options_.label_smoothing > 0};
 }
 
-void CrossEntropyLoss::set_upstream(double upstream) {
-  core::check_field("upstream", kFinite, upstream);
-  upstream_ = upstream;
-}
-
-void CrossEntropyLoss::set_upstream(std::span<const double> upstream) {
-  const bool per_token = options_.reduction == Reduction::kNone;
-  const int64_t wanted = per_token ? problem_.tokens : 1;
-  if (static_cast<int64_t>(upstream.size()) != wanted) {
-    core::fail("upstream has ", upstream.size(), " entries but must have ", wanted,
-               per_token ? ": one a token under reduction none" : ": the loss is one value");
-  }
-  core::check_aligned("upstream", upstream);
-  if (!per_token) return set_upstream(upstream[0]);
-  problem::check_finite_entries("upstream", upstream, problem_);
-  upstreams_ = upstream;
-}
-
-double CrossEntropyLoss::upstream(int64_t row) const {
-  return upstreams_.empty() ? upstream_ : upstreams_[static_cast<size_t>(row)];
-}
-
 double CrossEntropyLoss::class_weight(int64_t row) const {
   if (options_.class_weights.empty()) return 1;
   return options_.class_weights[static_cast<size_t>(*problem_.target(row))];
@@ -97,11 +67,11 @@ void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     nll_[i] = nll(row, stats);
-    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream(row);
-    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream(row);
+    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream_.of(i);
+    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream_.of(i);
     if (options_.z_loss > 0) {
       z_[i] = z_loss(row, stats);
-      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream(row), stats.lse[i]);
+      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream_.of(i), stats.lse[i]);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "core/store.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/token_stats.h"
+#include "loss/upstream.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -31,14 +32,15 @@ class CrossEntropyLoss final : public TokenLoss {
 
   /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
   /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
-  void set_upstream(double upstream);
-  void set_upstream(std::span<const double> upstream);
+  void set_upstream(double upstream) { upstream_.set(upstream); }
+  void set_upstream(std::span<const double> upstream) {
+    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
+  }
 
   /// Returns the loss and metrics of all rows that were evaluated.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  double upstream(int64_t row) const;
   double class_weight(int64_t row) const;
   double cross_factor() const;
   double nll(int64_t row, const TokenStats& stats) const;
@@ -47,12 +49,11 @@ class CrossEntropyLoss final : public TokenLoss {
   const CrossEntropyOptions& options_;
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;
-  double upstream_ = 1;                // of all tokens
-  std::span<const double> upstreams_;  // [N], or empty
-  double nll_scale_ = 1;               // what a token's nll is multiplied with
-  double z_scale_ = 1;                 // what a token's z-loss is multiplied with
-  core::Array<double> nll_;            // [N], neither scaled nor reduced
-  core::Array<double> z_;              // [N], neither scaled nor reduced; empty without z-loss
+  Upstream upstream_;
+  double nll_scale_ = 1;     // what a token's nll is multiplied with
+  double z_scale_ = 1;       // what a token's z-loss is multiplied with
+  core::Array<double> nll_;  // [N], neither scaled nor reduced
+  core::Array<double> z_;    // [N], neither scaled nor reduced; empty without z-loss
 };
 
 }  // namespace logitless::loss

@@ -2,44 +2,14 @@
 #include "loss/distillation.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "core/check_fields.h"
+#include "loss/batch.h"
+#include "loss/divergence_options.h"
 
 namespace logitless::loss {
 namespace {
-
-// The product 0 · ∞ is 0 here: what has no weight does not take part.
-double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
-
-double reciprocal_or_zero(double count) { return count > 0 ? 1 / count : 0; }
-
-// Throws where an option that only `divergence` reads differs from its default.
-void check_meaning(bool set, std::string_view name, double value, bool meant, const DistillationOptions& options) {
-  if (!set || meant) return;
-  core::fail(name, " = ", value, " has no meaning for divergence ", name_of(options.divergence));
-}
-
-double parameter_of(const DistillationOptions& options) {
-  switch (options.divergence) {
-    case Divergence::kJsd:
-      return options.beta;
-    case Divergence::kSkewKl:
-    case Divergence::kSkewReverseKl:
-      return options.skew;
-    case Divergence::kMixedKl:
-      return options.forward_weight;
-    case Divergence::kLkHybrid:
-      return options.acceptance_decay;
-    case Divergence::kForwardKl:
-    case Divergence::kReverseKl:
-    case Divergence::kTotalVariation:
-    case Divergence::kAcceptance:
-      break;
-  }
-  return 0;
-}
 
 // Tells whether the cross-entropy and the divergence are of the same softmax.
 bool shares_softmax(const DistillationOptions& options) {
@@ -50,31 +20,11 @@ bool shares_softmax(const DistillationOptions& options) {
 }  // namespace
 
 void check_distillation_options(const DistillationOptions& options, const Targets& targets, int64_t tokens) {
-  using core::fail;
   core::check_fields(options);
-  const DistillationOptions defaults;
-  const Divergence kind = options.divergence;
-  const bool skewed = kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl;
-  check_meaning(options.beta != defaults.beta, "beta", options.beta, kind == Divergence::kJsd, options);
-  check_meaning(options.skew != defaults.skew, "skew", options.skew, skewed, options);
-  check_meaning(options.forward_weight != defaults.forward_weight, "forward_weight", options.forward_weight,
-                kind == Divergence::kMixedKl, options);
-  check_meaning(options.acceptance_decay != defaults.acceptance_decay, "acceptance_decay", options.acceptance_decay,
-                kind == Divergence::kLkHybrid, options);
-  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
-    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
-         ": a divergence is of distributions, whose logits the temperature scales");
+  check_divergence_options(options, targets, tokens);
+  if (options.hard_weight == 0 && options.hard_temperature != DistillationOptions().hard_temperature) {
+    core::fail("hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
   }
-  if (options.hard_weight == 0 && options.hard_temperature != defaults.hard_temperature) {
-    fail("hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
-  }
-  if (options.hard_weight != 0 && targets.size == 0 && tokens > 0) {
-    fail("hard_weight = ", options.hard_weight, " needs targets");
-  }
-  if (targets.size == 0 && options.token.shift != 0) {
-    fail("token.shift = ", options.token.shift, " is set but there are no targets to shift");
-  }
-  check_mean(mean_options(options));
 }
 
 problem::Task distillation_task(const DistillationOptions& options) {
@@ -82,7 +32,7 @@ problem::Task distillation_task(const DistillationOptions& options) {
   task.options = options.token;
   problem::DivergenceTask& divergence = task.divergence.emplace();
   divergence.kind = options.divergence;
-  divergence.parameter = parameter_of(options);
+  divergence.parameter = divergence_parameter(options);
   divergence.student = {options.token.temperature, options.token.temperatures};
   divergence.teacher = divergence.student;
   if (options.teacher_temperature) divergence.teacher = {*options.teacher_temperature, {}};
@@ -98,8 +48,13 @@ problem::Task distillation_task(const DistillationOptions& options) {
   return task;
 }
 
-DistillationLoss::DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, ranks::Totals totals)
-    : options_(options), tokens_(std::move(tokens)), totals_(totals), mean_(mean_options(options), tokens_, totals) {}
+DistillationLoss::DistillationLoss(const DistillationOptions& options, SequenceTokens tokens,
+                                   const problem::TokenProblem& problem, ranks::Totals totals)
+    : options_(options),
+      tokens_(std::move(tokens)),
+      problem_(problem),
+      totals_(totals),
+      mean_(mean_options(options), tokens_, totals) {}
 
 // Returns what the divergence of a row is multiplied with, apart from normaliser and loss_scale.
 double DistillationLoss::divergence_weight(int64_t row) const {
@@ -112,7 +67,7 @@ double DistillationLoss::divergence_weight(int64_t row) const {
 void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double scale = mean_.factor(tokens_, row) * options_.loss_scale;
+    const double scale = mean_.factor(tokens_, row) * options_.loss_scale * upstream_.of(i);
     grads.divergence[i] = divergence_weight(row) * scale;
     grads.logp[i] = options_.hard_weight == 0 ? 0 : -options_.hard_weight * scale;
   }

@@ -10,6 +10,7 @@
 #include "logitless/token_stats.h"
 #include "loss/sequences.h"
 #include "loss/token_mean.h"
+#include "loss/upstream.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -25,13 +26,19 @@ problem::Task distillation_task(const DistillationOptions& options);
 
 class DistillationLoss final : public TokenLoss {
  public:
-  /// `tokens` are the sequences, and which of their rows take part.
-  DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, ranks::Totals totals);
+  /// `tokens` are the sequences, and which of their rows take part. What is given must outlive this.
+  DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, const problem::TokenProblem& problem,
+                   ranks::Totals totals);
 
   StatsRequest needs() const override { return distillation_task(options_).request; }
   GradsFilled gradients() const override { return {.divergence = true}; }
   bool may_drop_rows() const override { return false; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
+
+  void set_upstream(double upstream) { upstream_.set(upstream); }
+  void set_upstream(std::span<const double> upstream) {
+    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
+  }
 
   /// Returns the loss and metrics of all rows that were evaluated.
   DistillationResult result(const TokenStats& stats, const Plan& plan) const;
@@ -41,8 +48,10 @@ class DistillationLoss final : public TokenLoss {
 
   const DistillationOptions& options_;
   SequenceTokens tokens_;
+  const problem::TokenProblem& problem_;
   ranks::Totals totals_;
   const TokenMean mean_;
+  Upstream upstream_;
 };
 
 }  // namespace logitless::loss

@@ -8,33 +8,18 @@
 
 #include "core/check_fields.h"
 #include "core/views.h"
+#include "loss/batch.h"
+#include "loss/divergence_options.h"
 
 namespace logitless::loss {
 namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// The product 0 · ∞ is 0 here: what has no weight does not take part.
-double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
-
 // Returns log(e^a + e^b).
 double log_sum(double a, double b) {
   if (a < b) std::swap(a, b);
   return b == kNothing ? a : a + std::log1p(std::exp(b - a));
-}
-
-CellDivergence cell_divergence(const SetDistillationOptions& options) {
-  switch (options.divergence) {
-    case Divergence::kJsd:
-      return {options.divergence, options.beta};
-    case Divergence::kSkewKl:
-    case Divergence::kSkewReverseKl:
-      return {options.divergence, options.skew};
-    case Divergence::kMixedKl:
-      return {options.divergence, options.forward_weight};
-    default:
-      return {options.divergence, 0};
-  }
 }
 
 CellMasses cell_masses(OutsideSet outside) {
@@ -99,7 +84,8 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     student_.push_back(student_outside);
     teacher_.push_back(rows_.outside[i]);
   }
-  return divergence_of_cells(cell_divergence(options_), cell_masses(options_.outside), student_, teacher_, slopes_);
+  return divergence_of_cells({options_.divergence, divergence_parameter(options_)}, cell_masses(options_.outside),
+                             student_, teacher_, slopes_);
 }
 
 void SetDistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {

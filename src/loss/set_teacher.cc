@@ -8,6 +8,7 @@
 #include "core/check_fields.h"
 #include "core/views.h"
 #include "loss/batch.h"
+#include "loss/divergence_options.h"
 #include "loss/set_distillation.h"
 #include "problem/id_sets.h"
 
@@ -108,7 +109,7 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
   out.outside[r] = outside;
 }
 
-void check_vectors(const SetTeacher& teacher, const problem::Shape& shape) {
+void check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
   const ConstVector& logps = teacher.logps;
   core::check_vector("teacher.logps", logps.data, logps.dtype, logps.size);
   if (logps.size != teacher.sets.entries()) {
@@ -116,6 +117,9 @@ void check_vectors(const SetTeacher& teacher, const problem::Shape& shape) {
   }
   const ConstVector& outside = teacher.outside_logps;
   core::check_vector("teacher.outside_logps", outside.data, outside.dtype, outside.size);
+  if (outside.size != 0 && rule != OutsideSet::kTail) {
+    fail("teacher.outside_logps is given, but outside = ", name_of(rule), " does not read it");
+  }
   if (outside.size != 0 && outside.size != shape.tokens) {
     fail("teacher.outside_logps has ", outside.size, " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
   }
@@ -125,25 +129,12 @@ void check_vectors(const SetTeacher& teacher, const problem::Shape& shape) {
 
 void check_set_options(const SetDistillationOptions& options, const Targets& targets, int64_t tokens) {
   core::check_fields(options);
-  check_mean(mean_options(options));
   const Divergence kind = options.divergence;
   if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
     fail("divergence = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
   }
-  const SetDistillationOptions defaults;
-  const auto check_meaning = [&](const char* name, double value, double unset, bool meant) {
-    if (value != unset && !meant) fail(name, " = ", value, " has no meaning for divergence ", name_of(kind));
-  };
-  check_meaning("beta", options.beta, defaults.beta, kind == Divergence::kJsd);
-  check_meaning("skew", options.skew, defaults.skew, kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl);
-  check_meaning("forward_weight", options.forward_weight, defaults.forward_weight, kind == Divergence::kMixedKl);
-  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
-    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
-         ": a divergence is of distributions, whose logits the temperature scales");
-  }
-  if (targets.size == 0) problem::check_no_targets(options.token, "there are no targets");
+  check_divergence_options(options, targets, tokens);
   if (options.hard_weight == 0) return;
-  if (targets.size == 0 && tokens > 0) fail("hard_weight = ", options.hard_weight, " needs targets");
   if (!options.token.temperatures.empty() || options.token.temperature != 1) {
     fail("hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");
   }
@@ -170,7 +161,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
     for (size_t row = 0; row < n; ++row) mask[row] = ids[row] != kNoTarget;
   }
   const problem::SetPicks sets = problem::set_picks(teacher.sets, shape, mask);
-  check_vectors(teacher, shape);
+  check_vectors(teacher, shape, options.outside);
   SetRows out;
   out.masses.assign(n, 0);
   if (options.outside == OutsideSet::kTail) out.outside.assign(n, 0);

@@ -18,8 +18,6 @@ namespace {
 
 using core::fail;
 
-// The product 0 · inf is 0 here: what has no weight does not take part.
-double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 
 [[noreturn]] void refuse_weight(int64_t row, std::string_view of, int64_t at, double value) {

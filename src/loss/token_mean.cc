@@ -2,14 +2,9 @@
 #include "loss/token_mean.h"
 
 #include "core/checks.h"
+#include "loss/batch.h"
 
 namespace logitless::loss {
-namespace {
-
-double reciprocal_or_zero(double count) { return count > 0 ? 1 / count : 0; }
-
-}  // namespace
-
 void check_mean(const MeanOptions& options) {
   using core::fail;
   const bool own_mean = options.mean_over != MeanOver::kTokens;

@@ -32,7 +32,7 @@ auto with_gradient_types(const problem::TokenProblem& problem, int gradient_term
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
 }
 
-/// vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some
+/// Vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some
 /// rows, row-major.
 template <class Logit>
 struct LogitsTile {
@@ -75,12 +75,12 @@ class TileKernels {
               const HeadShape<Logit>& head, const HeadShape<Logit>& teacher = {})
       : row_kernels_(kernels),
         kernels_(kernels.of_tiles<Types>()),
-        top_kernels_(kernels::top_kernels_of(kernels.name).typed<Logit>()),
         problem_(problem),
         vocab_tile_(vocab_tile),
         weights_masses_(sum_weights(problem, vocab_tile)),
         head_(head),
         teacher_(teacher) {
+    if (problem.request.top_k > 0) top_kernels_ = &kernels::top_kernels_of(kernels.name).typed<Logit>();
     if (!problem.divergence) return;
     pair_kernels_ = &kernels::divergence_kernels(kernels);
     rule_ = divergence_rule<Logit>(*problem.divergence);
@@ -189,12 +189,12 @@ class TileKernels {
     const Logit* logits = tile.data + r * tile.stride;
     const kernels::TileShape<Logit> of_tile = shape(tile);
     if (of_tile.plain()) return logits;
-    top_kernels_.cap(of_tile, logits, row_scratch);
+    top_kernels_->cap(of_tile, logits, row_scratch);
     return row_scratch;
   }
   /// Offers the capped logits of a row of the tile to the row's list.
   void top(const LogitsTile<Logit>& tile, const Logit* capped, const kernels::TopList& list) const {
-    top_kernels_.top({capped, tile.entries, tile.first_entry, list});
+    top_kernels_->top({capped, tile.entries, tile.first_entry, list});
   }
 
   /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
@@ -255,7 +255,7 @@ class TileKernels {
 
   const kernels::RowKernels& row_kernels_;
   const Table& kernels_;
-  const kernels::TypedTopKernels<Logit>& top_kernels_;
+  const kernels::TypedTopKernels<Logit>* top_kernels_ = nullptr;  // of a problem with top lists
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;
   core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights

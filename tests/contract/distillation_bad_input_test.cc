@@ -158,7 +158,7 @@ TEST(DistillationBadInput, Options) {
          c.targets = {};
          c.options.token.shift = 1;
        },
-       {"token.shift = 1", "no targets"}},
+       {"shift = 1", "no targets"}},
       {"a negative shift", [](Call& c) { c.options.token.shift = -1; }, {"shift = -1"}},
       {"scale_logp",
        [](Call& c) { c.options.token.temperature_meaning = TemperatureMeaning::kScaleLogp; },
@@ -228,7 +228,7 @@ TEST(DistillationBadInput, ForwardHalvesOfOtherCalls) {
   short_stats.stats.divergence.mean.pop_back();
   expect_invalid_input({"stats.divergence has 5 entries but hidden has 6 rows"}, [&] { backward(short_stats, one); });
   call.options.reduction = Reduction::kNone;
-  expect_invalid_input({"upstream has 2 entries but hidden has 6 rows"}, [&] { backward(good, two); });
+  expect_invalid_input({"upstream has 2 entries but must have 6"}, [&] { backward(good, two); });
   EXPECT_TRUE(call.outputs.bytes() == call.before);
   // A call without a teacher has no divergence to go back from.
   TokenGrads grads;

@@ -45,6 +45,7 @@ auto columns(const std::vector<Number>& values) {
 }
 inline auto columns(const StatsForward& f) { return columns(f.result); }
 inline auto columns(const CrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
+inline auto columns(const DistillationForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 inline auto columns(const SoftCrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 template <class Result>
 auto columns(const LossForward<Result>& f) {

@@ -1,0 +1,65 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What the options of all losses between a student and a teacher have in common.
+#pragma once
+
+#include "core/checks.h"
+#include "logitless/cross_entropy.h"
+#include "logitless/divergence.h"
+#include "logitless/tensors.h"
+#include "loss/token_mean.h"
+#include "problem/token_problem.h"
+
+namespace logitless::loss {
+
+/// Returns the one parameter of the divergence: β, λ, w or η, and 0 where it has none.
+template <class Options>
+double divergence_parameter(const Options& options) {
+  switch (options.divergence) {
+    case Divergence::kJsd:
+      return options.beta;
+    case Divergence::kSkewKl:
+    case Divergence::kSkewReverseKl:
+      return options.skew;
+    case Divergence::kMixedKl:
+      return options.forward_weight;
+    case Divergence::kLkHybrid:
+      if constexpr (requires { options.acceptance_decay; }) return options.acceptance_decay;
+      break;
+    case Divergence::kForwardKl:
+    case Divergence::kReverseKl:
+    case Divergence::kTotalVariation:
+    case Divergence::kAcceptance:
+      break;
+  }
+  return 0;
+}
+
+/// Throws InvalidInput for what has no meaning with the divergence, its reduction, or targets that are not
+/// there; the call has `tokens` rows.
+template <class Options>
+void check_divergence_options(const Options& options, const Targets& targets, int64_t tokens) {
+  using core::fail;
+  const Options defaults;
+  const Divergence kind = options.divergence;
+  const auto check_meaning = [&](const char* name, double value, double unset, bool meant) {
+    if (value != unset && !meant) fail(name, " = ", value, " has no meaning for divergence ", name_of(kind));
+  };
+  check_meaning("beta", options.beta, defaults.beta, kind == Divergence::kJsd);
+  check_meaning("skew", options.skew, defaults.skew, kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl);
+  check_meaning("forward_weight", options.forward_weight, defaults.forward_weight, kind == Divergence::kMixedKl);
+  if constexpr (requires { options.acceptance_decay; }) {
+    check_meaning("acceptance_decay", options.acceptance_decay, defaults.acceptance_decay,
+                  kind == Divergence::kLkHybrid);
+  }
+  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
+    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
+         ": a divergence is of distributions, whose logits the temperature scales");
+  }
+  if (targets.size == 0 && tokens > 0) problem::check_no_targets(options.token, "there are no targets");
+  if (options.hard_weight != 0 && targets.size == 0 && tokens > 0) {
+    fail("hard_weight = ", options.hard_weight, " needs targets");
+  }
+  check_mean(mean_options(options));
+}
+
+}  // namespace logitless::loss
