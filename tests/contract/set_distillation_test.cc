@@ -5,59 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "logitless/error.h"
 #include "logitless/logits.h"
 #include "logitless/set_distillation.h"
+#include "set_distillation_case.h"
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
 namespace {
-
-constexpr int64_t kN = 12, kV = 37;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Case {
-  std::vector<double> logits;  // [N, V]
-  std::vector<int64_t> offsets = {0}, ids, targets;
-  std::vector<double> logps;  // of the teacher
-
-  Case() {
-    std::mt19937 random(3);
-    std::normal_distribution<double> normal;
-    for (int64_t i = 0; i < kN * kV; ++i) logits.push_back(2 * normal(random));
-    for (int64_t row = 0; row < kN; ++row) {
-      std::vector<int64_t> all(kV);
-      std::vector<double> t(kV);
-      double sum = 0;
-      for (int64_t v = 0; v < kV; ++v) {
-        all[v] = v;
-        t[v] = logits[row * kV + v] / 2 + normal(random);
-        sum += std::exp(t[v]);
-      }
-      std::shuffle(all.begin(), all.end(), random);
-      const int64_t count = row == 4 ? 0 : 1 + row % 5 * 3;  // row 4 takes no part
-      for (int64_t k = 0; k < count; ++k) {
-        ids.push_back(all[k]);
-        logps.push_back(t[all[k]] - std::log(sum));
-      }
-      offsets.push_back(static_cast<int64_t>(ids.size()));
-      targets.push_back(row == 7 ? -100 : row % 2 ? all[0] : all[kV - 1]);  // in the set, or not
-    }
-  }
-  SetTeacher teacher() const {
-    SetTeacher out;
-    out.sets = IdSets(Targets(std::span(ids)), offsets);
-    out.logps = ConstVector(logps.data(), static_cast<int64_t>(logps.size()));
-    return out;
-  }
-  Targets target_ids() const { return Targets(std::span(targets)); }
-};
 
 // The sum of f over cells whose masses are s and t; `whole` says that generalised KL is meant.
 double cells(const SetDistillationOptions& o, const std::vector<double>& s, const std::vector<double>& t, bool whole) {
@@ -100,7 +57,7 @@ double cells(const SetDistillationOptions& o, const std::vector<double>& s, cons
 }
 
 // The loss of one row, apart from the mean.
-double loss_of_row(const Case& c, const SetDistillationOptions& o, int64_t row, const std::vector<double>& logits) {
+double loss_of_row(const SetCase& c, const SetDistillationOptions& o, int64_t row, const std::vector<double>& logits) {
   const double T = o.token.temperature;
   std::vector<double> p(kV);
   double sum = 0;
@@ -132,7 +89,7 @@ struct Truth {
   std::vector<double> per_token, d_logits;
 };
 
-Truth truth_of(const Case& c, const SetDistillationOptions& o, bool with_targets) {
+Truth truth_of(const SetCase& c, const SetDistillationOptions& o, bool with_targets) {
   Truth out;
   out.per_token.resize(kN);
   out.d_logits.resize(kN * kV);
@@ -205,7 +162,7 @@ std::string name(const SetDistillationOptions& o) {
 }
 
 TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
-  const Case c;
+  const SetCase c;
   for (const SetDistillationOptions& o : all_options()) {
     SCOPED_TRACE(name(o));
     const bool hard = o.hard_weight > 0;
@@ -231,14 +188,14 @@ TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
 // Hidden states and a head whose product is the case's logits: a head of unit columns.
 struct Heads {
   HostTensor hidden, weight;
-  explicit Heads(const Case& c, DType dtype) : hidden(dtype, kN, kV), weight(dtype, kV, kV) {
+  explicit Heads(const SetCase& c, DType dtype) : hidden(dtype, kN, kV), weight(dtype, kV, kV) {
     for (int64_t i = 0; i < kN * kV; ++i) hidden.set(i / kV, i % kV, c.logits[i]);
     for (int64_t i = 0; i < kV * kV; ++i) weight.set(i / kV, i % kV, i / kV == i % kV);
   }
 };
 
 TEST(SetDistillation, EveryPlanAndNumberOfThreadsMatchesTheFormulas) {
-  const Case c;
+  const SetCase c;
   const Heads heads(c, DType::kFloat32);
   for (const SetDistillationOptions& o : all_options()) {
     const bool hard = o.hard_weight > 0;
@@ -269,7 +226,7 @@ TEST(SetDistillation, EveryPlanAndNumberOfThreadsMatchesTheFormulas) {
 }
 
 TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
-  Case c;
+  SetCase c;
   for (int64_t row = 0; row < kN; ++row) {
     double sum = 0;
     for (int64_t v = 0; v < kV; ++v) sum += std::exp(c.logits[row * kV + v]);
@@ -294,7 +251,7 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
 }
 
 TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
-  Case c;
+  SetCase c;
   for (int64_t row = 0; row < kN; ++row) {
     for (int64_t v = 0; v < kV; ++v) c.logits[row * kV + v] = v == row ? 0 : -10000 - static_cast<double>(v);
     for (int64_t k = c.offsets[row]; k < c.offsets[row + 1]; ++k) c.logps[k] = -9000 - static_cast<double>(k);
@@ -336,74 +293,25 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   EXPECT_NEAR(d[2] / (std::exp(tail) * share), 1, 1e-9);
 }
 
-struct Refusal {
-  const char* message;
-  std::function<void(Case&, SetTeacher&, SetDistillationOptions&, Targets&)> spoil;
-};
-
-TEST(SetDistillation, RefusesWhatIsWrongAndWritesNothing) {
-  using O = SetDistillationOptions;
-  const Refusal refusals[] = {
-      {"must be a log-probability: at most 0, and no probability",
-       [](Case& c, SetTeacher&, O&, Targets&) { c.logps[3] = 0.4; }},
-      {"must be a log-probability", [](Case& c, SetTeacher&, O&, Targets&) { c.logps[3] = std::nan(""); }},
-      {"twice: a teacher's set has each id once", [](Case& c, SetTeacher&, O&, Targets&) { c.ids[2] = c.ids[1]; }},
-      {"which is more than 1", [](Case& c, SetTeacher&, O&, Targets&) { c.logps[1] = c.logps[2] = c.logps[3] = -0.1; }},
-      {"is outside [0, 37)", [](Case& c, SetTeacher&, O&, Targets&) { c.ids[2] = 37; }},
-      {"teacher.logps has", [](Case&, SetTeacher& t, O&, Targets&) { --t.logps.size; }},
-      {"teacher.outside_logps has 3 entries",
-       [](Case& c, SetTeacher& t, O&, Targets&) { t.outside_logps = ConstVector(c.logps.data(), 3); }},
-      {"none is left for the tail",
-       [](Case& c, SetTeacher&, O& o, Targets&) {
-         c.logps[0] = 0;
-         o.divergence = Divergence::kReverseKl;
-       }},
-      {"divergence = acceptance is not a sum over token ids",
-       [](Case&, SetTeacher&, O& o, Targets&) { o.divergence = Divergence::kAcceptance; }},
-      {"hard_weight = 0.5 needs targets",
-       [](Case&, SetTeacher&, O& o, Targets& t) {
-         o.hard_weight = 0.5;
-         t = Targets();
-       }},
-      {"needs a temperature of 1",
-       [](Case&, SetTeacher&, O& o, Targets&) {
-         o.hard_weight = 0.5;
-         o.token.temperature = 2;
-       }},
-      {"outside = renormalised are both set",
-       [](Case&, SetTeacher&, O& o, Targets&) {
-         o.hard_weight = 0.5;
-         o.outside = OutsideSet::kRenormalised;
-       }},
-      {"beta = 0.25 has no meaning", [](Case&, SetTeacher&, O& o, Targets&) { o.beta = 0.25; }},
-      {"beta = 2 must be", [](Case&, SetTeacher&, O& o, Targets&) { o.beta = 2; }},
-      {"normaliser = 3 needs reduction mean",
-       [](Case&, SetTeacher&, O& o, Targets&) {
-         o.normaliser = 3;
-         o.reduction = Reduction::kSum;
-       }},
-      {"are all -inf",
-       [](Case& c, SetTeacher&, O& o, Targets&) {
-         c.logps[0] = -kInfinity;
-         o.outside = OutsideSet::kRenormalised;
-       }},
-  };
-  for (const Refusal& refusal : refusals) {
-    SCOPED_TRACE(refusal.message);
-    Case c;
-    SetTeacher teacher = c.teacher();
-    SetDistillationOptions o;
-    Targets targets = c.target_ids();
-    refusal.spoil(c, teacher, o, targets);
-    std::vector<double> d_logits(kN * kV, 99);
-    try {
-      set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), teacher, targets, o,
-                            LogitsGradient(d_logits.data(), 1, kN, kV));
-      ADD_FAILURE() << "nothing was thrown";
-    } catch (const InvalidInput& error) {
-      EXPECT_NE(std::string(error.what()).find(refusal.message), std::string::npos) << error.what();
-    }
-    EXPECT_EQ(d_logits, std::vector<double>(kN * kV, 99));
+// Slices of the vocabulary, whose partials join: tails and picks of several slices.
+TEST(SetDistillation, SlicesOfTheVocabularyMatchTheFormulas) {
+  const SetCase c;
+  const Heads heads(c, DType::kFloat32);
+  for (const SetDistillationOptions& o : all_options()) {
+    if (o.outside == OutsideSet::kRenormalised) continue;
+    SCOPED_TRACE(name(o));
+    const bool hard = o.hard_weight > 0;
+    const Truth truth = truth_of(c, o, hard);
+    ContextOptions options;
+    options.ranks.slices = {20, 0, 17};
+    std::vector<float> d_hidden(kN * kV, 99);
+    Gradients out;
+    out.d_hidden = Matrix(d_hidden.data(), kN, kV);
+    const SetDistillationResult got =
+        set_distillation_loss(Context(options), HiddenStates(heads.hidden.view()), LmHead(heads.weight.view()),
+                              c.teacher(), hard ? c.target_ids() : Targets(), o, out);
+    EXPECT_NEAR(got.loss, truth.loss, 1e-5);
+    expect_near("d_hidden", std::vector<double>(d_hidden.begin(), d_hidden.end()), truth.d_logits, 5e-6);
   }
 }
 
