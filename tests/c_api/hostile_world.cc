@@ -25,20 +25,6 @@ int evaluate(void*, const int64_t* rows, size_t count, const logitless_token_sta
   return 0;
 }
 
-logitless_status make_context(World& w) { return logitless_context_create(w.given.context_options, w.given.made); }
-
-// Makes a context of spoilt options, and a call in it.
-logitless_status call_in_context(World& w) {
-  current = &w;
-  const logitless_status status = make_context(w);
-  if (status != LOGITLESS_OK || !w.given.made) return status;
-  return logitless_cross_entropy(w.made, w.given.source, w.given.targets, w.given.cross_entropy, w.given.gradients,
-                                 w.given.cross_entropy_result, w.given.plan);
-}
-
-bool has_logits(Form form) { return form == Form::kLogits; }
-bool has_hidden(Form form) { return form != Form::kLogits; }
-
 }  // namespace
 
 World::World(Form form, const logitless_context* context) {
@@ -69,19 +55,22 @@ World::World(Form form, const logitless_context* context) {
            &preference,
            &kto_batch,
            &kto,
+           &teacher,
+           &distillation,
            &context_options,
            &cross_entropy_result,
            &soft_cross_entropy_result,
            &policy_result,
            &preference_result,
            &kto_result,
+           &distillation_result,
            &plan,
            nullptr,
            &left,
            &made,
            upstream.data,
            written.entropy_of_logits,
-           written.columns[17]};
+           written.columns[25]};
 }
 
 void World::set_inputs(Form form) {
@@ -120,6 +109,20 @@ void World::set_inputs(Form form) {
   logits.data = logits_data.data;
   logits.batch = kBatch, logits.time = kTime, logits.vocab = kVocab;
   logits.batch_stride = kTime * kVocab, logits.row_stride = kVocab;
+  // The teacher has the batch's rows, of another width.
+  LOGITLESS_INIT(hidden_states, &teacher_hidden);
+  LOGITLESS_INIT(lm_head, &teacher_head);
+  teacher_hidden.states = {teacher_data.data, LOGITLESS_FLOAT32, kTokens, kTeacherHidden, kTeacherHidden};
+  teacher_hidden.sequences = kBatch;
+  if (form == Form::kTwoMatrices) {
+    teacher_hidden.sequences = 1;
+    teacher_hidden.offsets = offsets.data;
+    teacher_hidden.offset_count = kBatch + 1;
+  }
+  teacher_head.weight = {weight_data.data, LOGITLESS_FLOAT32, kVocab, kTeacherHidden, kTeacherHidden};
+  LOGITLESS_INIT(teacher, &teacher);
+  teacher.hidden = &teacher_hidden;
+  teacher.head = &teacher_head;
   if (form == Form::kLogits) {
     source.logits = &logits;
   } else {
@@ -177,14 +180,34 @@ void World::set_outputs(Form form) {
   LOGITLESS_INIT(policy_result, &policy_result);
   LOGITLESS_INIT(preference_result, &preference_result);
   LOGITLESS_INIT(kto_result, &kto_result);
+  LOGITLESS_INIT(distillation_result, &distillation_result);
   stats.tokens = grads.tokens = kTokens;
   double(*column)[kRoom] = written.columns;
-  for (double** array :
-       {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.max_logit, &stats.log_sum, &stats.outside,
-        &stats.outside_max, &cross_entropy_result.per_token_loss, &cross_entropy_result.per_token_logps,
-        &policy_result.per_token_loss, &policy_result.per_token_logps, &preference_result.sequence_logps,
-        &preference_result.per_token_logps, &kto_result.sequence_losses, &kto_result.sequence_logps,
-        &kto_result.per_token_logps, &soft_cross_entropy_result.per_token_loss}) {
+  for (double** array : {&stats.logp,
+                         &stats.lse,
+                         &stats.entropy,
+                         &stats.cross,
+                         &stats.max_logit,
+                         &stats.log_sum,
+                         &stats.outside,
+                         &stats.outside_max,
+                         &cross_entropy_result.per_token_loss,
+                         &cross_entropy_result.per_token_logps,
+                         &policy_result.per_token_loss,
+                         &policy_result.per_token_logps,
+                         &preference_result.sequence_logps,
+                         &preference_result.per_token_logps,
+                         &kto_result.sequence_losses,
+                         &kto_result.sequence_logps,
+                         &kto_result.per_token_logps,
+                         &soft_cross_entropy_result.per_token_loss,
+                         &distillation_result.per_token_loss,
+                         &distillation_result.per_token_logps,
+                         &distillation_result.per_token_divergence,
+                         &distillation_result.per_token_acceptance,
+                         &distillation_result.per_token_agreement,
+                         &distillation_result.per_token_entropy,
+                         &distillation_result.per_token_teacher_entropy}) {
     *array = *column++;
   }
   for (auto& values : written.columns) std::fill(values, values + kRoom, -1.0);
@@ -196,7 +219,7 @@ void World::set_outputs(Form form) {
   grads.entropy = columns[2].data, grads.cross = columns[3].data;
   grads.outside = columns[4].data;
   soft_cross_entropy_result.tokens = cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens =
-      kto_result.tokens = kTokens;
+      kto_result.tokens = distillation_result.tokens = kTokens;
   preference_result.sequences = kto_result.sequences = kBatch;
 }
 
@@ -266,159 +289,14 @@ void World::set_losses() {
   kto_batch.kl_logps = kto_batch.kl_ref_logps = vector(per_sequence.data, kBatch);
   LOGITLESS_INIT(kto_options, &kto);
   kto.token = &token;
+  LOGITLESS_INIT(distillation_options, &distillation);
+  distillation.token = &token;
+  distillation.divergence = LOGITLESS_JSD;
+  distillation.beta = 0.25;
+  distillation.hard_weight = 0.5;
+  distillation.hard_temperature = 2;
+  distillation.normaliser = 3;
+  distillation.want_entropy = distillation.want_agreement = 1;
 }
-
-#define G w.given
-#define COMMON G.context, G.source
-const Function kFunctions[28] = {
-    {"context_create", make_context},
-    {"context", call_in_context, [](Form form) { return form != Form::kTwoMatrices; }},
-    {"compute_token_stats",
-     [](World& w) { return logitless_compute_token_stats(COMMON, G.targets, G.token, G.request, G.stats, G.plan); }},
-    {"backpropagate_token_grads",
-     [](World& w) {
-       return logitless_backpropagate_token_grads(COMMON, G.targets, G.token, G.request, G.stats, G.grads, G.gradients,
-                                                  G.plan);
-     }},
-    {"run_token_loss",
-     [](World& w) {
-       return logitless_run_token_loss(COMMON, G.targets, G.token, G.token_loss, G.gradients, G.stats, G.plan);
-     }},
-    {"plan_token_stats",
-     [](World& w) { return logitless_plan_token_stats(COMMON, G.targets, G.token, G.request, G.plan); }},
-    {"plan_token_loss",
-     [](World& w) { return logitless_plan_token_loss(COMMON, G.targets, G.token, G.token_loss, G.gradients, G.plan); }},
-    {"entropy_from_logits",
-     [](World& w) {
-       return logitless_entropy_from_logits(G.context, G.logits, G.token, G.upstream, G.gradients, G.entropy);
-     },
-     has_logits},
-    {"environment_create",
-     [](World& w) {
-       logitless_environment* environment = nullptr;
-       const logitless_status status = logitless_environment_create(G.context, &environment);
-       logitless_environment_free(environment);
-       return status;
-     },
-     has_hidden},
-    {"cross_entropy",
-     [](World& w) {
-       return logitless_cross_entropy(COMMON, G.targets, G.cross_entropy, G.gradients, G.cross_entropy_result, G.plan);
-     }},
-    {"cross_entropy_forward",
-     [](World& w) {
-       return logitless_cross_entropy_forward(COMMON, G.targets, G.cross_entropy, G.cross_entropy_result, G.plan,
-                                              G.left);
-     }},
-    {"plan_cross_entropy",
-     [](World& w) { return logitless_plan_cross_entropy(COMMON, G.targets, G.cross_entropy, G.gradients, G.plan); }},
-    {"policy_loss",
-     [](World& w) {
-       return logitless_policy_loss(COMMON, G.policy_batch, G.policy, G.gradients, G.policy_result, G.plan);
-     }},
-    {"policy_loss_forward",
-     [](World& w) {
-       return logitless_policy_loss_forward(COMMON, G.policy_batch, G.policy, G.policy_result, G.plan, G.left);
-     }},
-    {"plan_policy_loss",
-     [](World& w) { return logitless_plan_policy_loss(COMMON, G.policy_batch, G.policy, G.gradients, G.plan); }},
-    {"preference_loss",
-     [](World& w) {
-       return logitless_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.preference_result,
-                                        G.plan);
-     }},
-    {"preference_loss_forward",
-     [](World& w) {
-       return logitless_preference_loss_forward(COMMON, G.targets, G.reference, G.preference, G.preference_result,
-                                                G.plan, G.left);
-     }},
-    {"plan_preference_loss",
-     [](World& w) {
-       return logitless_plan_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.plan);
-     }},
-    {"kto_loss",
-     [](World& w) { return logitless_kto_loss(COMMON, G.kto_batch, G.kto, G.gradients, G.kto_result, G.plan); }},
-    {"kto_loss_forward",
-     [](World& w) { return logitless_kto_loss_forward(COMMON, G.kto_batch, G.kto, G.kto_result, G.plan, G.left); }},
-    {"plan_kto_loss",
-     [](World& w) { return logitless_plan_kto_loss(COMMON, G.kto_batch, G.kto, G.gradients, G.plan); }},
-    {"reference by a model",
-     [](World& w) {
-       w.reference.logps = {};
-       w.reference.hidden = &w.hidden;
-       w.reference.head = &w.head;
-       return logitless_preference_loss(COMMON, G.targets, G.reference, G.preference, G.gradients, G.preference_result,
-                                        G.plan);
-     },
-     has_hidden},
-    {"soft_cross_entropy",
-     [](World& w) {
-       return logitless_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients,
-                                           G.soft_cross_entropy_result, G.plan);
-     }},
-    {"soft_cross_entropy_forward",
-     [](World& w) {
-       return logitless_soft_cross_entropy_forward(COMMON, G.soft_targets, G.soft_cross_entropy,
-                                                   G.soft_cross_entropy_result, G.plan, G.left);
-     }},
-    {"plan_soft_cross_entropy",
-     [](World& w) {
-       return logitless_plan_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients, G.plan);
-     }},
-    {"id_logps",
-     [](World& w) { return logitless_id_logps(COMMON, G.sets, G.id_logps, G.logps, w.logp_count, G.plan, G.left); }},
-    {"plan_id_logps", [](World& w) { return logitless_plan_id_logps(COMMON, G.sets, G.id_logps, G.plan); }},
-    {"dense soft targets",
-     [](World& w) {
-       w.soft_targets.sets = nullptr;
-       w.soft_targets.weights = {};
-       if (!w.soft_targets.rows.data) {
-         w.soft_targets.rows = {w.logits_data.data, LOGITLESS_FLOAT32, w.kTokens, w.kVocab, w.kVocab};
-       }
-       return logitless_soft_cross_entropy(COMMON, G.soft_targets, G.soft_cross_entropy, G.gradients,
-                                           G.soft_cross_entropy_result, G.plan);
-     }},
-};
-
-const Backward kBackward[6] = {
-    {{"cross_entropy_backward",
-      [](World& w) {
-        return logitless_cross_entropy_backward(COMMON, G.targets, G.cross_entropy, G.forward, G.upstream,
-                                                w.upstream_count, G.gradients, G.plan);
-      }},
-     kFunctions[10].call},
-    {{"policy_loss_backward",
-      [](World& w) {
-        return logitless_policy_loss_backward(COMMON, G.policy_batch, G.policy, G.forward, w.upstream_value,
-                                              G.gradients, G.plan);
-      }},
-     kFunctions[13].call},
-    {{"preference_loss_backward",
-      [](World& w) {
-        return logitless_preference_loss_backward(COMMON, G.targets, G.reference, G.preference, G.forward,
-                                                  w.upstream_value, G.gradients, G.plan);
-      }},
-     kFunctions[16].call},
-    {{"kto_loss_backward",
-      [](World& w) {
-        return logitless_kto_loss_backward(COMMON, G.kto_batch, G.kto, G.forward, w.upstream_value, G.gradients,
-                                           G.plan);
-      }},
-     kFunctions[19].call},
-    {{"soft_cross_entropy_backward",
-      [](World& w) {
-        return logitless_soft_cross_entropy_backward(COMMON, G.soft_targets, G.soft_cross_entropy, G.forward,
-                                                     G.upstream, w.upstream_count, G.gradients, G.plan);
-      }},
-     kFunctions[23].call},
-    {{"id_logps_backward",
-      [](World& w) {
-        return logitless_id_logps_backward(COMMON, G.sets, G.id_logps, G.forward, G.upstream, w.upstream_of_sets,
-                                           G.gradients, G.plan);
-      }},
-     kFunctions[25].call},
-};
-#undef G
-#undef COMMON
 
 }  // namespace logitless::testing

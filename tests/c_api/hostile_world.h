@@ -19,7 +19,7 @@ inline constexpr Form kForms[] = {Form::kHidden, Form::kStrided, Form::kTwoMatri
 /// Everything that one call is given. Arrays have room before and behind, so that a size which is one too
 /// large stays in this memory: how much memory there is, no library can know.
 struct World {
-  static constexpr int64_t kBatch = 2, kTime = 3, kTokens = 6, kVocab = 5, kHidden = 4, kRoom = 32;
+  static constexpr int64_t kBatch = 2, kTime = 3, kTokens = 6, kVocab = 5, kHidden = 4, kTeacherHidden = 3, kRoom = 32;
   template <class T>
   struct Room {
     T before[kRoom], data[kRoom], behind[4 * kRoom];
@@ -28,7 +28,7 @@ struct World {
   /// What a call may write, apart from the structures of results.
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
-    double columns[20][kRoom];
+    double columns[26][kRoom];
     int64_t argmax[kRoom], rank[kRoom];
     // Top_k is 2, and 3 at most where it is spoiled and still good.
     int64_t top_ids[4 * kRoom];
@@ -38,6 +38,7 @@ struct World {
 
   // Inputs. Class weights, cross weights and temperatures of 1 are good ones; so are ids of 1 and masks of 1.
   Room<float> hidden_data, second_data, weight_data, bias_data, logits_data, class_weights, per_sequence, per_token;
+  Room<float> teacher_data;
   Room<double> temperatures, upstream, loss_weights;
   Room<double> columns[5];
   Room<int64_t> ids, offsets, groups, slices, set_offsets;
@@ -69,6 +70,10 @@ struct World {
   logitless_preference_options preference;
   logitless_kto_batch kto_batch;
   logitless_kto_options kto;
+  logitless_hidden_states teacher_hidden;
+  logitless_lm_head teacher_head;
+  logitless_teacher teacher;
+  logitless_distillation_options distillation;
   logitless_communicator vocab_ranks, data_ranks;
   logitless_context_options context_options;
   logitless_cross_entropy_result cross_entropy_result;
@@ -76,6 +81,7 @@ struct World {
   logitless_policy_result policy_result;
   logitless_preference_result preference_result;
   logitless_kto_result kto_result;
+  logitless_distillation_result distillation_result;
   logitless_plan plan;
   size_t upstream_count = 1, upstream_of_sets = kTokens, logp_count = kTokens;
   double upstream_value = 0.5;
@@ -102,12 +108,15 @@ struct World {
     const logitless_preference_options* preference;
     const logitless_kto_batch* kto_batch;
     const logitless_kto_options* kto;
+    const logitless_teacher* teacher;
+    const logitless_distillation_options* distillation;
     const logitless_context_options* context_options;
     logitless_cross_entropy_result* cross_entropy_result;
     logitless_soft_cross_entropy_result* soft_cross_entropy_result;
     logitless_policy_result* policy_result;
     logitless_preference_result* preference_result;
     logitless_kto_result* kto_result;
+    logitless_distillation_result* distillation_result;
     logitless_plan* plan;
     const logitless_forward* forward;
     logitless_forward** left;
@@ -138,6 +147,8 @@ struct World {
     visit("soft_cross_entropy_result", soft_cross_entropy_result);
     visit("cross_entropy", cross_entropy), visit("policy_batch", policy_batch), visit("policy", policy);
     visit("reference", reference), visit("preference", preference), visit("kto_batch", kto_batch), visit("kto", kto);
+    visit("teacher_hidden", teacher_hidden), visit("teacher_head", teacher_head), visit("teacher", teacher);
+    visit("distillation", distillation), visit("distillation_result", distillation_result);
     visit("vocab_ranks", vocab_ranks), visit("data_ranks", data_ranks), visit("context_options", context_options);
     visit("cross_entropy_result", cross_entropy_result), visit("policy_result", policy_result);
     visit("preference_result", preference_result), visit("kto_result", kto_result), visit("plan", plan);
@@ -158,11 +169,11 @@ struct Function {
 
 /// All of them that return a status of a call; the backward half of a loss stands in `backward`, with the
 /// forward half whose result it wants.
-extern const Function kFunctions[28];
+extern const Function kFunctions[31];
 struct Backward {
   Function function;
   logitless_status (*forward)(World&);
 };
-extern const Backward kBackward[6];
+extern const Backward kBackward[7];
 
 }  // namespace logitless::testing
