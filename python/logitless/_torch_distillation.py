@@ -8,60 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _core
 from ._torch_call import (
-    HeadTensors,
-    Reduced,
     batched,
     cast_for_autocast,
     check_cpu,
-    check_versions,
-    handed_over,
     matrix_of,
     not_compiled,
     rows_of,
-    shaped_like,
     values_of,
-    versions_of,
 )
-from ._torch_options import DISTILLATION, Options, temperatures_of
-from ._torch_ranks import in_group, local_parts, run_in
-
-
-class _PerToken(torch.autograd.Function):
-    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        softcap: float,
-        arguments: dict[str, Any],
-        dtype: torch.dtype,
-        group: Any,
-        report: dict[str, Any],
-    ) -> Tensor:
-        call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = run_in(group, _core.distillation_loss_forward, {**call.arguments, **arguments})
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
-        ctx.versions = versions_of(arguments)
-        report.update(result)
-        return torch.from_numpy(result["per_token_loss"]).to(dtype)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        softcap, arguments, needs, group = ctx.rest
-        check_versions(arguments, ctx.versions)
-        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        call = HeadTensors(*inputs, softcap)
-        grads = call.outputs(needs)
-        half = (ctx.half, upstream.double().tolist())
-        run_in(group, _core.distillation_loss_backward, {**call.arguments, **arguments}, *half)
-        grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None)
+from ._torch_loss import loss_of
+from ._torch_options import DISTILLATION, arguments_of
+from ._torch_ranks import local_parts
 
 
 def _check_roles(student: tuple[Tensor | None, ...], teacher: tuple[Tensor | None, ...]) -> None:
@@ -139,12 +97,9 @@ def distillation_loss(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    arguments = Options.of("distillation_loss", DISTILLATION, {"reduction": reduction, **options}).arguments()
+    options["reduction"] = reduction
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, temperatures, normaliser)
     softcap = arguments.pop("softcap", 0.0)
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
-    if normaliser is not None:
-        arguments["normaliser"] = float(normaliser)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
     arguments.update(_teacher_arguments(input, teacher_input, teacher_weight, teacher_bias))
@@ -153,12 +108,7 @@ def distillation_loss(
     rows = input
     if target is not None:
         rows, arguments["targets"] = batched(input, target)
-    dtype = loss_dtype or (torch.float64 if input.dtype == torch.float64 else torch.float32)
     report: dict[str, Any] = {}
-    if reduction == "none":
-        loss = _PerToken.apply(rows, linear_weight, linear_bias, softcap, arguments, dtype, group, report)
-        loss = loss.view(shape)
-    else:
-        function = in_group(_core.distillation_loss, group)
-        loss = Reduced.apply(rows, linear_weight, linear_bias, softcap, function, arguments, dtype, report)
+    head = (rows, linear_weight, linear_bias, softcap)
+    loss = loss_of("distillation_loss", head, reduction, arguments, loss_dtype, group, shape, report)
     return (loss, report["metrics"]) if return_metrics else loss

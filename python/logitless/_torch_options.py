@@ -106,6 +106,18 @@ class Options:
         return dict(self.given)
 
 
+def arguments_of(
+    function: str, fields: dict[str, Field], options: dict[str, Any], temperatures: Any = None, normaliser: Any = None
+) -> dict[str, Any]:
+    """The arguments of a call of _core: its options, and those that may be tensors."""
+    arguments = Options.of(function, fields, options).arguments()
+    if temperatures is not None:
+        arguments["temperatures"] = temperatures_of(temperatures)
+    if normaliser is not None:
+        arguments["normaliser"] = float(normaliser)
+    return arguments
+
+
 def temperatures_of(temperatures: Any) -> Tensor | None:
     """One temperature a token, as the library takes them."""
     if temperatures is None:

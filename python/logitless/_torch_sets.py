@@ -11,7 +11,6 @@ from torch import Tensor
 from . import _core
 from ._torch_call import (
     HeadTensors,
-    Reduced,
     cast_for_autocast,
     check_cpu,
     check_versions,
@@ -23,9 +22,9 @@ from ._torch_call import (
     values_of,
     versions_of,
 )
-from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, Options, temperatures_of
-from ._torch_per_token import PerToken
-from ._torch_ranks import in_group, local_parts, run_in
+from ._torch_loss import loss_of
+from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of
+from ._torch_ranks import local_parts, run_in
 
 
 def _without_gradient(**tensors: Tensor | None) -> None:
@@ -114,9 +113,7 @@ def id_logps(
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(input=input, linear_weight=linear_weight, ids=ids, linear_bias=linear_bias)
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    arguments = Options.of("id_logps", ID_SET, options).arguments()
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
+    arguments = arguments_of("id_logps", ID_SET, options, temperatures)
     lead = input.shape[:-1]
     arguments.update(_sets(ids, lead, id_counts, id_offsets))
     logps = _IdLogps.apply(_rows(input, lead), linear_weight, linear_bias, softcap, arguments, group)
@@ -167,11 +164,8 @@ def soft_cross_entropy(
     if (probabilities is None) == (ids is None or weights is None):
         raise ValueError("give probabilities, or ids and weights")
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    arguments = Options.of("soft_cross_entropy", SOFT_TARGETS, {"reduction": reduction, **options}).arguments()
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
-    if normaliser is not None:
-        arguments["normaliser"] = float(normaliser)
+    options["reduction"] = reduction
+    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, temperatures, normaliser)
     lead = input.shape[:-1]
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
@@ -191,10 +185,7 @@ def soft_cross_entropy(
         arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     head = (_rows(input, lead), linear_weight, linear_bias, softcap)
-    if reduction == "none":
-        halves = (_core.soft_cross_entropy_forward, _core.soft_cross_entropy_backward)
-        return PerToken.apply(*head, halves, arguments, dtype, group).view(lead)
-    return Reduced.apply(*head, in_group(_core.soft_cross_entropy, group), arguments, dtype, {})
+    return loss_of("soft_cross_entropy", head, reduction, arguments, dtype, group, lead)
 
 
 @not_compiled
@@ -226,8 +217,8 @@ def set_distillation_loss(
     linear_bias, and none to the teacher.
 
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures, loss_dtype and group are
-    those of linear_cross_entropy().
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures and group are those of
+    linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
     """
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(
@@ -247,13 +238,8 @@ def set_distillation_loss(
         if tensor is not None and tensor.shape != lead:
             raise ValueError(f"expected {name} of shape {tuple(lead)}, as input has, got {tuple(tensor.shape)}")
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    arguments = Options.of(
-        "set_distillation_loss", SET_DISTILLATION, {"reduction": reduction, **options}
-    ).arguments()
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
-    if normaliser is not None:
-        arguments["normaliser"] = float(normaliser)
+    options["reduction"] = reduction
+    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, temperatures, normaliser)
     arguments.update(_sets(ids, lead, id_counts, id_offsets))
     arguments["teacher_logps"] = values_of(teacher_logps).flatten().contiguous()
     if teacher_outside_logps is not None:
@@ -262,12 +248,8 @@ def set_distillation_loss(
     rows = input.flatten(0, -3) if input.dim() > 2 else _rows(input, lead)
     if target is not None:
         arguments["targets"] = ids_of(target.reshape(rows.shape[:-1]))
-    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     head = (rows, linear_weight, linear_bias, softcap)
-    if reduction == "none":
-        halves = (_core.set_distillation_loss_forward, _core.set_distillation_loss_backward)
-        return PerToken.apply(*head, halves, arguments, dtype, group).view(lead)
-    return Reduced.apply(*head, in_group(_core.set_distillation_loss, group), arguments, dtype, {})
+    return loss_of("set_distillation_loss", head, reduction, arguments, loss_dtype, group, lead)
 
 
 def class_probabilities(

@@ -16,9 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _core
 from ._torch_call import (
-    Reduced,
     batched,
     cast_for_autocast,
     check_cpu,
@@ -28,8 +26,8 @@ from ._torch_call import (
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
-from ._torch_per_token import PerToken
-from ._torch_ranks import in_group, local_parts
+from ._torch_loss import loss_of
+from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps
@@ -238,17 +236,12 @@ def linear_cross_entropy(
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
     try:
-        if reduction == "none":
-            halves = (_core.cross_entropy_forward, _core.cross_entropy_backward)
-            loss = PerToken.apply(rows, linear_weight, linear_bias, softcap, halves, arguments, dtype, group)
-        else:
-            function = in_group(_core.cross_entropy, group)
-            loss = Reduced.apply(rows, linear_weight, linear_bias, softcap, function, arguments, dtype, {})
+        head = (rows, linear_weight, linear_bias, softcap)
+        return loss_of("cross_entropy", head, reduction, arguments, dtype, group, shape)
     except ValueError as error:
         if str(error).startswith("targets["):
             raise IndexError(f"Target out of bounds: {error}") from None
         raise
-    return loss.view(shape) if reduction == "none" else loss
 
 
 def _takes_probabilities(input: Tensor, linear_weight: Tensor, target: Tensor) -> bool:
