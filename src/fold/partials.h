@@ -46,7 +46,7 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T for each row and segment. It travels as it is in memory, unless a class sends less.
+/// Partials that are one T for each row and segment. Its bytes travel, unless a class sends fewer.
 template <class T>
 class PartialsOf : public Partials {
  public:

@@ -2,11 +2,12 @@
 #include "io/config.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "io/config_value.h"
 #include "io/error.h"
@@ -129,7 +130,7 @@ void ConfigReader::apply(const std::string& given, const std::string& place, con
 }
 
 // Rejects every key that is set and begins with one of `keys`.
-void reject_set(const Config& config, std::initializer_list<std::string_view> keys, const std::string& reason) {
+void reject_set(const Config& config, const std::vector<std::string_view>& keys, const std::string& reason) {
   for (const auto& [key, place] : config.places) {
     if (std::any_of(keys.begin(), keys.end(), [&, &name = key](std::string_view k) { return name.starts_with(k); })) {
       reject(config, key, reason);
@@ -147,15 +148,40 @@ void check_kernel(const Config& config) {
   }
 }
 
+// Sets of ids, and what calls on them do not have.
+void check_sets(const Config& config, const std::string& needs) {
+  if (!has_sets(config.task)) {
+    reject_set(config, {"sets."}, needs + "it belongs to set_distillation, soft_targets and id_logps");
+    return;
+  }
+  reject_set(config, {"metrics."}, needs + "it has no such metric");
+  if (config.sets.dense) reject_set(config, {"sets.ids"}, "needs sets.dense false");
+  if (config.task == Task::kSetDistillation) return;
+  reject_set(config, {"ignore_index", "shift"}, needs + "the sets say which tokens count");
+  if (config.task == Task::kSoftTargets) return;
+  reject_set(config, {"loss_scale"}, needs + "it has no loss of its own");
+  if (config.parallel.data > 1) {
+    reject(config, "parallel.data", needs + "it has no loss that ranks could share");
+  }
+}
+
 void check_task(const Config& config) {
   const std::string needs = "has no meaning for task " + std::string(name_of(config.task)) + ": ";
-  if (config.task != Task::kGrpo) reject_set(config, {"policy."}, needs + "it belongs to grpo");
-  if (config.task != Task::kDpo) reject_set(config, {"preference."}, needs + "it belongs to dpo");
-  if (config.task != Task::kKto) reject_set(config, {"kto."}, needs + "it belongs to kto");
-  if (config.task != Task::kCrossEntropy) {
-    reject_set(config, {"reduction", "label_smoothing", "z_loss", "class_weights", "normaliser", "metrics.accuracy"},
-               needs + "it belongs to cross_entropy");
+  const std::tuple<Task, std::vector<std::string_view>, const char*> owned[] = {
+      {Task::kCrossEntropy,
+       {"reduction", "label_smoothing", "z_loss", "class_weights", "normaliser", "metrics.accuracy"},
+       "it belongs to cross_entropy"},
+      {Task::kGrpo, {"policy."}, "it belongs to grpo"},
+      {Task::kDpo, {"preference."}, "it belongs to dpo"},
+      {Task::kKto, {"kto."}, "it belongs to kto"},
+      {Task::kDistillation, {"distillation.", "teacher.", "metrics.agreement"}, "it belongs to distillation"},
+      {Task::kSetDistillation, {"set_distillation."}, "it belongs to set_distillation"},
+      {Task::kSoftTargets, {"soft_targets.", "sets.dense"}, "it belongs to soft_targets"},
+      {Task::kIdLogps, {"id_logps."}, "it belongs to id_logps"}};
+  for (const auto& [task, keys, owner] : owned) {
+    if (config.task != task) reject_set(config, keys, needs + owner);
   }
+  check_sets(config, needs);
   if (config.task == Task::kDpo || config.task == Task::kKto) {
     reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
   }
@@ -202,6 +228,11 @@ void check_together(const Config& config) {
 }
 
 }  // namespace
+
+bool Config::within_sets() const {
+  return (task == Task::kIdLogps && id_logps.normalise_over == NormaliseOver::kSet) ||
+         (task == Task::kSetDistillation && set_distillation.outside == OutsideSet::kRenormalised);
+}
 
 std::string Config::place_of(const std::string& key) const {
   const auto it = places.find(key);

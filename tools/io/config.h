@@ -15,9 +15,13 @@
 #include "io/error.h"
 #include "io/tolerances.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
 #include "logitless/dtype.h"
+#include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/set_distillation.h"
+#include "logitless/soft_targets.h"
 
 namespace logitless::io {
 
@@ -26,9 +30,20 @@ enum class Task {
   kGrpo,  ///< policy_loss(), any variant
   kDpo,   ///< preference_loss(), any loss or weighted sum
   kKto,
+  kDistillation,     ///< distillation_loss(), of two heads
+  kSetDistillation,  ///< set_distillation_loss(), a teacher at sets of ids
+  kSoftTargets,      ///< soft_cross_entropy()
+  kIdLogps,          ///< id_logps(), and its gradients from a value an entry: the loss is Σ value · logp
 };
-/// "cross_entropy", "grpo", "dpo" or "kto".
+inline constexpr Task kAllTasks[] = {Task::kCrossEntropy, Task::kGrpo,         Task::kDpo,
+                                     Task::kKto,          Task::kDistillation, Task::kSetDistillation,
+                                     Task::kSoftTargets,  Task::kIdLogps};
+/// The word of the key `task`: "cross_entropy", "grpo" ...
 const char* name_of(Task task);
+/// Whether every token has a set of ids, with a number for each.
+inline bool has_sets(Task task) {
+  return task == Task::kSetDistillation || task == Task::kSoftTargets || task == Task::kIdLogps;
+}
 
 /// What a task starts from: hidden states and a head, or finished logits.
 enum class Level { kFused, kLogits };
@@ -84,6 +99,21 @@ struct KtoConfig {
   bool kl_baseline = true;  ///< the seeded batch has kl_logps
 };
 
+/// The second head of task distillation.
+struct TeacherConfig {
+  int64_t hidden_size = 0;     ///< its own H; 0: that of the model
+  std::optional<DType> dtype;  ///< empty: that of the model
+  double softcap = 0;          ///< 0: none
+  bool bias = false;
+  std::optional<DType> round_logits_to;
+};
+
+/// The seeded sets of ids.
+struct SetsConfig {
+  int64_t ids = 64;    ///< K, a token
+  bool dense = false;  ///< soft_targets: a number for each vocabulary entry instead of sets
+};
+
 /// How a call is split over the ranks that mpirun starts.
 struct ParallelConfig {
   int vocab = 1;  ///< ranks that share the vocabulary entries
@@ -110,6 +140,12 @@ struct Config {
   PolicyConfig policy;
   PreferenceOptions preference;
   KtoConfig kto;
+  DistillationOptions distillation;
+  TeacherConfig teacher;
+  SetDistillationOptions set_distillation;
+  SoftCrossEntropyOptions soft_targets;
+  IdLogpsOptions id_logps;
+  SetsConfig sets;
 
   KernelConfig kernel;
   ParallelConfig parallel;
@@ -125,6 +161,8 @@ struct Config {
   bool is_set(const std::string& key) const { return places.contains(key); }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
   std::string place_of(const std::string& key) const;
+  /// Whether the call works on the ids of each set alone: no plan then has the whole logits.
+  bool within_sets() const;
   /// The type gradients are stored in when the inputs are `dtype`.
   DType gradient_dtype(DType dtype) const { return gradients.float32 ? DType::kFloat32 : dtype; }
 };

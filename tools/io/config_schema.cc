@@ -185,12 +185,14 @@ std::vector<KeyRule> build_schema() {
   const auto root = section("");
   const auto model = section("model.", &C::model);
   const auto policy_batch = section("policy.", &C::policy);
+  const auto teacher = section("teacher.", &C::teacher);
+  const auto sets = section("sets.", &C::sets);
   const auto kernel = section("kernel.", &C::kernel);
   const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
   const auto tolerances = section("tolerances.", &C::tolerances);
   std::vector<KeyRule> rules = {
-      root("task", &C::task, named<Task>({Task::kCrossEntropy, Task::kGrpo, Task::kDpo, Task::kKto})),
+      root("task", &C::task, named<Task>(kAllTasks)),
       root("level", &C::level, named<Level>({Level::kFused, Level::kLogits})),
       model("name", &M::name, read_text),
       model("hidden_size", &M::hidden_size, integer(1, kMaxSize)),
@@ -211,6 +213,14 @@ std::vector<KeyRule> build_schema() {
       policy_batch("on_policy", &PolicyConfig::on_policy, read_bool),
       policy_batch("log_ratio_deviation", &PolicyConfig::log_ratio_deviation, number(kNotNegative)),
       section("kto.", &C::kto)("kl_baseline", &KtoConfig::kl_baseline, read_bool),
+      teacher("hidden_size", &TeacherConfig::hidden_size, integer(1, kMaxSize)),
+      teacher("dtype", &TeacherConfig::dtype, named<DType>(all_of<DType>())),
+      teacher("softcap", &TeacherConfig::softcap, number(kSoftcap)),
+      teacher("bias", &TeacherConfig::bias, read_bool),
+      teacher("round_logits_to", &TeacherConfig::round_logits_to,
+              none_or(named<DType>({DType::kBFloat16, DType::kFloat16}))),
+      sets("ids", &SetsConfig::ids, integer(0, kMaxSize)),
+      sets("dense", &SetsConfig::dense, read_bool),
       kernel("row_tile", &K::row_tile, auto_or(integer(1, kMaxSize))),
       kernel("vocab_tile", &K::vocab_tile, auto_or(integer(1, kMaxSize))),
       kernel("plan", &K::plan,
@@ -246,6 +256,14 @@ std::vector<KeyRule> build_schema() {
       "preference.", [](Config & config) -> auto& { return config.preference; }, rules);
   add_fields<KtoOptions>(
       "kto.", [](Config & config) -> auto& { return config.kto.options; }, rules);
+  add_fields<DistillationOptions>(
+      "distillation.", [](Config & config) -> auto& { return config.distillation; }, rules);
+  add_fields<SetDistillationOptions>(
+      "set_distillation.", [](Config & config) -> auto& { return config.set_distillation; }, rules);
+  add_fields<SoftCrossEntropyOptions>(
+      "soft_targets.", [](Config & config) -> auto& { return config.soft_targets; }, rules);
+  add_fields<IdLogpsOptions>(
+      "id_logps.", [](Config & config) -> auto& { return config.id_logps; }, rules);
   // A temperature may be a range from which each token draws its own.
   std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });
   rules.push_back(root("temperature", &C::temperature, read_temperature));
@@ -272,7 +290,8 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 }  // namespace
 
 const char* name_of(Task task) {
-  static constexpr const char* kNames[] = {"cross_entropy", "grpo", "dpo", "kto"};
+  static constexpr const char* kNames[] = {"cross_entropy",    "grpo",         "dpo",     "kto", "distillation",
+                                           "set_distillation", "soft_targets", "id_logps"};
   return kNames[static_cast<size_t>(task)];
 }
 

@@ -28,6 +28,12 @@ enum class SeededTensor : uint64_t {
   kMismatchedLogps,
   kMismatchedReferenceLogps,
   kTeacherLogps,
+  kTeacherHidden,
+  kTeacherHead,
+  kTeacherBias,
+  kSetIds,
+  kSetValues,
+  kSetMass,
 };
 
 class SeededNumbers {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace logitless::oracle {
 namespace {
@@ -25,10 +27,7 @@ double kl_term(double a, double b) { return a == b ? 0 : times(std::exp(a), a - 
 // −1, 0 or 1.
 double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
-MatrixXd raw_logits(const MatrixXd& hidden, const MatrixXd& weight, const VectorXd& bias,
-                    const std::optional<DType>& round_logits_to) {
-  MatrixXd raw = hidden * weight.transpose();
-  raw.rowwise() += bias.transpose();
+MatrixXd rounded(MatrixXd raw, const std::optional<DType>& round_logits_to) {
   if (round_logits_to) {
     for (int64_t i = 0; i < raw.size(); ++i) raw.data()[i] = round_to(raw.data()[i], *round_logits_to);
   }
@@ -56,12 +55,12 @@ double student_temperature(const DistillationOptions& options, size_t row) {
   return options.token.temperatures.empty() ? options.token.temperature : options.token.temperatures[row];
 }
 
-// What each row's loss is divided by.
-std::vector<double> normalisers(const DistillationInputs& in, const std::vector<int64_t>& labels) {
-  const DistillationOptions& options = in.options;
+}  // namespace
+
+std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
+                                  std::span<const int64_t> offsets) {
   std::vector<double> out(labels.size(), 1);
   if (options.reduction != Reduction::kMean) return out;
-  const std::vector<int64_t> offsets = sequence_offsets(in.hidden);
   const auto sequences = static_cast<double>(offsets.size() - 1);
   double tokens = 0;
   for (const int64_t label : labels) tokens += label != kNoLabel;
@@ -86,13 +85,15 @@ std::vector<double> normalisers(const DistillationInputs& in, const std::vector<
   return out;
 }
 
-}  // namespace
-
 DivergenceFormula::DivergenceFormula(const DistillationOptions& options) : kind(options.divergence) {
   if (kind == Divergence::kJsd) parameter = options.beta;
   if (kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl) parameter = options.skew;
   if (kind == Divergence::kMixedKl) parameter = options.forward_weight;
   if (kind == Divergence::kLkHybrid) parameter = options.acceptance_decay;
+  *this = DivergenceFormula(kind, parameter);
+}
+
+DivergenceFormula::DivergenceFormula(Divergence kind_, double parameter_) : kind(kind_), parameter(parameter_) {
   if (kind == Divergence::kJsd && parameter == 0) kind = Divergence::kForwardKl;
   if (kind == Divergence::kJsd && parameter == 1) kind = Divergence::kReverseKl;
 }
@@ -205,16 +206,15 @@ struct Logits {
   std::vector<int64_t> labels;
 };
 
-Logits logits_of(const DistillationInputs& in, const MatrixXd& hidden, const MatrixXd& weight, const VectorXd& bias) {
+// `products` are the student's x · w + b.
+Logits logits_of(const DistillationInputs& in, MatrixXd products) {
   Logits out;
   out.labels = labels_of(in);
-  out.raw = raw_logits(hidden, weight, bias, in.options.token.round_logits_to);
+  out.raw = rounded(std::move(products), in.options.token.round_logits_to);
   out.capped = capped_logits(out.raw, in.head.softcap);
   const LmHead& head = in.teacher.head;
-  out.teacher_capped =
-      capped_logits(raw_logits(read_hidden(in.teacher.hidden, rows_only(out.labels)),
-                               read_weight(head, 0, head.vocab_size()), read_bias(head), in.teacher.round_logits_to),
-                    head.softcap);
+  const MatrixXd of_teacher = read_products(read_hidden(in.teacher.hidden, rows_only(out.labels)), head);
+  out.teacher_capped = capped_logits(rounded(of_teacher, in.teacher.round_logits_to), head.softcap);
   return out;
 }
 
@@ -258,28 +258,30 @@ void add_row(const DistillationInputs& in, const Logits& logits, size_t i, doubl
       d_capped[v] += out.nll_scale[i] / o.hard_temperature * d;
     }
   }
-  out.loss += out.per_token_loss[i] / normaliser;
   for (int64_t v = 0; v < d_capped.size(); ++v) {
     const double ratio = in.head.softcap == 0 ? 0 : std::tanh(logits.raw(static_cast<int64_t>(i), v) / in.head.softcap);
     out.d_raw(static_cast<int64_t>(i), v) = d_capped[v] * (1 - ratio * ratio);
   }
 }
 
-DistillationTruth truth_of(const DistillationInputs& in, const MatrixXd& hidden, const MatrixXd& weight,
-                           const VectorXd& bias) {
-  const Logits logits = logits_of(in, hidden, weight, bias);
+DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
+  const Logits logits = logits_of(in, std::move(products));
   const size_t n = logits.labels.size();
   DistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.acceptance, &out.logps, &out.entropy,
                        &out.teacher_entropy, &out.agreement, &out.scale, &out.nll_scale, &out.normaliser}) {
     column->assign(n, 0);
   }
-  out.d_raw = MatrixXd::Zero(hidden.rows(), weight.rows());
-  const std::vector<double> normaliser = normalisers(in, logits.labels);
+  out.d_raw = MatrixXd::Zero(logits.raw.rows(), logits.raw.cols());
+  const DistillationOptions& o = in.options;
+  const std::vector<double> normaliser =
+      mean_divisors({o.reduction, o.mean_over, o.normaliser}, logits.labels, sequence_offsets(in.hidden));
+  for (size_t i = 0; i < n; ++i) out.takes_part.push_back(logits.labels[i] != kNoLabel);
+#pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < n; ++i) {
-    out.takes_part.push_back(logits.labels[i] != kNoLabel);
     if (out.takes_part[i]) add_row(in, logits, i, normaliser[i], out);
   }
+  for (size_t i = 0; i < n; ++i) out.loss += out.takes_part[i] ? out.per_token_loss[i] / normaliser[i] : 0;
   out.labels = logits.labels;
   out.raw = logits.raw;
   out.capped = logits.capped;
@@ -289,19 +291,28 @@ DistillationTruth truth_of(const DistillationInputs& in, const MatrixXd& hidden,
 
 }  // namespace
 
+DistillationTruth distillation_rows(const DistillationInputs& in) {
+  return truth_of(in, read_products(read_hidden(in.hidden, rows_only(labels_of(in))), in.head));
+}
+
 DistillationTruth distillation_truth(const DistillationInputs& in) {
-  const MatrixXd hidden = read_hidden(in.hidden, rows_only(labels_of(in)));
-  const MatrixXd weight = read_weight(in.head, 0, in.head.vocab_size());
-  DistillationTruth out = truth_of(in, hidden, weight, read_bias(in.head));
-  out.d_hidden = out.d_raw * weight;
-  out.d_weight = out.d_raw.transpose() * hidden;
-  out.d_bias = out.d_raw.colwise().sum().transpose();
+  DistillationTruth out = distillation_rows(in);
+  const int64_t vocab = in.head.vocab_size();
+  out.d_weight = MatrixXd(vocab, in.head.hidden_size());
+  out.d_bias = VectorXd(vocab);
+  out.d_hidden = parameter_gradients(read_hidden(in.hidden, rows_only(out.labels)), in.head, out.d_raw,
+                                     [&](int64_t first, const MatrixXd& d_weight, const VectorXd& d_bias) {
+                                       out.d_weight.middleRows(first, d_weight.rows()) = d_weight;
+                                       out.d_bias.segment(first, d_bias.size()) = d_bias;
+                                     });
   return out;
 }
 
 double distillation_value(const DistillationInputs& in, const MatrixXd& hidden, const MatrixXd& weight,
                           const VectorXd& bias) {
-  return truth_of(in, hidden, weight, bias).loss;
+  MatrixXd products = hidden * weight.transpose();
+  products.rowwise() += bias.transpose();
+  return truth_of(in, std::move(products)).loss;
 }
 
 }  // namespace logitless::oracle

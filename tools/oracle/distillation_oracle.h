@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "logitless/distillation.h"
@@ -21,9 +23,21 @@ struct DistillationInputs {
   DistillationOptions options;
 };
 
+/// How tokens' losses become one.
+struct MeanOptions {
+  Reduction reduction;
+  MeanOver mean_over;
+  std::optional<double> normaliser;
+};
+/// What each row's loss is divided by, [N]. `labels` has kNoLabel where a row takes no part; `offsets`: where the
+/// sequences begin and end.
+std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
+                                  std::span<const int64_t> offsets);
+
 /// A divergence and its parameter (β, λ, w or η), as the options name them.
 struct DivergenceFormula {
   explicit DivergenceFormula(const DistillationOptions& options);
+  DivergenceFormula(Divergence kind, double parameter);
 
   /// The term of one vocabulary entry. kAcceptance: min(s, t). kLkHybrid has `overlap` Σ min(s, t) as well.
   double term(double log_s, double log_t, double overlap) const;
@@ -62,6 +76,9 @@ struct DistillationTruth {
   VectorXd d_bias;
 };
 DistillationTruth distillation_truth(const DistillationInputs& inputs);
+/// The same but for the gradients of hidden states and head: those of a large head are for
+/// parameter_gradients().
+DistillationTruth distillation_rows(const DistillationInputs& inputs);
 
 /// The loss alone, of other student tensors than those in `inputs`: for finite differences.
 double distillation_value(const DistillationInputs& inputs, const MatrixXd& hidden, const MatrixXd& weight,

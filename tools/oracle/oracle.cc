@@ -130,6 +130,40 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
   return copy;
 }
 
+namespace {
+
+// Entries of the head in float64 at once: 128 MiB at H = 4096.
+constexpr int64_t kEntriesAtOnce = 4096;
+
+template <class Visit>
+void for_each_tile(int64_t entries, const Visit& visit) {
+  for (int64_t first = 0; first < entries; first += kEntriesAtOnce) {
+    visit(first, std::min(kEntriesAtOnce, entries - first));
+  }
+}
+
+}  // namespace
+
+MatrixXd read_products(const MatrixXd& hidden, const LmHead& head) {
+  MatrixXd products(hidden.rows(), head.vocab_size());
+  for_each_tile(head.vocab_size(), [&](int64_t first, int64_t entries) {
+    products.middleCols(first, entries).noalias() = hidden * read_weight(head, first, entries).transpose();
+  });
+  products.rowwise() += read_bias(head).transpose();
+  return products;
+}
+
+MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const MatrixXd& d_raw,
+                             const ReceiveWeights& receive) {
+  MatrixXd d_hidden = MatrixXd::Zero(hidden.rows(), hidden.cols());
+  for_each_tile(head.vocab_size(), [&](int64_t first, int64_t entries) {
+    const auto tile = d_raw.middleCols(first, entries);
+    d_hidden.noalias() += tile * read_weight(head, first, entries);
+    receive(first, tile.transpose() * hidden, tile.colwise().sum().transpose());
+  });
+  return d_hidden;
+}
+
 TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
   max = log_sum = logp = lse = entropy = cross = outside = VectorXd::Zero(tokens);
 }

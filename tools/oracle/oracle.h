@@ -5,6 +5,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,6 +69,16 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
 
 /// [N, H]; rows that take no part are 0, whatever they held.
 MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens);
+
+/// x · w + b of every row and vocabulary entry, [N, V]: the head is read in tiles.
+MatrixXd read_products(const MatrixXd& hidden, const LmHead& head);
+
+/// d_weight [entries, H] and d_bias [entries] of the vocabulary entries from first_entry on.
+using ReceiveWeights = std::function<void(int64_t first_entry, const MatrixXd& d_weight, const VectorXd& d_bias)>;
+/// Gradients of hidden states and head from dL/dr [N, V] of the raw logits. Calls `receive` with one tile
+/// after the other, in vocabulary order; returns d_hidden [N, H].
+MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const MatrixXd& d_raw,
+                             const ReceiveWeights& receive);
 
 /// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that
 /// are undefined.

@@ -47,15 +47,12 @@ RowIds read_sets(const IdSets& sets, int64_t tokens, std::span<const uint8_t> ma
 }
 
 MatrixXd read_products(const HiddenStates& hidden, const LmHead& head) {
-  const MatrixXd weight = read_weight(head, 0, head.vocab_size());
   MatrixXd x(hidden.tokens(), hidden.hidden_size());
   const ConstMatrix& states = hidden.states;
   for (int64_t i = 0; i < x.rows(); ++i) {
     for (int64_t h = 0; h < x.cols(); ++h) x(i, h) = read_element(states.data, states.dtype, i * states.stride + h);
   }
-  MatrixXd out = x * weight.transpose();
-  out.rowwise() += read_bias(head).transpose();
-  return out;
+  return read_products(x, head);
 }
 
 MatrixXd read_products(const Logits& logits) {
@@ -106,9 +103,13 @@ VectorXd d_raw_logits(const SetLogits& logits, int64_t row, const std::vector<in
   const double temperature = logits.temperature(row);
   const VectorXd log_p = log_probabilities(logits, row, ids) * (logits.scales_logits() ? 1 : temperature);
   VectorXd out = VectorXd::Zero(gamma.size());
+  std::vector<int64_t> weighted;
+  for (int64_t u = 0; u < gamma.size(); ++u) {
+    if (gamma[u] != 0) weighted.push_back(u);
+  }
   for (const int64_t v : columns_of(logits, ids)) {
     double others = 0;
-    for (int64_t u = 0; u < gamma.size(); ++u) others += u == v ? 0 : gamma[u];
+    for (const int64_t u : weighted) others += u == v ? 0 : gamma[u];
     // 1 - p without cancellation.
     const double d_final = -gamma[v] * std::expm1(log_p[v]) - std::exp(log_p[v]) * others;
     out[v] = d_final / temperature * logits.slope(row, v);

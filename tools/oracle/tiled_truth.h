@@ -66,8 +66,6 @@ class FusedTruth final : public TiledTruth {
   /// `tokens`: its softcap is set to the head's.
   FusedTruth(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes);
 
-  /// d_weight [entries, H] and d_bias [entries] of the vocabulary entries from first_entry on.
-  using ReceiveWeights = std::function<void(int64_t first_entry, const MatrixXd& d_weight, const VectorXd& d_bias)>;
   /// Calls `receive` with one tile after the other, in vocabulary order; returns d_hidden [N, H].
   MatrixXd compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                        const ReceiveWeights& receive) const;

@@ -25,6 +25,14 @@ double tokens_in_policy_loss(const PolicyOptions& options, const Job& job, doubl
 }
 
 double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
+  const auto tokens_of = [&](const auto& options) {
+    if (options.reduction != Reduction::kMean) return tokens;
+    if (options.normaliser) return tokens / *options.normaliser;
+    if constexpr (requires { options.mean_over; }) {
+      if (options.mean_over == MeanOver::kSequences) return tokens_a_sequence(job, tokens);
+    }
+    return 1.0;
+  };
   switch (config.task) {
     case io::Task::kGrpo:
       return tokens_in_policy_loss(config.policy.options, job, tokens);
@@ -32,11 +40,18 @@ double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
       return config.preference.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
     case io::Task::kKto:
       return config.kto.options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
+    case io::Task::kDistillation:
+      return tokens_of(config.distillation);
+    case io::Task::kSetDistillation:
+      return tokens_of(config.set_distillation);
+    case io::Task::kSoftTargets:
+      return tokens_of(config.soft_targets);
+    case io::Task::kIdLogps:  // a mean over tokens of sums over their ids
+      return static_cast<double>(config.sets.ids);
     case io::Task::kCrossEntropy:
       break;
   }
-  if (config.cross_entropy.reduction != Reduction::kMean) return tokens;
-  return config.cross_entropy.normaliser ? tokens / *config.cross_entropy.normaliser : 1;
+  return tokens_of(config.cross_entropy);
 }
 
 }  // namespace

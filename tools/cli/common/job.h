@@ -33,6 +33,13 @@ enum class TensorId {
   kLabels,         ///< uint8 [B]
   kKlLogps,        ///< [any]
   kKlRefLogps,     ///< as many
+  kTeacherHidden,  ///< [N, H of the teacher]
+  kTeacherWeight,  ///< the teacher's head
+  kTeacherBias,    ///< [V]
+  kSetIds,         ///< int64 [N, K]
+  kSetCounts,      ///< int64 [N]: how many of a token's K ids count
+  kSetValues,      ///< float64 [N, K]: a weight, a teacher's log-probability, or dL/dlogp of each id
+  kSoftRows,       ///< [N, V]: a weight of each vocabulary entry, float64 beside float64 states, else float32
   kDHidden,        ///< outputs from here on
   kDWeight,
   kDBias,
@@ -65,6 +72,8 @@ struct Job {
   int64_t sequences = 1;
   DType dtype = DType::kFloat32;
   HeadLayout layout = HeadLayout::kVocabHidden;
+  int64_t teacher_size = 0;  ///< H of the teacher, whose head has the same layout
+  DType teacher_dtype = DType::kFloat32;
   bool wide_targets = false;  ///< int64 instead of int32
   DType gradient_dtype = DType::kFloat32;
   std::array<TensorBytes, kTensorCount> tensors;

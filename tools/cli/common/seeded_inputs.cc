@@ -25,6 +25,9 @@ constexpr double kLogitDeviation = 4;
 constexpr double kReferenceDeviation = 0.25;
 constexpr double kSamplerDeviation = 0.1;
 
+// Of the logarithms of soft targets and of a teacher's probabilities at a set.
+constexpr double kShareDeviation = 2;
+
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 int64_t tokens_of(const Config& config) {
@@ -56,13 +59,16 @@ void add_drawn(const Config& config, SeededTensor tensor, TensorId id, const cha
 
 double normal_of(const SeededNumbers& numbers, int64_t i) { return numbers.normal(i); }
 
+void add_seeded_mask(const Config& config, Inputs& inputs) {
+  if (config.ignored_fraction == 0) return;
+  const auto counts = [&](const auto& numbers, int64_t i) { return numbers.uniform(i) >= config.ignored_fraction; };
+  add_drawn<uint8_t>(config, SeededTensor::kMask, TensorId::kMask, "mask", inputs.job.tokens, counts, inputs);
+}
+
 void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   const Job& job = inputs.job;
   const io::PolicyConfig& policy = config.policy;
-  if (config.ignored_fraction > 0) {
-    const auto counts = [&](const auto& numbers, int64_t i) { return numbers.uniform(i) >= config.ignored_fraction; };
-    add_drawn<uint8_t>(config, SeededTensor::kMask, TensorId::kMask, "mask", job.tokens, counts, inputs);
-  }
+  add_seeded_mask(config, inputs);
   const int64_t advantages = policy.advantage_per_token ? job.tokens : job.sequences;
   add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
                     inputs);
@@ -114,7 +120,77 @@ bool needs_reference(const Config& config) {
   return std::ranges::any_of(config.preference.losses, logitless::needs_reference);
 }
 
+// K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
+void add_seeded_ids(const Config& config, Inputs& inputs) {
+  const Job& job = inputs.job;
+  const int64_t size = config.sets.ids;
+  if (size > job.vocab_size) {
+    throw Error(config.place_of("sets.ids") + " is " + std::to_string(size) + ", but the vocabulary has " +
+                std::to_string(job.vocab_size) + " entries");
+  }
+  const int64_t entries = static_cast<int64_t>(tensor_bytes("set_ids", job.tokens, size, 1));
+  add_drawn<int64_t>(
+      config, SeededTensor::kSetIds, TensorId::kSetIds, "set_ids", entries,
+      [&](const SeededNumbers& numbers, int64_t e) {
+        const int64_t part = e % size, begin = job.vocab_size * part / size;
+        return begin + numbers.below(e, job.vocab_size * (part + 1) / size - begin);
+      },
+      inputs);
+  add_drawn<int64_t>(
+      config, SeededTensor::kIgnored, TensorId::kSetCounts, "set_counts", job.tokens,
+      [&](const SeededNumbers& numbers, int64_t i) { return numbers.uniform(i) < config.ignored_fraction ? 0 : size; },
+      inputs);
+}
+
+// Of `width` numbers a token, the softmax of normal values times what half to all of the probability is.
+template <class T, class Make>
+void add_seeded_shares(const Config& config, TensorId id, const char* name, int64_t width, const Make& make,
+                       Inputs& inputs) {
+  const int64_t tokens = inputs.job.tokens;
+  const SeededNumbers normals(config.seed, SeededTensor::kSetValues), masses(config.seed, SeededTensor::kSetMass);
+  auto* values = reinterpret_cast<T*>(inputs.add(id, name, tensor_bytes(name, tokens, width, sizeof(T))));
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < tokens; ++i) {
+    double sum = 0;
+    for (int64_t e = i * width; e < (i + 1) * width; ++e) sum += std::exp(kShareDeviation * normals.normal(e));
+    const double log_share = std::log((1 + masses.uniform(i)) / 2 / sum);
+    for (int64_t e = i * width; e < (i + 1) * width; ++e) {
+      values[e] = static_cast<T>(make(kShareDeviation * normals.normal(e) + log_share));
+    }
+  }
+}
+
+void add_seeded_sets(const Config& config, Inputs& inputs) {
+  const auto exp = [](double logp) { return std::exp(logp); };
+  const Job& job = inputs.job;
+  if (config.sets.dense) {
+    check_available(tensor_bytes("soft_rows", job.tokens, job.vocab_size, sizeof(double)), "the soft targets");
+    if (job.dtype == DType::kFloat64) {
+      add_seeded_shares<double>(config, TensorId::kSoftRows, "soft_rows", job.vocab_size, exp, inputs);
+    } else {
+      add_seeded_shares<float>(config, TensorId::kSoftRows, "soft_rows", job.vocab_size, exp, inputs);
+    }
+    add_seeded_mask(config, inputs);
+    return;
+  }
+  add_seeded_ids(config, inputs);
+  const int64_t size = config.sets.ids;
+  if (config.task == io::Task::kSetDistillation) {
+    add_seeded_shares<double>(
+        config, TensorId::kSetValues, "set_values", size, [](double logp) { return logp; }, inputs);
+  } else if (config.task == io::Task::kSoftTargets) {
+    add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", size, exp, inputs);
+  } else {  // a mean over tokens, in its size
+    const auto upstream = [&](const SeededNumbers& numbers, int64_t e) {
+      return numbers.normal(e) / static_cast<double>(job.tokens);
+    };
+    add_drawn<double>(config, SeededTensor::kSetValues, TensorId::kSetValues, "set_values", job.tokens * size, upstream,
+                      inputs);
+  }
+}
+
 void add_seeded_batch(const Config& config, Inputs& inputs) {
+  if (io::has_sets(config.task)) add_seeded_sets(config, inputs);
   if (config.task == io::Task::kGrpo) add_seeded_policy_batch(config, inputs);
   if (config.task == io::Task::kDpo && needs_reference(config)) add_seeded_reference(config, inputs);
   if (config.task == io::Task::kKto) add_seeded_kto_batch(config, inputs);
@@ -123,29 +199,41 @@ void add_seeded_batch(const Config& config, Inputs& inputs) {
 // Memory is zero until it is written.
 void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
   const Job& job = inputs.job;
-  const auto bytes_of = [&](const char* name, int64_t rows, int64_t cols) {
-    return tensor_bytes(name, rows, cols, size_of(job.dtype));
-  };
+  const bool taught = job.teacher_size > 0;
   // Vectors of normal values.
-  const auto add = [&](TensorId id, const char* name, SeededTensor tensor, double scale, int64_t vectors,
+  const auto add = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, double scale, int64_t vectors,
                        int64_t length, bool transposed = false) {
-    std::byte* out = inputs.add(id, name, bytes_of(name, vectors, length));
+    std::byte* out = inputs.add(id, name, tensor_bytes(name, vectors, length, size_of(dtype)));
     if (values == SeededValues::kZeros) return;
-    SeededNumbers(config.seed, tensor).fill(job.dtype, scale, vectors, length, out, transposed);
+    SeededNumbers(config.seed, tensor).fill(dtype, scale, vectors, length, out, transposed);
   };
   if (config.level == io::Level::kLogits) {
-    check_available(bytes_of("logits", job.tokens, job.vocab_size), "the logits");
-    add(TensorId::kLogits, "logits", SeededTensor::kLogits, kLogitDeviation, job.tokens, job.vocab_size);
+    check_available(tensor_bytes("logits", job.tokens, job.vocab_size, size_of(job.dtype)), "the logits");
+    add(TensorId::kLogits, "logits", SeededTensor::kLogits, job.dtype, kLogitDeviation, job.tokens, job.vocab_size);
     return;
   }
-  const uint64_t hidden_bytes = bytes_of("hidden", job.tokens, job.hidden_size);
-  check_available(hidden_bytes + bytes_of("lm_head", job.hidden_size, job.vocab_size), "the inputs");
-  add(TensorId::kHidden, "hidden", SeededTensor::kHidden, 1, job.tokens, job.hidden_size);
   // A vocabulary entry has the same values in both layouts.
-  add(TensorId::kWeight, "lm_head", SeededTensor::kHead,
-      kLogitDeviation / std::sqrt(static_cast<double>(job.hidden_size)), job.vocab_size, job.hidden_size,
-      job.layout == HeadLayout::kHiddenVocab);
-  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, 0.5, job.vocab_size, 1);
+  const auto add_head = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, int64_t size) {
+    add(id, name, tensor, dtype, kLogitDeviation / std::sqrt(static_cast<double>(size)), job.vocab_size, size,
+        job.layout == HeadLayout::kHiddenVocab);
+  };
+  const auto bytes_of = [&](DType dtype, int64_t size) {
+    return tensor_bytes("hidden", job.tokens, size, size_of(dtype)) +
+           tensor_bytes("lm_head", size, job.vocab_size, size_of(dtype));
+  };
+  check_available(bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0),
+                  "the inputs");
+  add(TensorId::kHidden, "hidden", SeededTensor::kHidden, job.dtype, 1, job.tokens, job.hidden_size);
+  add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
+  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.vocab_size, 1);
+  if (!taught) return;
+  add(TensorId::kTeacherHidden, "teacher_hidden", SeededTensor::kTeacherHidden, job.teacher_dtype, 1, job.tokens,
+      job.teacher_size);
+  add_head(TensorId::kTeacherWeight, "teacher_lm_head", SeededTensor::kTeacherHead, job.teacher_dtype,
+           job.teacher_size);
+  if (config.teacher.bias) {
+    add(TensorId::kTeacherBias, "teacher_bias", SeededTensor::kTeacherBias, job.teacher_dtype, 0.5, job.vocab_size, 1);
+  }
 }
 
 }  // namespace
@@ -205,6 +293,7 @@ void check_seeded(const Config& config) {
   if (fused) {
     tensor_bytes("hidden", tokens, model.hidden_size, element);
     tensor_bytes("lm_head", model.hidden_size, model.vocab_size, element);
+    tensor_bytes("teacher_lm_head", config.teacher.hidden_size, model.vocab_size, sizeof(double));
   }
   tensor_bytes("logits", tokens, model.vocab_size, element);
 }
@@ -217,6 +306,10 @@ Job seeded_shape(const Config& config) {
   job.vocab_size = config.model.vocab_size;
   job.dtype = config.model.dtype;
   job.layout = config.model.layout;
+  if (config.task == io::Task::kDistillation) {
+    job.teacher_size = config.teacher.hidden_size > 0 ? config.teacher.hidden_size : job.hidden_size;
+    job.teacher_dtype = config.teacher.dtype.value_or(job.dtype);
+  }
   return job;
 }
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/task_call.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -26,13 +27,26 @@ std::span<const T> span_of(const Job& job, TensorId id) {
 
 template <class Result>
 TaskResult result_of(Result result) {
-  TaskResult out{result.loss, {}, {}, std::move(result.per_token_logps), std::move(result.plan)};
+  TaskResult out;
+  out.loss = result.loss;
+  out.plan = std::move(result.plan);
   const auto add = [&](const Field& field, auto value) {
     out.metrics.emplace_back(field.name, static_cast<double>(value));
   };
   visit_fields(FieldsOf<decltype(result.metrics)>(), add, result.metrics);
   if constexpr (requires { result.per_token_loss; }) out.per_token_loss = std::move(result.per_token_loss);
+  if constexpr (requires { result.per_token_logps; }) out.per_token_logps = std::move(result.per_token_logps);
   return out;
+}
+
+LmHead head_of(const Job& job, TensorId weight, TensorId bias, DType dtype, int64_t hidden_size, double softcap) {
+  const bool tall = job.layout == HeadLayout::kVocabHidden;
+  LmHead head(
+      ConstMatrix(job[weight].data, dtype, tall ? job.vocab_size : hidden_size, tall ? hidden_size : job.vocab_size),
+      job.layout);
+  if (job.has(bias)) head.bias = ConstVector(job[bias].data, dtype, job.vocab_size);
+  head.softcap = softcap;
+  return head;
 }
 
 }  // namespace
@@ -49,14 +63,7 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
     hidden =
         HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
     hidden.offsets = span_of<int64_t>(job, TensorId::kOffsets);
-    const bool tall = job.layout == HeadLayout::kVocabHidden;
-    head = LmHead(ConstMatrix(job[TensorId::kWeight].data, job.dtype, tall ? job.vocab_size : job.hidden_size,
-                              tall ? job.hidden_size : job.vocab_size),
-                  job.layout);
-    if (job.has(TensorId::kBias)) {
-      head.bias = ConstVector(job[TensorId::kBias].data, job.dtype, job.vocab_size);
-    }
-    head.softcap = config.model.softcap;
+    head = head_of(job, TensorId::kWeight, TensorId::kBias, job.dtype, job.hidden_size, config.model.softcap);
   } else {
     const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
     logits = Logits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
@@ -68,6 +75,7 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
   targets = job.wide_targets ? Targets(entries.as<int64_t>(), job.tokens) : Targets(entries.as<int32_t>(), job.tokens);
   set_options(job);
   set_batches(job);
+  set_distributions(job);
   set_outputs(job);
 }
 
@@ -79,13 +87,18 @@ void TaskRun::set_options(const Job& job) {
   policy = config.policy.options;
   preference = config.preference;
   kto = config.kto.options;
+  distillation = config.distillation;
+  set_distillation = config.set_distillation;
+  soft_cross_entropy = config.soft_targets;
+  id_logps = config.id_logps;
 
-  const auto set_common = [&](auto&... options) {
-    ((options.token = cross_entropy.token), ...);
-    ((options.loss_scale = cross_entropy.loss_scale), ...);
-    ((options.want_entropy = cross_entropy.want_entropy), ...);
+  const auto set_common = [&](auto& options) {
+    options.token = cross_entropy.token;
+    if constexpr (requires { options.loss_scale; }) options.loss_scale = cross_entropy.loss_scale;
+    if constexpr (requires { options.want_entropy; }) options.want_entropy = cross_entropy.want_entropy;
   };
-  set_common(policy, preference, kto);
+  const auto set_all = [&](auto&... options) { (set_common(options), ...); };
+  set_all(policy, preference, kto, distillation, set_distillation, soft_cross_entropy, id_logps);
 }
 
 void TaskRun::set_batches(const Job& job) {
@@ -102,6 +115,32 @@ void TaskRun::set_batches(const Job& job) {
   kto_batch.reference = reference;
   kto_batch.kl_logps = vector_of(job, TensorId::kKlLogps);
   kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
+}
+
+void TaskRun::set_distributions(const Job& job) {
+  if (job.has(TensorId::kTeacherWeight)) {
+    teacher.hidden =
+        HiddenStates(ConstMatrix(job[TensorId::kTeacherHidden].data, job.teacher_dtype, job.tokens, job.teacher_size),
+                     job.sequences);
+    teacher.hidden.offsets = hidden.offsets;
+    teacher.head = head_of(job, TensorId::kTeacherWeight, TensorId::kTeacherBias, job.teacher_dtype, job.teacher_size,
+                           config.teacher.softcap);
+    teacher.round_logits_to = config.teacher.round_logits_to;
+  }
+  if (job.has(TensorId::kSoftRows)) {
+    const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, job.vocab_size));
+    soft_targets.mask = span_of<uint8_t>(job, TensorId::kMask);
+  }
+  if (!job.has(TensorId::kSetIds)) return;
+  const int64_t entries = job[TensorId::kSetIds].count(sizeof(int64_t)),
+                width = entries / std::max<int64_t>(1, job.tokens);
+  sets = IdSets::padded(Targets(job[TensorId::kSetIds].as<int64_t>(), job.tokens, width),
+                        span_of<int64_t>(job, TensorId::kSetCounts));
+  set_values = span_of<double>(job, TensorId::kSetValues);
+  set_teacher.sets = sets;
+  set_teacher.logps = vector_of(job, TensorId::kSetValues);
+  soft_targets = SoftTargets(sets, set_teacher.logps);
 }
 
 void TaskRun::set_outputs(const Job& job) {
@@ -127,12 +166,7 @@ void TaskRun::reset() const {
 
 TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   if (forward_only && config.top_k > 0) return statistics(context);
-  if (config.level == Level::kLogits) {
-    const LogitsGradient out = forward_only ? LogitsGradient() : dlogits;
-    return config.task == Task::kGrpo
-               ? result_of(policy_loss(context, logits, policy_batch, policy, out))
-               : result_of(logitless::cross_entropy(context, logits, targets, cross_entropy, out));
-  }
+  if (config.level == Level::kLogits) return run_of_logits(context, forward_only ? LogitsGradient() : dlogits);
   const Gradients out = forward_only ? Gradients() : gradients;
   switch (config.task) {
     case Task::kGrpo:
@@ -141,10 +175,39 @@ TaskResult TaskRun::run(const Context& context, bool forward_only) const {
       return result_of(preference_loss(context, hidden, head, targets, reference, preference, out));
     case Task::kKto:
       return result_of(kto_loss(context, hidden, head, kto_batch, kto, out));
+    case Task::kDistillation:
+      return result_of(distillation_loss(context, hidden, head, teacher, targets, distillation, out));
+    case Task::kSetDistillation:
+      return result_of(set_distillation_loss(context, hidden, head, set_teacher, targets, set_distillation, out));
+    case Task::kSoftTargets:
+      return result_of(logitless::soft_cross_entropy(context, hidden, head, soft_targets, soft_cross_entropy, out));
+    case Task::kIdLogps:
+      return run_id_logps(context, out);
     case Task::kCrossEntropy:
       break;
   }
   return result_of(logitless::cross_entropy(context, hidden, head, targets, cross_entropy, out));
+}
+
+TaskResult TaskRun::run_of_logits(const Context& context, const LogitsGradient& out) const {
+  return config.task == Task::kGrpo ? result_of(policy_loss(context, logits, policy_batch, policy, out))
+                                    : result_of(logitless::cross_entropy(context, logits, targets, cross_entropy, out));
+}
+
+TaskResult TaskRun::run_id_logps(const Context& context, const Gradients& out) const {
+  IdLogps forward = logitless::id_logps(context, hidden, head, sets, id_logps);
+  TaskResult result;
+  result.plan = out.any() ? id_logps_backward(context, hidden, head, sets, id_logps, forward, set_values, out)
+                          : std::move(forward.plan);
+  const size_t width = forward.logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));
+  for (size_t row = 0; row < sets.counts.size(); ++row) {
+    for (size_t e = row * width; e < row * width + static_cast<size_t>(sets.counts[row]); ++e) {
+      result.loss += set_values[e] * forward.logps[e];
+    }
+  }
+  result.metrics = {{"tokens", static_cast<double>(hidden.tokens() - std::ranges::count(sets.counts, 0))}};
+  result.per_token_logps = std::move(forward.logps);
+  return result;
 }
 
 TaskResult TaskRun::statistics(const Context& context) const {

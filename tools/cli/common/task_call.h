@@ -2,6 +2,7 @@
 // The library's call that a config asks for, on the tensors of a job: the one place that knows every task.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,9 +12,13 @@
 #include "io/config.h"
 #include "io/profile_file.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
+#include "logitless/id_sets.h"
 #include "logitless/logits.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/set_distillation.h"
+#include "logitless/soft_targets.h"
 
 namespace logitless::cli {
 
@@ -21,10 +26,11 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 
 struct TaskResult {
   double loss = 0;
-  Metrics metrics;                      ///< under the names of the library's structs
-  std::vector<double> per_token_loss;   ///< [N]; empty where the task has none
-  std::vector<double> per_token_logps;  ///< [N]; empty at task cross_entropy, level fused
-  Plan plan;                            ///< level fused
+  Metrics metrics;                     ///< under the names of the library's structs
+  std::vector<double> per_token_loss;  ///< [N]; empty where the task has none
+  /// [N], or at task id_logps one an entry; empty where the task has none, as cross_entropy at level fused.
+  std::vector<double> per_token_logps;
+  Plan plan;  ///< level fused
 
   /// NaN where there is no such metric.
   double metric(std::string_view name) const;
@@ -47,6 +53,15 @@ struct TaskRun {
   PreferenceOptions preference;
   KtoBatch kto_batch;
   KtoOptions kto;
+  Teacher teacher;  ///< distillation
+  DistillationOptions distillation;
+  SetTeacher set_teacher;
+  SetDistillationOptions set_distillation;
+  SoftTargets soft_targets;
+  SoftCrossEntropyOptions soft_cross_entropy;
+  IdSets sets;                         ///< of every task that has some
+  std::span<const double> set_values;  ///< of their entries
+  IdLogpsOptions id_logps;
   Gradients gradients;     ///< level fused
   LogitsGradient dlogits;  ///< level logits; in place it is the logits' own memory, filled by reset()
 
@@ -60,9 +75,12 @@ struct TaskRun {
   std::vector<double> token_logps(const Context& context) const;
 
  private:
+  TaskResult run_of_logits(const Context& context, const LogitsGradient& out) const;
+  TaskResult run_id_logps(const Context& context, const Gradients& out) const;
   TaskResult statistics(const Context& context) const;
   void set_options(const Job& job);
   void set_batches(const Job& job);
+  void set_distributions(const Job& job);
   void set_outputs(const Job& job);
 
   const std::byte* source_logits_ = nullptr;  // in place: what reset() copies

@@ -67,7 +67,7 @@ class Check {
       : call_(call), config_(call.config), job_(job), result_(result), truth_(truth) {
     compare_losses();
     if (truth.of_logits) compare_logit_gradients();
-    if (truth.fused) compare_parameter_gradients();
+    if (!truth.of_logits) compare_parameter_gradients();
   }
 
   const Json& metrics() const { return metrics_; }
@@ -125,9 +125,8 @@ class Check {
     const Gradients& out = call_.gradients;
     if (!out.any()) return;
     Deviation d_hidden, d_weight, d_bias;
-    const MatrixXd hidden_truth = truth_.fused->compute_parameter_gradients(
-        truth_.stats, truth_.loss.grads,
-        [&](int64_t first_entry, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
+    const MatrixXd hidden_truth = truth_.parameter_gradients(
+        call_, [&](int64_t first_entry, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
           if (out.d_weight.data) d_weight.add(weight_tile, entries_of(out.d_weight, call_.head.layout, first_entry));
           if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_entry, 1, 1));
         });

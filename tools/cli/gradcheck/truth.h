@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "cli/common/task_call.h"
 #include "oracle/tiled_truth.h"
@@ -11,8 +12,14 @@ namespace logitless::cli {
 
 /// Loss and statistics of a call, and the means to go on to its gradients.
 struct Truth {
+  /// d_hidden, and through `receive` the gradients of the head: level fused.
+  oracle::MatrixXd parameter_gradients(const TaskRun& call, const oracle::ReceiveWeights& receive) const;
+
   std::unique_ptr<oracle::LogitsTruth> of_logits;  ///< level logits
   std::unique_ptr<oracle::FusedTruth> fused;       ///< level fused
+  /// Losses of whole distributions: dL/dr of all tokens and vocabulary entries. Of the statistics below, these
+  /// have `logp` alone, of what the call reports.
+  std::optional<oracle::MatrixXd> d_raw;
   oracle::TokenStatistics stats;
   oracle::LossTruth loss;
 };

@@ -55,9 +55,9 @@ class Cut {
 };
 
 // Of the head, its bias or their gradients.
-Cut cut_of_words(const Job& job, const RankPart& part, size_t element, bool of_matrix) {
+Cut cut_of_words(const Job& job, const RankPart& part, size_t element, bool of_matrix, int64_t hidden_size) {
   const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
-  const size_t hidden = static_cast<size_t>(job.hidden_size);
+  const size_t hidden = static_cast<size_t>(hidden_size);
   return {side_by_side ? hidden : 1, job.vocab_size, of_matrix && !side_by_side ? hidden * element : element,
           all_of({part.first_entry, part.first_entry + part.entries})};
 }
@@ -72,7 +72,11 @@ Cut cut_of(const Job& whole, TensorId id, const RankPart& part) {
   switch (id) {
     case TensorId::kWeight:
     case TensorId::kBias:
-      return cut_of_words(whole, part, size_of(whole.dtype), id == TensorId::kWeight);
+      return cut_of_words(whole, part, size_of(whole.dtype), id == TensorId::kWeight, whole.hidden_size);
+    case TensorId::kTeacherWeight:
+    case TensorId::kTeacherBias:
+      return cut_of_words(whole, part, size_of(whole.teacher_dtype), id == TensorId::kTeacherWeight,
+                          whole.teacher_size);
     case TensorId::kClassWeights:  // of all vocabulary entries, on every rank
       return cut_of_rows(tensor, whole.vocab_size, all_of({0, whole.vocab_size}));
     case TensorId::kKlLogps:
@@ -155,9 +159,9 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
 }
 
 void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
-  const Cut cut = id == TensorId::kDHidden
-                      ? cut_of_rows(whole[id], whole.tokens, part.tokens)
-                      : cut_of_words(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight);
+  const Cut cut = id == TensorId::kDHidden ? cut_of_rows(whole[id], whole.tokens, part.tokens)
+                                           : cut_of_words(whole, part, size_of(whole.gradient_dtype),
+                                                          id == TensorId::kDWeight, whole.hidden_size);
   cut.put(from.data(), whole[id].writable());
 }
 

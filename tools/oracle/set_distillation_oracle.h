@@ -1,0 +1,25 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The oracle of distillation from a teacher at sets of ids: the formulas of docs/losses.md, section 7, over
+// whole rows in float64.
+#pragma once
+
+#include <vector>
+
+#include "logitless/set_distillation.h"
+#include "oracle/set_oracle.h"
+
+namespace logitless::oracle {
+
+struct SetDistillationTruth {
+  double loss = 0;
+  std::vector<double> per_token_loss;  ///< [N]; 0 where a row takes no part
+  MatrixXd d_raw;                      ///< [N, V]: dL/dr of the student
+};
+
+/// `labels`: what each row predicts, or kNoLabel where it takes no part, [N]; `offsets`: where the sequences
+/// begin and end.
+SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTeacher& teacher,
+                                            const std::vector<int64_t>& labels, std::span<const int64_t> offsets,
+                                            const SetDistillationOptions& options);
+
+}  // namespace logitless::oracle
