@@ -182,6 +182,9 @@ void check_task(const Config& config) {
     if (config.task != task) reject_set(config, keys, needs + owner);
   }
   check_sets(config, needs);
+  if (has_sets(config.task) || config.task == Task::kDistillation) {
+    reject_set(config, {"top_k"}, needs + "its forward call is that of its loss");
+  }
   if (config.task == Task::kDpo || config.task == Task::kKto) {
     reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
   }

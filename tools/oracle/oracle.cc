@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace logitless::oracle {
@@ -164,7 +165,8 @@ MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const M
   return d_hidden;
 }
 
-TokenStatistics::TokenStatistics(int64_t tokens) : argmax(tokens, -1), rank(tokens, 0) {
+TokenStatistics::TokenStatistics(int64_t tokens)
+    : argmax(tokens, -1), rank(tokens, 0), top_ids(tokens), top_logps(tokens) {
   max = log_sum = logp = lse = entropy = cross = outside = VectorXd::Zero(tokens);
 }
 
@@ -210,6 +212,17 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   stats.log_sum[row] = log_sum;
   stats.lse[row] = a[best] + log_sum;
   stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
+  if (tokens.top_k > 0) {
+    std::vector<int64_t> ids(static_cast<size_t>(vocab));
+    std::iota(ids.begin(), ids.end(), int64_t{0});
+    const auto last = ids.begin() + std::min(tokens.top_k, vocab);
+    std::partial_sort(ids.begin(), last, ids.end(),
+                      [&](int64_t u, int64_t v) { return a[u] != a[v] ? a[u] > a[v] : u < v; });
+    stats.top_ids[row].assign(ids.begin(), last);
+    for (const int64_t v : stats.top_ids[row]) {
+      stats.top_logps[row].push_back(((a[v] - a[best]) - log_sum) / tokens.logp_divisor(row));
+    }
+  }
   stats.entropy[row] = log_sum - mean_shifted;
   stats.cross[row] = cross;
   // The others' own log-sum-exp: 1 - p has no digits left as p nears 1.

@@ -44,6 +44,7 @@ struct Tokens {
   double softcap = 0;  ///< 0: none
   /// Raw logits are rounded to it.
   std::optional<DType> round_logits_to;
+  int64_t top_k = 0;  ///< so many of the largest logits of each row
 
   int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
   int64_t vocab() const { return cross.size(); }
@@ -90,6 +91,9 @@ struct TokenStatistics {
   VectorXd outside;  ///< log-probability of every entry but the label
   std::vector<int64_t> argmax;
   std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
+  /// [N] lists of min(top_k, V) token ids, by falling logit and then by rising id, and their log-probabilities.
+  std::vector<std::vector<int64_t>> top_ids;
+  std::vector<std::vector<double>> top_logps;
 };
 
 /// The raw logit r of x · w + b: rounded where the call says so.

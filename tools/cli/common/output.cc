@@ -209,6 +209,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   const bool of_logits = shape["hidden"] == 0;
   std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
   if (!of_logits) text += ", hidden " + shape["hidden"].dump();
+  if (shape.contains("teacher_hidden")) text += ", of the teacher " + shape["teacher_hidden"].dump();
   text += ", vocab " + shape["vocab"].dump() + ", " + shape["dtype"].get<std::string>();
   return of_logits ? text : text + ", " + shape["layout"].get<std::string>();
 }
@@ -218,11 +219,13 @@ std::string shape_text(const std::string& what, const std::string& model, const 
 }
 
 Json shape_json(const Job& job) {
-  return {{"tokens", job.tokens},
-          {"hidden", job.hidden_size},
-          {"vocab", job.vocab_size},
-          {"dtype", name_of(job.dtype)},
-          {"layout", name_of(job.layout)}};
+  Json shape = {{"tokens", job.tokens},
+                {"hidden", job.hidden_size},
+                {"vocab", job.vocab_size},
+                {"dtype", name_of(job.dtype)},
+                {"layout", name_of(job.layout)}};
+  if (job.teacher_size > 0) shape["teacher_hidden"] = job.teacher_size;
+  return shape;
 }
 
 std::string machine_text(const Environment& e) {

@@ -129,7 +129,9 @@ void TaskRun::set_distributions(const Job& job) {
   }
   if (job.has(TensorId::kSoftRows)) {
     const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, job.vocab_size));
+    // Of the whole vocabulary, where a rank has a part of the head.
+    const int64_t width = job[TensorId::kSoftRows].count(size_of(dtype)) / std::max<int64_t>(1, job.tokens);
+    soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, width));
     soft_targets.mask = span_of<uint8_t>(job, TensorId::kMask);
   }
   if (!job.has(TensorId::kSetIds)) return;
@@ -213,11 +215,12 @@ TaskResult TaskRun::run_id_logps(const Context& context, const Gradients& out) c
 TaskResult TaskRun::statistics(const Context& context) const {
   const StatsRequest request = {.top_k = config.top_k};
   TaskResult out;
-  const TokenStats stats =
-      config.level == Level::kLogits
-          ? compute_token_stats(context, logits, targets, token_options(), request, &out.plan)
-          : compute_token_stats(context, hidden, head, targets, token_options(), request, &out.plan);
-  out.per_token_logps = stats.logp;
+  TokenStats stats = config.level == Level::kLogits
+                         ? compute_token_stats(context, logits, targets, token_options(), request, &out.plan)
+                         : compute_token_stats(context, hidden, head, targets, token_options(), request, &out.plan);
+  out.per_token_logps = std::move(stats.logp);
+  out.top_ids = std::move(stats.top_ids);
+  out.top_logps = std::move(stats.top_logps);
   return out;
 }
 

@@ -30,7 +30,9 @@ struct TaskResult {
   std::vector<double> per_token_loss;  ///< [N]; empty where the task has none
   /// [N], or at task id_logps one an entry; empty where the task has none, as cross_entropy at level fused.
   std::vector<double> per_token_logps;
-  Plan plan;  ///< level fused
+  std::vector<int64_t> top_ids;   ///< [N, top_k], of calls without gradients
+  std::vector<double> top_logps;  ///< the same
+  Plan plan;                      ///< level fused
 
   /// NaN where there is no such metric.
   double metric(std::string_view name) const;

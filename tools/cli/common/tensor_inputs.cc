@@ -226,6 +226,10 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   if (config.ignored_fraction != 0) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
   }
+  if (io::has_sets(config.task) || config.task == io::Task::kDistillation) {
+    throw Error("--targets was given, but task " + std::string(io::name_of(config.task)) +
+                " takes seeded inputs alone");
+  }
   check_level(config, paths);
   Inputs inputs;
   const io::TensorHandle targets =

@@ -63,9 +63,10 @@ oracle::StoredMatrix entries_of(const Matrix& d_weight, HeadLayout layout, int64
 // What one call gives, held against the oracle: metrics and gates.
 class Check {
  public:
-  Check(const TaskRun& call, const Job& job, const TaskResult& result, const Truth& truth)
+  Check(const TaskRun& call, const Job& job, const TaskResult& forward, const TaskResult& result, const Truth& truth)
       : call_(call), config_(call.config), job_(job), result_(result), truth_(truth) {
     compare_losses();
+    if (config_.top_k > 0) compare_top(forward);
     if (truth.of_logits) compare_logit_gradients();
     if (!truth.of_logits) compare_parameter_gradients();
   }
@@ -100,6 +101,35 @@ class Check {
       const double limit = exact(losses, DType::kFloat64).rel_l2;
       gate("losses_rel_l2", losses.rel_l2(), tolerances.losses_rel_l2.value_or(limit));
     }
+  }
+
+  // Ids whose exact log-probabilities lie closer than the error of a computed one may change places.
+  void compare_top(const TaskResult& forward) {
+    const auto width = static_cast<size_t>(config_.top_k);
+    std::vector<double> want, got;
+    for (size_t row = 0; row < truth_.stats.top_logps.size(); ++row) {
+      const std::vector<double>& logps = truth_.stats.top_logps[row];
+      want.insert(want.end(), logps.begin(), logps.end());
+      const auto own = forward.top_logps.begin() + static_cast<ptrdiff_t>(row * width);
+      got.insert(got.end(), own, own + static_cast<ptrdiff_t>(logps.size()));
+    }
+    const Deviation deviation = deviation_of(oracle::to_eigen(want), got);
+    const double limit = config_.tolerances.logp_max_abs.value_or(exact(deviation, DType::kFloat64).max_abs);
+    double wrong = 0;
+    for (size_t row = 0; row < truth_.stats.top_ids.size(); ++row) {
+      const std::vector<int64_t>& ids = truth_.stats.top_ids[row];
+      const std::vector<double>& logps = truth_.stats.top_logps[row];
+      for (size_t k = 0; k < ids.size(); ++k) {
+        const auto found = std::find(ids.begin(), ids.end(), forward.top_ids[row * width + k]);
+        // One that is not in the list is at most as likely as the last one there.
+        const double exact_logp = found == ids.end() ? logps.back() : logps[static_cast<size_t>(found - ids.begin())];
+        wrong += std::abs(exact_logp - logps[k]) > 2 * limit;
+      }
+    }
+    add("top_logps_max_abs", deviation.max_abs());
+    add("top_ids_wrong", wrong);
+    gate("top_logps_max_abs", deviation.max_abs(), limit);
+    gate("top_ids_wrong", wrong, 0);
   }
 
   void compare_logit_gradients() {
@@ -194,16 +224,16 @@ Json run_check(const GradcheckOptions& options, const Profile& profile, const st
 
   phase("kernel, forward");
   call.reset();
-  const double forward_s = measure([&] { call.run(context, true); }).time_s;
+  TaskResult forward, result;
+  const double forward_s = measure([&] { forward = call.run(context, true); }).time_s;
   phase("kernel, with gradients");
   call.reset();
-  TaskResult result;
   const double kernel_s = measure([&] { result = call.run(context); }).time_s;
   phase("float64 oracle");
   std::optional<Check> check;
   const double reference_s = measure([&] {
                                const Truth truth = find_truth(call, job[TensorId::kLogits].data);
-                               check.emplace(call, job, result, truth);
+                               check.emplace(call, job, forward, result, truth);
                              }).time_s;
   inputs.check_files();
   Json metrics = check->metrics();

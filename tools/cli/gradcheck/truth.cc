@@ -137,13 +137,15 @@ Truth find_truth(const TaskRun& call, const void* held_logits) {
   const std::vector<int64_t> offsets = offsets_of(call);
   Truth truth;
   const oracle::TiledTruth* reference = nullptr;
+  oracle::Tokens tokens = tokens_of(call, offsets);
+  tokens.top_k = call.config.top_k;
   if (call.config.level == io::Level::kLogits) {
     Logits logits = call.logits;
     logits.data = held_logits;
-    truth.of_logits = std::make_unique<oracle::LogitsTruth>(logits, tokens_of(call, offsets), kScratchBytes);
+    truth.of_logits = std::make_unique<oracle::LogitsTruth>(logits, std::move(tokens), kScratchBytes);
     reference = truth.of_logits.get();
   } else {
-    truth.fused = std::make_unique<oracle::FusedTruth>(call.hidden, call.head, tokens_of(call, offsets), kScratchBytes);
+    truth.fused = std::make_unique<oracle::FusedTruth>(call.hidden, call.head, std::move(tokens), kScratchBytes);
     reference = truth.fused.get();
   }
   truth.stats = reference->compute_statistics();

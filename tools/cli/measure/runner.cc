@@ -17,14 +17,22 @@ ContextOptions options_of(const io::Config& config, const Contender& contender, 
   return options;
 }
 
-// Of the products that a call at level fused makes: the logits, again in two pass, and a product for each
-// gradient. Dense computes every row, the other plans those that take part.
+// How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary. The
+// divergence of two heads is a walk of its own behind that of the statistics.
+int walks_of(const Plan& plan, bool two_heads) {
+  if (plan.kind == PlanKind::kTwoPass) return two_heads ? 3 : 2;
+  return plan.kind == PlanKind::kForwardOnly && two_heads ? 2 : 1;
+}
+
+// Of the products that a call at level fused makes: the logits of each head, and a product for each gradient.
+// Dense computes every row, the other plans those that take part.
 double flops_of(const Plan& plan, const Job& job, bool forward_only) {
   const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
-  const int products = 1 + (plan.kind == PlanKind::kTwoPass) + plan.gradient_terms * gradients;
+  const int walks = walks_of(plan, job.teacher_size > 0);
   const int64_t rows = plan.kind == PlanKind::kDense ? job.tokens : plan.active_rows;
-  return 2.0 * products * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
-         static_cast<double>(job.hidden_size);
+  const auto columns =
+      static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size + walks * job.teacher_size);
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) * columns;
 }
 
 }  // namespace
@@ -68,7 +76,7 @@ Json Runner::json(const std::optional<double>& gemm_rate) const {
   Json json = {{"name", name()},       {"status", "ok"},         {"loss", result_.loss},
                {"first_s", *first_s_}, {"median_s", median_s()}, {"spread_s", timing::spread(times_s_)},
                {"times_s", times_s_}};
-  const double flops = gemm_rate ? flops_of(result_.plan, job_, contender_.forward_only) : 0;
+  const double flops = gemm_rate && !config_.within_sets() ? flops_of(result_.plan, job_, contender_.forward_only) : 0;
   if (flops > 0) json["gemm_efficiency"] = flops / median_s() / *gemm_rate;
   json["extra_peak_bytes"] = extra_peak_bytes();
   json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
