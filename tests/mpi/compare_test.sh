@@ -47,8 +47,12 @@ refuses() {
 }
 
 grid=(parallel.vocab=2 parallel.data=2)
-for config in tiny tiny-grpo tiny-dpo tiny-kto; do
+for config in tiny tiny-grpo tiny-dpo tiny-kto tiny-distillation tiny-set_distillation tiny-soft_targets; do
   agrees 4 "$config" "${grid[@]}"
+done
+for config in tiny-distillation tiny-set_distillation tiny-soft_targets tiny-id_sets; do
+  agrees 2 "$config" parallel.vocab=2
+  agrees 3 "$config" parallel.vocab=3
 done
 agrees 4 tiny parallel.vocab=4 model.bias=true model.layout=hidden_vocab model.dtype=bfloat16 label_smoothing=0.1 \
   class_weights=true z_loss=0.01 'temperature=[0.5, 2]' 'metrics={accuracy: true, entropy: true}'

@@ -116,6 +116,15 @@ inline void prepare(const std::string& field, DistillationOptions& options) {
   if (field == "hard_temperature") options.hard_weight = 0.5;
 }
 
+inline void prepare(const std::string& field, SetDistillationOptions& options) {
+  prepare_token(field, options.token);
+  if (field == "mean_over") options.token.ignore_index = 0;
+  if (field == "beta") options.divergence = Divergence::kJsd;
+  if (field == "skew") options.divergence = Divergence::kSkewKl;
+  if (field == "forward_weight") options.divergence = Divergence::kMixedKl;
+  if (field == "temperature_squared") options.token.temperature = 0.5;
+}
+
 /// Returns a case for each value of each field, those of `token` among them.
 template <class Options>
 std::vector<OptionCase<Options>> option_cases() {
@@ -286,6 +295,9 @@ inline std::set<std::string> refused(const PolicyOptions&) {
 }
 inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
 inline std::set<std::string> refused(const KtoOptions&) { return {}; }
+inline std::set<std::string> refused(const SetDistillationOptions&) {
+  return {"divergence = acceptance", "divergence = lk_hybrid", "temperature_meaning = scale_logp"};
+}
 inline std::set<std::string> refused(const DistillationOptions&) { return {"temperature_meaning = scale_logp"}; }
 
 }  // namespace logitless::testing

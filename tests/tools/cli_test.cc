@@ -128,8 +128,15 @@ TEST_F(CliTest, TheFusedPathHoldsNoLogits) {
 }
 
 TEST_F(CliTest, EveryTask) {
-  for (const std::string task : {"grpo", "dpo", "kto"}) {
-    const Finished result = run({"compare", config_named("tiny-" + task), "--json", "-"});
+  const std::pair<std::string, std::string> configs[] = {{"grpo", "grpo"},
+                                                         {"dpo", "dpo"},
+                                                         {"kto", "kto"},
+                                                         {"distillation", "distillation"},
+                                                         {"set_distillation", "set_distillation"},
+                                                         {"soft_targets", "soft_targets"},
+                                                         {"id_logps", "id_sets"}};
+  for (const auto& [task, config] : configs) {
+    const Finished result = run({"compare", config_named("tiny-" + config), "--json", "-"});
     ASSERT_EQ(result.exit_code(), 0) << result.err;
     const json r = json::parse(result.out);
     EXPECT_EQ(r["task"], task);
@@ -192,7 +199,8 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
       {{"compare", typo}, typo + ":3: model.vocab_sise is not a known key; did you mean model.vocab_size?"},
       {{"compare", "--config", typo}, typo + ":3: model.vocab_sise"},
       {{"compare", path("absent.yaml")}, "absent.yaml: cannot be opened"},
-      {{"compare", kTiny, "--set", "task=ppo"}, "must be cross_entropy, grpo, dpo or kto, not ppo"},
+      {{"compare", kTiny, "--set", "task=ppo"},
+       "must be cross_entropy, grpo, dpo, kto, distillation, set_distillation, soft_targets or id_logps, not ppo"},
       {{"compare", kTiny, "--set", "gradients.d_bias=true"}, "--set gradients.d_bias needs a bias"},
       {{"compare", kTiny, "--set", "tolerances.d_bias_rel_l2=1"}, "--set tolerances.d_bias_rel_l2 needs a bias"},
       {{"compare", kTiny, "--set", "kernel.workspace=1"}, "workspace"},

@@ -24,11 +24,23 @@ const PolicyOptions& options_in(const cli::TaskRun& call, const PolicyOptions&) 
 const PreferenceOptions& options_in(const cli::TaskRun& call, const PreferenceOptions&) { return call.preference; }
 const KtoOptions& options_in(const cli::TaskRun& call, const KtoOptions&) { return call.kto; }
 
+const DistillationOptions& options_in(const cli::TaskRun& call, const DistillationOptions&) {
+  return call.distillation;
+}
+const SetDistillationOptions& options_in(const cli::TaskRun& call, const SetDistillationOptions&) {
+  return call.set_distillation;
+}
+const SoftCrossEntropyOptions& options_in(const cli::TaskRun& call, const SoftCrossEntropyOptions&) {
+  return call.soft_cross_entropy;
+}
+const IdLogpsOptions& options_in(const cli::TaskRun& call, const IdLogpsOptions&) { return call.id_logps; }
+
 // A small batch, of which some tokens take no part, with ratios far from 1.
 Settings batch_of(const std::string& task) {
   Settings settings = {"task=" + task,  "model.hidden_size=7", "model.vocab_size=41",
                        "batch_size=12", "seq_len=8",           "ignored_fraction=0.3",
                        "seed=3"};
+  if (io::has_sets(io::load_config(std::nullopt, settings).task)) settings.push_back("sets.ids=5");
   if (task == "grpo") settings.push_back("policy.log_ratio_deviation=9");
   return settings;
 }
@@ -135,6 +147,34 @@ TEST(ConfigFields, OfCrossEntropyArrive) { every_option_arrives<CrossEntropyOpti
 TEST(ConfigFields, OfPolicyLossesArrive) { every_option_arrives<PolicyOptions>("grpo", "policy."); }
 TEST(ConfigFields, OfPreferenceLossesArrive) { every_option_arrives<PreferenceOptions>("dpo", "preference."); }
 TEST(ConfigFields, OfKtoArrive) { every_option_arrives<KtoOptions>("kto", "kto."); }
+TEST(ConfigFields, OfDistillationArrive) { every_option_arrives<DistillationOptions>("distillation", "distillation."); }
+TEST(ConfigFields, OfSetDistillationArrive) {
+  every_option_arrives<SetDistillationOptions>("set_distillation", "set_distillation.");
+}
+TEST(ConfigFields, OfSoftTargetsArrive) {
+  every_option_arrives<SoftCrossEntropyOptions>("soft_targets", "soft_targets.");
+}
+TEST(ConfigFields, OfIdLogpsArrive) { every_option_arrives<IdLogpsOptions>("id_logps", "id_logps."); }
+
+// A teacher's keys, and those of its seeded sets, change what a call computes.
+TEST(ConfigFields, OfSeededTeachersAndSetsAct) {
+  const auto loss = [](const std::string& task, const Settings& more) {
+    Settings settings = batch_of(task);
+    if (!more.empty()) std::erase(settings, "sets.ids=5");
+    settings.insert(settings.end(), more.begin(), more.end());
+    const io::Config config = io::load_config(std::nullopt, settings);
+    const cli::Inputs inputs = cli::make_seeded_inputs(config);
+    return cli::TaskRun(config, inputs.job).run(Context()).loss;
+  };
+  for (const char* setting :
+       {"hidden_size=9", "dtype=bfloat16", "softcap=3", "bias=true", "round_logits_to=bfloat16"}) {
+    EXPECT_NE(loss("distillation", {std::string("teacher.") + setting}), loss("distillation", {})) << setting;
+  }
+  EXPECT_NE(loss("set_distillation", {"sets.ids=6"}), loss("set_distillation", {}));
+  EXPECT_NE(loss("soft_targets", {"sets={dense: true}"}), loss("soft_targets", {}));
+  EXPECT_THROW(loss("id_logps", {"sets.ids=42"}), io::Error);
+  EXPECT_EQ(loss("id_logps", {"sets.ids=0"}), 0);
+}
 
 }  // namespace
 }  // namespace logitless::testing

@@ -181,7 +181,9 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("seed: [1]"), "c.yaml:1: seed must be an integer of at least 0, not a list");
   EXPECT_EQ(error("model: {name: [1]}"), "c.yaml:1: model.name must be a text, not a list");
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
-  EXPECT_EQ(error("task: ppo"), "c.yaml:1: task must be cross_entropy, grpo, dpo or kto, not ppo");
+  EXPECT_EQ(error("task: ppo"),
+            "c.yaml:1: task must be cross_entropy, grpo, dpo, kto, distillation, set_distillation, "
+            "soft_targets or id_logps, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
   EXPECT_EQ(error("kernel:\n  plan: forward_only\n"),
             "c.yaml:2: kernel.plan must be auto, one_pass, two_pass or dense, not forward_only");
@@ -241,6 +243,25 @@ TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
   EXPECT_EQ(error("level: logits\ntask: kto\n"), "c.yaml:1: level is logits, but task kto has level fused alone");
   EXPECT_EQ(error("level: logits\nmodel: {dtype: bfloat16}\ngradients: {dtype: float32}\nkernel: {in_place: true}\n"),
             "c.yaml:4: kernel.in_place needs gradients.dtype same: the gradient replaces the logits");
+}
+
+TEST_F(ConfigTest, TasksOfDistributionsSayWhatTheyHaveNoUseFor) {
+  EXPECT_EQ(error("teacher: {bias: true}"),
+            "c.yaml:1: teacher.bias has no meaning for task cross_entropy: it belongs to distillation");
+  EXPECT_EQ(error("task: distillation\nsets: {ids: 4}\n"),
+            "c.yaml:2: sets.ids has no meaning for task distillation: it belongs to set_distillation, soft_targets "
+            "and id_logps");
+  EXPECT_EQ(error("task: soft_targets\nsets: {ids: 4, dense: true}\n"), "c.yaml:2: sets.ids needs sets.dense false");
+  EXPECT_EQ(error("task: soft_targets\nshift: 1\n"),
+            "c.yaml:2: shift has no meaning for task soft_targets: the sets say which tokens count");
+  EXPECT_EQ(error("task: set_distillation\nmetrics: {entropy: true}\n"),
+            "c.yaml:2: metrics.entropy has no meaning for task set_distillation: it has no such metric");
+  EXPECT_EQ(error("task: id_logps\nloss_scale: 2\n"),
+            "c.yaml:2: loss_scale has no meaning for task id_logps: it has no loss of its own");
+  EXPECT_EQ(error("task: id_logps\nparallel: {data: 2}\n"),
+            "c.yaml:2: parallel.data has no meaning for task id_logps: it has no loss that ranks could share");
+  EXPECT_EQ(error("task: distillation\ntop_k: 2\n"),
+            "c.yaml:2: top_k has no meaning for task distillation: its forward call is that of its loss");
 }
 
 TEST_F(ConfigTest, PolicyAndPreferenceBlocks) {

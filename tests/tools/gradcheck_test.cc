@@ -63,6 +63,8 @@ const std::set<std::string> kParameters = {"d_hidden_max_abs", "d_hidden_rel_l2"
                                            "d_weight_rel_l2"};
 const std::set<std::string> kLogitGradients = {"dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2"};
 
+const std::set<std::string> kTop = {"top_logps_max_abs", "top_ids_wrong"};
+
 std::set<std::string> operator+(std::set<std::string> a, const std::set<std::string>& b) {
   a.insert(b.begin(), b.end());
   return a;
@@ -90,6 +92,47 @@ TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
   }
   EXPECT_EQ(all[4]["task"], "cross_entropy");
   EXPECT_EQ(all[4]["level"], "logits");
+}
+
+TEST_F(GradcheckTest, EveryTaskOfDistributionsPassesWithItsOwnMetricsAndGates) {
+  const json all =
+      checks({config_named("tiny-distillation"), config_named("tiny-set_distillation"),
+              config_named("tiny-soft_targets"), config_named("tiny-id_sets"),
+              config_named("gradcheck/distillation-fused-tiny"), config_named("gradcheck/top_k-fused-tiny")},
+             {});
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
+  EXPECT_EQ(keys(all[1]["metrics"]), kLosses + kPerToken + kParameters);
+  EXPECT_EQ(keys(all[2]["metrics"]), kLosses + kPerToken + kParameters);
+  EXPECT_EQ(keys(all[3]["metrics"]), kLosses + kLogps + kParameters);
+  EXPECT_EQ(keys(all[5]["metrics"]), kLosses + kLogps + kPerToken + kParameters + kTop);
+  EXPECT_EQ(gate_names(all[5]), (std::set<std::string>{"loss_atol", "logp_max_abs", "losses_rel_l2", "d_hidden_rel_l2",
+                                                       "d_weight_rel_l2"}) +
+                                    kTop);
+  EXPECT_EQ(all[0]["shape"]["teacher_hidden"], 64);
+  for (const json& one : all) {
+    EXPECT_TRUE(one["pass"]);
+    EXPECT_GT(std::abs(one["metrics"]["loss_ref"].get<double>()), 1e-3);
+  }
+}
+
+TEST_F(GradcheckTest, EveryOptionOfDistributionsPasses) {
+  const std::string distillation = config_named("tiny-distillation"), sets = config_named("tiny-set_distillation");
+  for (const Divergence kind : all_of<Divergence>()) {
+    const std::string setting = std::string("distillation.divergence=") + name_of(kind);
+    checks({distillation}, {setting, "distillation.mean_over=sequence_means", "kernel.plan=two_pass"});
+    checks({distillation}, {setting, "model.dtype=bfloat16", "teacher.dtype=float32", "model.softcap=20"});
+    if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) continue;
+    for (const OutsideSet outside : all_of<OutsideSet>()) {
+      const std::string hard = outside == OutsideSet::kRenormalised ? "0" : "0.5";
+      checks({sets}, {std::string("set_distillation.divergence=") + name_of(kind),
+                      std::string("set_distillation.outside=") + name_of(outside),
+                      "set_distillation.hard_weight=" + hard, "model={bias: true, softcap: 20}"});
+    }
+  }
+  checks({config_named("tiny-id_sets")}, {"id_logps.normalise_over=set", "temperature=[0.5, 2]"});
+  checks({config_named("tiny-soft_targets")}, {"soft_targets.subtract_entropy=true", "model.dtype=float64"});
+  checks({}, {"task=soft_targets", "model={hidden_size: 16, vocab_size: 300}", "seq_len=40", "sets.dense=true"});
 }
 
 TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
