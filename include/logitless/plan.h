@@ -16,7 +16,7 @@ namespace logitless {
 /// How a call runs: what it keeps and what it computes twice (docs/memory.md, docs/performance.md).
 enum class PlanKind {
   kAuto,         ///< the fastest plan that fits the workspace
-  kForwardOnly,  ///< statistics only; what every call without gradients runs
+  kForwardOnly,  ///< statistics only; what calls without gradients run, but those of two heads that run one pass
   kOnePass,      ///< the logits of a chunk of rows are kept until their gradients are done: 3 GEMMs
   kTwoPass,      ///< the logits are computed again for the gradients: 4 GEMMs, a few tiles of memory
   kDense,        ///< the baseline: all logits in memory

@@ -65,13 +65,22 @@ class Planner {
 
   // Makes the plan for tiles that are not above the cap.
   RunPlan make() const {
-    if (!work_.backward) return forward_only();
+    if (!work_.backward) return without_gradients();
     if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
   static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
     return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
+  }
+
+  // Two heads are walked twice: one pass keeps their logits from one walk to the next, where that pays.
+  RunPlan without_gradients() const {
+    if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
+    const bool asked = wanted_ == PlanKind::kOnePass;
+    RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
+    if (fits(one) && (asked || keeping_pays(cutter_.source(), outputs_, 1, one))) return one;
+    return forward_only();
   }
 
   // Returns the plan with all rows in one chunk, or, where their lists of the largest logits do not fit, one

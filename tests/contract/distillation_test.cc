@@ -33,7 +33,9 @@ void expect_plan(const DistillationCase& call, PlanKind plan, int threads = 2) {
   EXPECT_EQ(result.plan.kind, plan);
   expect_distilled(call, result, &gradients);
   const DistillationResult forward = call.run(context);
-  EXPECT_EQ(forward.plan.kind, plan == PlanKind::kDense ? plan : PlanKind::kForwardOnly);
+  EXPECT_EQ(forward.plan.kind, plan == PlanKind::kTwoPass ? PlanKind::kForwardOnly
+                               : plan == PlanKind::kDense ? plan
+                                                          : PlanKind::kOnePass);
   expect_distilled(call, forward, nullptr);
 }
 
