@@ -192,6 +192,15 @@ typedef enum logitless_mean_over {
   LOGITLESS_OVER_SEQUENCE_MEANS = 2
 } logitless_mean_over;
 
+/** See OutsideSet. */
+typedef enum logitless_outside_set {
+  LOGITLESS_OUTSIDE_TAIL = 0,
+  LOGITLESS_OUTSIDE_TRUNCATED = 1,
+  LOGITLESS_OUTSIDE_RENORMALISED = 2,
+  LOGITLESS_OUTSIDE_TEACHER_RENORMALISED = 3,
+  LOGITLESS_OUTSIDE_GENERALISED = 4
+} logitless_outside_set;
+
 LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                   /**< e.g. "bfloat16" */
 LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                /**< e.g. "two_pass" */
 LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);  /**< e.g. "split" */
@@ -202,6 +211,7 @@ LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction
 LOGITLESS_C_API const char* logitless_teacher_against_name(int32_t against);       /**< e.g. "sampling" */
 LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);          /**< e.g. "apo_zero" */
 LOGITLESS_C_API const char* logitless_divergence_name(int32_t divergence);         /**< e.g. "reverse_kl" */
+LOGITLESS_C_API const char* logitless_outside_set_name(int32_t outside);           /**< e.g. "tail" */
 LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);             /**< best first */
 LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);              /**< best first */
 /** Tells whether the loss compares with a reference model; 0 for what is no loss. */
@@ -916,6 +926,61 @@ LOGITLESS_C_API logitless_status logitless_distillation_loss_backward(
 LOGITLESS_C_API logitless_status logitless_plan_distillation_loss(
     const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
     const logitless_targets* targets, const logitless_distillation_options* options,
+    const logitless_gradients* gradients, logitless_plan* plan);
+
+/** See SetTeacher. */
+typedef struct logitless_set_teacher {
+  size_t struct_size;
+  const logitless_id_sets* sets;
+  logitless_const_vector logps;         /**< as many as ids */
+  logitless_const_vector outside_logps; /**< N, or none */
+} logitless_set_teacher;
+
+/** See SetDistillationOptions. */
+typedef struct logitless_set_distillation_options {
+  size_t struct_size;
+  int32_t divergence, outside;
+  const logitless_token_options* token; /**< NULL: the defaults */
+  double beta, skew, forward_weight;
+  double divergence_weight;
+  int32_t temperature_squared;
+  double hard_weight;
+  int32_t reduction, mean_over;
+  double normaliser; /**< optional */
+  double loss_scale;
+} logitless_set_distillation_options;
+
+/** See SetDistillationResult. */
+typedef struct logitless_set_distillation_result {
+  size_t struct_size;
+  int64_t tokens; /**< entries of the arrays, N; unused where there is none */
+  double *per_token_loss, *per_token_divergence;
+  double loss;
+  int64_t counted_tokens; /**< tokens that took part */
+  double mean_divergence, mean_teacher_mass, mean_student_mass, mean_nll;
+} logitless_set_distillation_result;
+
+LOGITLESS_C_API void logitless_set_teacher_init(logitless_set_teacher* teacher, size_t size);
+LOGITLESS_C_API void logitless_set_distillation_options_init(logitless_set_distillation_options* options, size_t size);
+LOGITLESS_C_API void logitless_set_distillation_result_init(logitless_set_distillation_result* result, size_t size);
+/** `targets` may be NULL: the sets alone say which rows take part then. */
+LOGITLESS_C_API logitless_status logitless_set_distillation_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_set_teacher* teacher,
+    const logitless_targets* targets, const logitless_set_distillation_options* options,
+    const logitless_gradients* gradients, logitless_set_distillation_result* result, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_set_distillation_loss_forward(
+    const logitless_context* context, const logitless_source* source, const logitless_set_teacher* teacher,
+    const logitless_targets* targets, const logitless_set_distillation_options* options,
+    logitless_set_distillation_result* result, logitless_plan* plan, logitless_forward** forward);
+/** `upstream` has one entry, or N under LOGITLESS_NO_REDUCTION. */
+LOGITLESS_C_API logitless_status logitless_set_distillation_loss_backward(
+    const logitless_context* context, const logitless_source* source, const logitless_set_teacher* teacher,
+    const logitless_targets* targets, const logitless_set_distillation_options* options,
+    const logitless_forward* forward, const double* upstream, size_t upstream_count,
+    const logitless_gradients* gradients, logitless_plan* plan);
+LOGITLESS_C_API logitless_status logitless_plan_set_distillation_loss(
+    const logitless_context* context, const logitless_source* source, const logitless_set_teacher* teacher,
+    const logitless_targets* targets, const logitless_set_distillation_options* options,
     const logitless_gradients* gradients, logitless_plan* plan);
 
 #ifdef __cplusplus

@@ -143,6 +143,7 @@ struct Distillation {
   Targets targets;
   DistillationOptions options;
 
+  Distillation() = default;
   Distillation(Keywords& keywords, Arrays& arrays)
       : teacher(take_teacher(keywords, arrays)), options(take_fields<DistillationOptions>(keywords, arrays)) {
     take(keywords, arrays, "targets", targets);
@@ -174,6 +175,55 @@ struct Distillation {
                                             std::span<const double>(upstream), of_head_outputs(outputs));
         },
         source...);
+  }
+};
+
+struct SoftCrossEntropy {
+  static constexpr const char* kName = "soft_cross_entropy";
+  using Forward = SoftCrossEntropyForward;
+  SoftTargets targets;
+  SoftCrossEntropyOptions options;
+
+  SoftCrossEntropy() = default;
+  SoftCrossEntropy(Keywords& keywords, Arrays& arrays);
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return soft_cross_entropy(context, source..., targets, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_soft_cross_entropy(context, source..., targets, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return soft_cross_entropy_forward(context, source..., targets, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return soft_cross_entropy_backward(context, source..., targets, options, forward, std::span<const double>(upstream),
+                                       outputs);
+  }
+};
+
+struct SetDistillation {
+  static constexpr const char* kName = "set_distillation_loss";
+  using Forward = SetDistillationForward;
+  SetTeacher teacher;
+  Targets targets;
+  SetDistillationOptions options;
+
+  SetDistillation() = default;
+  SetDistillation(Keywords& keywords, Arrays& arrays);
+  auto run(const Context& context, const auto& outputs, const auto&... source) const {
+    return set_distillation_loss(context, source..., teacher, targets, options, outputs);
+  }
+  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
+    return plan_set_distillation_loss(context, source..., teacher, targets, options, outputs);
+  }
+  Forward forward(const Context& context, const auto&... source) const {
+    return set_distillation_loss_forward(context, source..., teacher, targets, options);
+  }
+  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
+                const auto& outputs, const auto&... source) const {
+    return set_distillation_loss_backward(context, source..., teacher, targets, options, forward,
+                                          std::span<const double>(upstream), outputs);
   }
 };
 

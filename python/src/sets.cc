@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "calls.h"
-#include "logitless/logits.h"
+#include "losses.h"
 
 namespace logitless::python {
 namespace {
@@ -38,30 +38,6 @@ SoftTargets take_soft_targets(Keywords& keywords, Arrays& arrays) {
   return out;
 }
 
-struct SoftCrossEntropy {
-  static constexpr const char* kName = "soft_cross_entropy";
-  using Forward = SoftCrossEntropyForward;
-  SoftTargets targets;
-  SoftCrossEntropyOptions options;
-
-  SoftCrossEntropy(Keywords& keywords, Arrays& arrays)
-      : targets(take_soft_targets(keywords, arrays)), options(take_fields<SoftCrossEntropyOptions>(keywords, arrays)) {}
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return soft_cross_entropy(context, source..., targets, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_soft_cross_entropy(context, source..., targets, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return soft_cross_entropy_forward(context, source..., targets, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return soft_cross_entropy_backward(context, source..., targets, options, forward, std::span<const double>(upstream),
-                                       outputs);
-  }
-};
-
 SetTeacher take_set_teacher(Keywords& keywords, Arrays& arrays) {
   SetTeacher out;
   out.sets = take_sets(keywords, arrays);
@@ -71,33 +47,6 @@ SetTeacher take_set_teacher(Keywords& keywords, Arrays& arrays) {
   take(keywords, arrays, "teacher_outside_logps", out.outside_logps);
   return out;
 }
-
-struct SetDistillation {
-  static constexpr const char* kName = "set_distillation_loss";
-  using Forward = SetDistillationForward;
-  SetTeacher teacher;
-  Targets targets;
-  SetDistillationOptions options;
-
-  SetDistillation(Keywords& keywords, Arrays& arrays)
-      : teacher(take_set_teacher(keywords, arrays)), options(take_fields<SetDistillationOptions>(keywords, arrays)) {
-    take(keywords, arrays, "targets", targets);
-  }
-  auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return set_distillation_loss(context, source..., teacher, targets, options, outputs);
-  }
-  auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return plan_set_distillation_loss(context, source..., teacher, targets, options, outputs);
-  }
-  Forward forward(const Context& context, const auto&... source) const {
-    return set_distillation_loss_forward(context, source..., teacher, targets, options);
-  }
-  Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
-                const auto& outputs, const auto&... source) const {
-    return set_distillation_loss_backward(context, source..., teacher, targets, options, forward,
-                                          std::span<const double>(upstream), outputs);
-  }
-};
 
 // The arguments of id_logps.
 struct IdLogpsCall {
@@ -110,6 +59,14 @@ struct IdLogpsCall {
 };
 
 }  // namespace
+
+SoftCrossEntropy::SoftCrossEntropy(Keywords& keywords, Arrays& arrays)
+    : targets(take_soft_targets(keywords, arrays)), options(take_fields<SoftCrossEntropyOptions>(keywords, arrays)) {}
+
+SetDistillation::SetDistillation(Keywords& keywords, Arrays& arrays)
+    : teacher(take_set_teacher(keywords, arrays)), options(take_fields<SetDistillationOptions>(keywords, arrays)) {
+  take(keywords, arrays, "targets", targets);
+}
 
 void define_sets(nb::module_& m) {
   define_loss<SoftCrossEntropy>(m, "SoftCrossEntropyForward");

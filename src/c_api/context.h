@@ -15,6 +15,7 @@
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "logitless/ranks.h"
+#include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 #include "logitless/workspace.h"
 
@@ -47,7 +48,7 @@ struct logitless_workspace {
 struct logitless_forward {
   std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
                logitless::KtoForward, logitless::SoftCrossEntropyForward, logitless::IdLogps,
-               logitless::DistillationForward>
+               logitless::DistillationForward, logitless::SetDistillationForward>
       forward;
 };
 

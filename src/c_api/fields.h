@@ -158,6 +158,10 @@ inline logitless_distillation_options defaults() {
   return defaults_of<DistillationOptions, logitless_distillation_options>();
 }
 template <>
+inline logitless_set_distillation_options defaults() {
+  return defaults_of<SetDistillationOptions, logitless_set_distillation_options>();
+}
+template <>
 inline logitless_context_options defaults() {
   return defaults_of<ContextOptions, logitless_context_options>();
 }
@@ -184,6 +188,9 @@ inline PreferenceOptions options_of(const logitless_preference_options* given) {
 inline KtoOptions options_of(const logitless_kto_options* given) { return taken<KtoOptions>(given, "options"); }
 inline DistillationOptions options_of(const logitless_distillation_options* given) {
   return taken<DistillationOptions>(given, "options");
+}
+inline SetDistillationOptions options_of(const logitless_set_distillation_options* given) {
+  return taken<SetDistillationOptions>(given, "options");
 }
 inline ContextOptions options_of(const logitless_context_options* given) {
   return taken<ContextOptions>(given, "options");

@@ -127,6 +127,17 @@ SoftTargets soft_targets_of(const logitless_soft_targets* given) {
   return out;
 }
 
+SetTeacher set_teacher_of(const logitless_set_teacher* given) {
+  const logitless_set_teacher in = read(&there(given, "teacher"), "teacher");
+  SetTeacher out;
+  out.sets = sets_of(in.sets, "teacher.sets");
+  out.logps = vector_of(in.logps, "teacher.logps");
+  out.outside_logps = vector_of(in.outside_logps, "teacher.outside_logps");
+  return out;
+}
+
+Targets optional_targets(const logitless_targets* given) { return given ? targets_of(given, "targets") : Targets(); }
+
 Logits logits_of(const logitless_logits* given) {
   const logitless_logits in = read(&there(given, "logits"), "logits");
   return Logits(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab, step_of(in.batch_stride),

@@ -45,6 +45,9 @@ LmHead head_of(const logitless_lm_head& in, const char* name);
 Targets targets_of(const logitless_targets* in, const char* name);
 IdSets sets_of(const logitless_id_sets* in, const char* name);
 SoftTargets soft_targets_of(const logitless_soft_targets* in);
+SetTeacher set_teacher_of(const logitless_set_teacher* in);
+/// Without targets all rows take part.
+Targets optional_targets(const logitless_targets* in);
 
 /// What a loss is taken of, and where its gradients go.
 class CallTensors {

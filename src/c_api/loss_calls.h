@@ -31,7 +31,10 @@ class ResultOf {
     value_.loss = result.loss;
     if constexpr (requires { value_.per_token_logps; }) copy(result.per_token_logps, value_.per_token_logps);
     if constexpr (requires { value_.per_token_loss; }) copy(result.per_token_loss, value_.per_token_loss);
-    if constexpr (requires { value_.per_token_divergence; }) copy_distilled(result);
+    if constexpr (requires { value_.per_token_divergence; }) {
+      copy(result.per_token_divergence, value_.per_token_divergence);
+    }
+    if constexpr (requires { value_.per_token_acceptance; }) copy_distilled(result);
     if constexpr (requires { value_.sequence_logps; }) copy(result.sequence_logps, value_.sequence_logps);
     if constexpr (requires { value_.sequence_losses; }) copy(result.sequence_losses, value_.sequence_losses);
     put_fields(value_, result.metrics);
@@ -41,7 +44,6 @@ class ResultOf {
  private:
   template <class Result>
   void copy_distilled(const Result& result) {
-    copy(result.per_token_divergence, value_.per_token_divergence);
     copy(result.per_token_acceptance, value_.per_token_acceptance);
     copy(result.per_token_agreement, value_.per_token_agreement);
     copy(result.per_token_entropy, value_.per_token_entropy);
@@ -51,9 +53,10 @@ class ResultOf {
     bool has = false;
     if constexpr (requires { value_.per_token_loss; }) has |= value_.per_token_loss != nullptr;
     if constexpr (requires { value_.per_token_logps; }) has |= value_.per_token_logps != nullptr;
-    if constexpr (requires { value_.per_token_divergence; }) {
-      has |= value_.per_token_divergence || value_.per_token_acceptance || value_.per_token_agreement ||
-             value_.per_token_entropy || value_.per_token_teacher_entropy;
+    if constexpr (requires { value_.per_token_divergence; }) has |= value_.per_token_divergence != nullptr;
+    if constexpr (requires { value_.per_token_acceptance; }) {
+      has |= value_.per_token_acceptance || value_.per_token_agreement || value_.per_token_entropy ||
+             value_.per_token_teacher_entropy;
     }
     return has;
   }

@@ -30,6 +30,8 @@ inline FieldsOf<PreferenceOptions> fields_of(const logitless_preference_options&
 inline FieldsOf<PreferenceMetrics> fields_of(const logitless_preference_result&) { return {}; }
 inline FieldsOf<DistillationOptions> fields_of(const logitless_distillation_options&) { return {}; }
 inline FieldsOf<DistillationMetrics> fields_of(const logitless_distillation_result&) { return {}; }
+inline FieldsOf<SetDistillationOptions> fields_of(const logitless_set_distillation_options&) { return {}; }
+inline FieldsOf<SetDistillationMetrics> fields_of(const logitless_set_distillation_result&) { return {}; }
 inline FieldsOf<KtoBatch> fields_of(const logitless_kto_batch&) { return {}; }
 inline FieldsOf<KtoOptions> fields_of(const logitless_kto_options&) { return {}; }
 inline FieldsOf<KtoMetrics> fields_of(const logitless_kto_result&) { return {}; }
@@ -92,6 +94,9 @@ LOGITLESS_OWN(logitless_teacher, struct_size, hidden, head, round_logits_to)
 LOGITLESS_OWN(logitless_distillation_options, struct_size)
 LOGITLESS_OWN(logitless_distillation_result, struct_size, tokens, per_token_loss, per_token_logps, per_token_divergence,
               per_token_acceptance, per_token_agreement, per_token_entropy, per_token_teacher_entropy, loss)
+LOGITLESS_OWN(logitless_set_teacher, struct_size, sets, logps, outside_logps)
+LOGITLESS_OWN(logitless_set_distillation_options, struct_size)
+LOGITLESS_OWN(logitless_set_distillation_result, struct_size, tokens, per_token_loss, per_token_divergence, loss)
 LOGITLESS_OWN(logitless_kto_batch, struct_size)
 LOGITLESS_OWN(logitless_kto_options, struct_size)
 LOGITLESS_OWN(logitless_kto_result, struct_size, tokens, sequences, sequence_losses, sequence_logps, per_token_logps,

@@ -50,6 +50,9 @@ const char* logitless_preference_loss_name(int32_t loss) { return name_at<Prefer
 const char* logitless_divergence_name(int32_t divergence) {
   return name_at<Divergence, LOGITLESS_LK_HYBRID>(divergence);
 }
+const char* logitless_outside_set_name(int32_t outside) {
+  return name_at<OutsideSet, LOGITLESS_OUTSIDE_GENERALISED>(outside);
+}
 int logitless_needs_reference(int32_t loss) {
   return logitless_preference_loss_name(loss) && needs_reference(static_cast<PreferenceLoss>(loss));
 }

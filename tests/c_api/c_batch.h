@@ -68,6 +68,7 @@ inline void init(logitless_soft_cross_entropy_options& options) {
 inline void init(logitless_id_logps_options& options) { LOGITLESS_INIT(id_logps_options, &options); }
 inline void init(logitless_policy_options& options) { LOGITLESS_INIT(policy_options, &options); }
 inline void init(logitless_preference_options& options) { LOGITLESS_INIT(preference_options, &options); }
+inline void init(logitless_set_distillation_options& options) { LOGITLESS_INIT(set_distillation_options, &options); }
 inline void init(logitless_distillation_options& options) { LOGITLESS_INIT(distillation_options, &options); }
 inline void init(logitless_kto_options& options) { LOGITLESS_INIT(kto_options, &options); }
 
@@ -225,6 +226,21 @@ struct CBatch {
     teacher.hidden = &of_teacher;
     teacher.head = &head;
     return logitless_distillation_loss(context, &source, &teacher, &targets, &options, &gradients, &result, nullptr);
+  }
+
+  logitless_status run(const logitless_set_distillation_options& options, logitless_set_distillation_result& result,
+                       const SetDistillationOptions&) {
+    LOGITLESS_INIT(set_distillation_result, &result);
+    result.tokens = kTokens;
+    result.per_token_loss = b.data();
+    const logitless_targets ids = set_ids();
+    const logitless_id_sets sets = sets_of(ids);
+    logitless_set_teacher teacher;
+    LOGITLESS_INIT(set_teacher, &teacher);
+    teacher.sets = &sets;
+    teacher.logps = vector_of(batch.set_teacher().logps);
+    return logitless_set_distillation_loss(context, &source, &teacher, &targets, &options, &gradients, &result,
+                                           nullptr);
   }
 
   // As OptionBatch::outcome(), of statistics.

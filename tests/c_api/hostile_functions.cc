@@ -21,7 +21,7 @@ bool has_hidden(Form form) { return form != Form::kLogits; }
 
 #define G w.given
 #define COMMON G.context, G.source
-const Function kFunctions[31] = {
+const Function kFunctions[34] = {
     {"context_create", make_context},
     {"context", call_in_context, [](Form form) { return form != Form::kTwoMatrices; }},
     {"compute_token_stats",
@@ -146,9 +146,24 @@ const Function kFunctions[31] = {
        return logitless_plan_distillation_loss(COMMON, G.teacher, G.targets, G.distillation, G.gradients, G.plan);
      },
      has_hidden},
+    {"set_distillation_loss",
+     [](World& w) {
+       return logitless_set_distillation_loss(COMMON, G.set_teacher, G.targets, G.set_distillation, G.gradients,
+                                              G.set_distillation_result, G.plan);
+     }},
+    {"set_distillation_loss_forward",
+     [](World& w) {
+       return logitless_set_distillation_loss_forward(COMMON, G.set_teacher, G.targets, G.set_distillation,
+                                                      G.set_distillation_result, G.plan, G.left);
+     }},
+    {"plan_set_distillation_loss",
+     [](World& w) {
+       return logitless_plan_set_distillation_loss(COMMON, G.set_teacher, G.targets, G.set_distillation, G.gradients,
+                                                   G.plan);
+     }},
 };
 
-const Backward kBackward[7] = {
+const Backward kBackward[8] = {
     {{"cross_entropy_backward",
       [](World& w) {
         return logitless_cross_entropy_backward(COMMON, G.targets, G.cross_entropy, G.forward, G.upstream,
@@ -192,6 +207,12 @@ const Backward kBackward[7] = {
       },
       has_hidden},
      kFunctions[29].call},
+    {{"set_distillation_loss_backward",
+      [](World& w) {
+        return logitless_set_distillation_loss_backward(COMMON, G.set_teacher, G.targets, G.set_distillation, G.forward,
+                                                        G.upstream, w.upstream_count, G.gradients, G.plan);
+      }},
+     kFunctions[32].call},
 };
 #undef G
 #undef COMMON

@@ -108,10 +108,11 @@ void spoil(World& world, Spoiler& spoiler) {
   argument("argument", given.context, given.source, given.targets, given.gradients, given.token, given.request,
            given.stats, given.grads, given.token_loss, given.logits, given.cross_entropy, given.sets, given.id_logps,
            given.soft_targets, given.soft_cross_entropy, given.policy_batch, given.policy, given.reference,
-           given.preference, given.kto_batch, given.kto, given.teacher, given.distillation, given.context_options,
-           given.cross_entropy_result, given.soft_cross_entropy_result, given.policy_result, given.preference_result,
-           given.kto_result, given.distillation_result, given.plan, given.forward, given.left, given.made,
-           given.upstream, given.entropy, given.logps);
+           given.preference, given.kto_batch, given.kto, given.teacher, given.distillation, given.set_teacher,
+           given.set_distillation, given.set_distillation_result, given.context_options, given.cross_entropy_result,
+           given.soft_cross_entropy_result, given.policy_result, given.preference_result, given.kto_result,
+           given.distillation_result, given.plan, given.forward, given.left, given.made, given.upstream, given.entropy,
+           given.logps);
 }
 
 // All that a call may write.
@@ -122,7 +123,7 @@ std::vector<char> bytes_of(World& world) {
     bytes.insert(bytes.end(), from, from + sizeof object);
   };
   add(world.written), add(world.cross_entropy_result), add(world.policy_result), add(world.preference_result);
-  add(world.soft_cross_entropy_result), add(world.distillation_result);
+  add(world.soft_cross_entropy_result), add(world.distillation_result), add(world.set_distillation_result);
   add(world.kto_result), add(world.plan), add(world.stats), add(world.left);
   return bytes;
 }

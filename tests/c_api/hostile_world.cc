@@ -57,6 +57,8 @@ World::World(Form form, const logitless_context* context) {
            &kto,
            &teacher,
            &distillation,
+           &set_teacher,
+           &set_distillation,
            &context_options,
            &cross_entropy_result,
            &soft_cross_entropy_result,
@@ -64,13 +66,14 @@ World::World(Form form, const logitless_context* context) {
            &preference_result,
            &kto_result,
            &distillation_result,
+           &set_distillation_result,
            &plan,
            nullptr,
            &left,
            &made,
            upstream.data,
            written.entropy_of_logits,
-           written.columns[25]};
+           written.columns[27]};
 }
 
 void World::set_inputs(Form form) {
@@ -181,6 +184,7 @@ void World::set_outputs(Form form) {
   LOGITLESS_INIT(preference_result, &preference_result);
   LOGITLESS_INIT(kto_result, &kto_result);
   LOGITLESS_INIT(distillation_result, &distillation_result);
+  LOGITLESS_INIT(set_distillation_result, &set_distillation_result);
   stats.tokens = grads.tokens = kTokens;
   double(*column)[kRoom] = written.columns;
   for (double** array : {&stats.logp,
@@ -207,7 +211,9 @@ void World::set_outputs(Form form) {
                          &distillation_result.per_token_acceptance,
                          &distillation_result.per_token_agreement,
                          &distillation_result.per_token_entropy,
-                         &distillation_result.per_token_teacher_entropy}) {
+                         &distillation_result.per_token_teacher_entropy,
+                         &set_distillation_result.per_token_loss,
+                         &set_distillation_result.per_token_divergence}) {
     *array = *column++;
   }
   for (auto& values : written.columns) std::fill(values, values + kRoom, -1.0);
@@ -219,7 +225,7 @@ void World::set_outputs(Form form) {
   grads.entropy = columns[2].data, grads.cross = columns[3].data;
   grads.outside = columns[4].data;
   soft_cross_entropy_result.tokens = cross_entropy_result.tokens = policy_result.tokens = preference_result.tokens =
-      kto_result.tokens = distillation_result.tokens = kTokens;
+      kto_result.tokens = distillation_result.tokens = set_distillation_result.tokens = kTokens;
   preference_result.sequences = kto_result.sequences = kBatch;
 }
 
@@ -297,6 +303,16 @@ void World::set_losses() {
   distillation.hard_temperature = 2;
   distillation.normaliser = 3;
   distillation.want_entropy = distillation.want_agreement = 1;
+  LOGITLESS_INIT(set_teacher, &set_teacher);
+  set_teacher.sets = &sets;
+  set_teacher.logps = vector(per_token.data, kTokens);
+  set_teacher.outside_logps = vector(per_sequence.data, kTokens);
+  LOGITLESS_INIT(set_distillation_options, &set_distillation);
+  set_distillation.token = &token;
+  set_distillation.divergence = LOGITLESS_MIXED_KL;
+  set_distillation.forward_weight = 0.25;
+  set_distillation.hard_weight = 0.5;
+  set_distillation.normaliser = 3;
 }
 
 }  // namespace logitless::testing

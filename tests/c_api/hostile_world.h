@@ -28,7 +28,7 @@ struct World {
   /// What a call may write, apart from the structures of results.
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
-    double columns[26][kRoom];
+    double columns[28][kRoom];
     int64_t argmax[kRoom], rank[kRoom];
     // Top_k is 2, and 3 at most where it is spoiled and still good.
     int64_t top_ids[4 * kRoom];
@@ -74,6 +74,8 @@ struct World {
   logitless_lm_head teacher_head;
   logitless_teacher teacher;
   logitless_distillation_options distillation;
+  logitless_set_teacher set_teacher;
+  logitless_set_distillation_options set_distillation;
   logitless_communicator vocab_ranks, data_ranks;
   logitless_context_options context_options;
   logitless_cross_entropy_result cross_entropy_result;
@@ -82,6 +84,7 @@ struct World {
   logitless_preference_result preference_result;
   logitless_kto_result kto_result;
   logitless_distillation_result distillation_result;
+  logitless_set_distillation_result set_distillation_result;
   logitless_plan plan;
   size_t upstream_count = 1, upstream_of_sets = kTokens, logp_count = kTokens;
   double upstream_value = 0.5;
@@ -110,6 +113,8 @@ struct World {
     const logitless_kto_options* kto;
     const logitless_teacher* teacher;
     const logitless_distillation_options* distillation;
+    const logitless_set_teacher* set_teacher;
+    const logitless_set_distillation_options* set_distillation;
     const logitless_context_options* context_options;
     logitless_cross_entropy_result* cross_entropy_result;
     logitless_soft_cross_entropy_result* soft_cross_entropy_result;
@@ -117,6 +122,7 @@ struct World {
     logitless_preference_result* preference_result;
     logitless_kto_result* kto_result;
     logitless_distillation_result* distillation_result;
+    logitless_set_distillation_result* set_distillation_result;
     logitless_plan* plan;
     const logitless_forward* forward;
     logitless_forward** left;
@@ -149,6 +155,8 @@ struct World {
     visit("reference", reference), visit("preference", preference), visit("kto_batch", kto_batch), visit("kto", kto);
     visit("teacher_hidden", teacher_hidden), visit("teacher_head", teacher_head), visit("teacher", teacher);
     visit("distillation", distillation), visit("distillation_result", distillation_result);
+    visit("set_teacher", set_teacher), visit("set_distillation", set_distillation);
+    visit("set_distillation_result", set_distillation_result);
     visit("vocab_ranks", vocab_ranks), visit("data_ranks", data_ranks), visit("context_options", context_options);
     visit("cross_entropy_result", cross_entropy_result), visit("policy_result", policy_result);
     visit("preference_result", preference_result), visit("kto_result", kto_result), visit("plan", plan);
@@ -169,11 +177,11 @@ struct Function {
 
 /// All of them that return a status of a call; the backward half of a loss stands in `backward`, with the
 /// forward half whose result it wants.
-extern const Function kFunctions[31];
+extern const Function kFunctions[34];
 struct Backward {
   Function function;
   logitless_status (*forward)(World&);
 };
-extern const Backward kBackward[7];
+extern const Backward kBackward[8];
 
 }  // namespace logitless::testing

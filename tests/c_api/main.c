@@ -492,6 +492,78 @@ static void distillations(void) {
   CHECK(strcmp(logitless_divergence_name(LOGITLESS_SKEW_KL), "skew_kl") == 0);
 }
 
+static void set_distillations(void) {
+  static int64_t ids_of_sets[2 * kTokens];
+  static double logps[2 * kTokens], outside[kTokens], divergences[kTokens];
+  const double upstream = 2;
+  logitless_targets ids;
+  logitless_id_sets sets;
+  logitless_set_teacher teacher;
+  logitless_set_distillation_options options;
+  logitless_set_distillation_result result;
+  logitless_forward* forward = NULL;
+  logitless_plan plan;
+  double loss;
+  int i;
+  for (i = 0; i < kTokens; ++i) {
+    ids_of_sets[2 * i] = 0, ids_of_sets[2 * i + 1] = 1;
+    logps[2 * i] = log(0.5), logps[2 * i + 1] = log(0.25);
+    outside[i] = log(0.25);
+  }
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(targets, &ids);
+  ids.data64 = ids_of_sets;
+  ids.size = 2 * kTokens;
+  ids.time = ids.batch_stride = 2;
+  LOGITLESS_INIT(id_sets, &sets);
+  sets.ids = &ids;
+  LOGITLESS_INIT(set_teacher, &teacher);
+  teacher.sets = &sets;
+  teacher.logps.data = logps;
+  teacher.logps.dtype = LOGITLESS_FLOAT64;
+  teacher.logps.size = 2 * kTokens;
+  LOGITLESS_INIT(set_distillation_options, &options);
+  CHECK(options.outside == LOGITLESS_OUTSIDE_TAIL && isnan(options.normaliser) && options.loss_scale == 1);
+  LOGITLESS_INIT(set_distillation_result, &result);
+  result.tokens = kTokens;
+  result.per_token_divergence = divergences;
+  CHECK_OK(
+      logitless_set_distillation_loss(context, &source, &teacher, &long_targets, &options, &gradients, &result, &plan));
+  CHECK(isfinite(result.loss) && divergences[0] > 0 && divergences[4] == 0);
+  CHECK_NEAR(result.mean_teacher_mass, 0.75, 1e-12);
+  loss = result.loss;
+  teacher.outside_logps.data = outside;
+  teacher.outside_logps.dtype = LOGITLESS_FLOAT64;
+  teacher.outside_logps.size = kTokens;
+  CHECK_OK(
+      logitless_plan_set_distillation_loss(context, &source, &teacher, &long_targets, &options, &gradients, &plan));
+  CHECK_OK(logitless_set_distillation_loss_forward(context, &source, &teacher, &long_targets, &options, &result, &plan,
+                                                   &forward));
+  CHECK_NEAR(loss, result.loss, 1e-12);
+  CHECK_OK(logitless_set_distillation_loss_backward(context, &source, &teacher, &long_targets, &options, forward,
+                                                    &upstream, 1, &gradients, &plan));
+  CHECK_REFUSED(logitless_set_distillation_loss_backward(context, &source, &teacher, &long_targets, &options, forward,
+                                                         NULL, 0, &gradients, &plan),
+                LOGITLESS_INVALID_INPUT, "upstream has 0 entries");
+  logitless_forward_free(forward);
+  CHECK_OK(logitless_set_distillation_loss(context, &from_logits, &teacher, NULL, &options, NULL, &result, NULL));
+  CHECK(result.counted_tokens == kTokens);
+  CHECK_REFUSED(logitless_set_distillation_loss(context, &source, NULL, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "teacher");
+  options.outside = LOGITLESS_OUTSIDE_TRUNCATED;
+  CHECK_REFUSED(logitless_set_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "outside_logps");
+  options.outside = 5;
+  CHECK_REFUSED(logitless_set_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "outside");
+  options.outside = LOGITLESS_OUTSIDE_TAIL;
+  logps[3] = 0.5;
+  CHECK_REFUSED(logitless_set_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL),
+                LOGITLESS_INVALID_INPUT, "logps");
+  CHECK(strcmp(logitless_outside_set_name(LOGITLESS_OUTSIDE_GENERALISED), "generalised") == 0);
+  CHECK(!logitless_outside_set_name(5));
+}
+
 /* A group of one rank: what is sent comes back. */
 static int exchanges = 0;
 static int send_back(void* user, const void* mine, void* theirs, size_t bytes) {
@@ -638,6 +710,7 @@ int main(void) {
   preferences();
   ktos();
   distillations();
+  set_distillations();
   ranks();
   slices();
   refusals();

@@ -76,6 +76,10 @@ TEST(OptionFields, OfDistillationArriveThroughC) {
   every_option_arrives<DistillationOptions, logitless_distillation_options, logitless_distillation_result,
                        DistillationMetrics>();
 }
+TEST(OptionFields, OfSetDistillationArriveThroughC) {
+  every_option_arrives<SetDistillationOptions, logitless_set_distillation_options, logitless_set_distillation_result,
+                       SetDistillationMetrics>();
+}
 TEST(OptionFields, OfKtoArriveThroughC) {
   every_option_arrives<KtoOptions, logitless_kto_options, logitless_kto_result, KtoMetrics>();
 }

@@ -104,6 +104,7 @@ struct Batch {
       for (int64_t k = 0; takes_part && k < 1 + i % 3; ++k) {
         set_ids.push_back((i * 29 + k * 53) % kVocab);
         set_weights.push_back(0.25F * static_cast<float>(k + 1));
+        set_logps.push_back(std::log(0.125F * static_cast<float>(k + 1)));
       }
       set_offsets.push_back(static_cast<int64_t>(set_ids.size()));
       for (int64_t v = 0; v < kVocab; ++v) {
@@ -150,6 +151,12 @@ struct Batch {
     return {IdSets(Targets(std::span<const int64_t>(set_ids)), set_offsets),
             ConstVector(set_weights.data(), static_cast<int64_t>(set_weights.size()))};
   }
+  SetTeacher set_teacher() const {
+    SetTeacher result;
+    result.sets = sparse().sets;
+    result.logps = ConstVector(set_logps.data(), static_cast<int64_t>(set_logps.size()));
+    return result;
+  }
   SoftTargets dense() const {
     SoftTargets result(ConstMatrix(distributions.data(), kTokens, kVocab));
     result.mask = mask;
@@ -164,7 +171,7 @@ struct Batch {
   std::vector<float> ref_logps = std::vector<float>(kTokens, -4.2F);
   std::vector<float> sums = {-18, -20, -19, -17};
   std::vector<int64_t> set_ids, set_offsets = {0};  ///< none for those that take no part
-  std::vector<float> set_weights;
+  std::vector<float> set_weights, set_logps;
   std::vector<float> distributions = std::vector<float>(kTokens * kVocab);
   TokenGrads grads;  ///< of a loss of the caller's own
   FromHidden model;

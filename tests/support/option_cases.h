@@ -243,6 +243,10 @@ struct OptionBatch : Batch {
                              options, out);
   }
 
+  SetDistillationResult run(const SetDistillationOptions& options, const Gradients& out) const {
+    return set_distillation_loss(Context(), model.states(), model.head(), set_teacher(), targets(), options, out);
+  }
+
   /// Computes statistics.
   Outcome outcome(const TokenOptions& options, const StatsRequest& request) const {
     Outcome out;

@@ -1,0 +1,290 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Losses of whole distributions for JAX: soft targets, sets of token ids, and distillation.
+
+What has an entry a token has hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
+differentiable in hidden, weight and bias alone; under reduction="none" it has an entry a token. Options are fixed when a
+call is traced. No axis of a shard_map may split the vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import Context, _core
+from ._jax_call import attribute, call, check_narrowed, check_sizes, float_type, spread, types_of, upstream_of
+
+# The arrays of a call are hidden, weight, bias, and others that nothing is differentiated by: those that every call
+# has, most of them empty here, and then the task's own.
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _loss(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any) -> Any:
+    return call(name, float_type(hidden), (hidden, weight, bias, *others), options)
+
+
+def _loss_forward(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any) -> Any:
+    """Makes the gradients with the loss, in one call."""
+    arrays = (hidden, weight, bias, *others)
+    loss, *grads = call(f"{name}_grad", (float_type(hidden), *types_of(arrays[:3])), arrays, options)
+    return loss, tuple(grads)
+
+
+def _loss_backward(name: str, options: Any, grads: Any, upstream: Any) -> Any:
+    upstream = upstream_of(upstream, grads, None)
+    return (*((g * upstream).astype(g.dtype) for g in grads), None)
+
+
+_loss.defvjp(_loss_forward, _loss_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
+def _column(
+    hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]
+) -> Any:
+    """A number a token, or an entry, whose backward makes the logits again."""
+    return call(name, float_type(hidden, shape), (hidden, weight, bias, *others), options)
+
+
+def _column_forward(
+    hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]
+) -> Any:
+    return _column(hidden, weight, bias, others, name, options, shape), (hidden, weight, bias, *others)
+
+
+def _column_backward(name: str, options: Any, shape: tuple[int, ...], arrays: Any, upstream: Any) -> Any:
+    upstream = upstream_of(upstream, arrays[:3], None)
+    return (*call(f"{name}_backward", types_of(arrays[:3]), (*arrays, upstream), options), None)
+
+
+_column.defvjp(_column_forward, _column_backward)
+
+
+class _Call:
+    """The arrays and options of one call."""
+
+    def __init__(
+        self,
+        hidden: Any,
+        weight: Any,
+        bias: Any,
+        targets: Any,
+        temperatures: Any,
+        task: str,
+        given: dict[str, Any],
+        context: Context | None,
+    ) -> None:
+        self.lead = jnp.shape(hidden)[:-1]
+        self.exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+        hidden, weight = jnp.asarray(hidden), jnp.asarray(weight)
+        check_sizes(hidden, weight, given.get("layout", "vocab_hidden"))
+        self.rows = hidden.reshape(-1, hidden.shape[-1])
+        self.weight = weight
+        self.bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
+        self.sums = jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32
+        targets = jnp.zeros((0,), jnp.int32) if targets is None else self.ids("targets", targets, ()).reshape(-1)
+        self.others = (
+            targets,
+            jnp.zeros((0,), jnp.float32),  # class weights
+            self.numbers("temperatures", temperatures, (), self.exact).reshape(-1),
+            jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
+            jnp.zeros((0,), jnp.uint8),  # and what all slices have left
+        )
+        options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
+        options["sequences"] = np.int64(math.prod(self.lead[:-1]))
+        self.options = options
+
+    def _check_lead(self, name: str, array: Any, behind: tuple[int, ...]) -> Any:
+        wanted = (*self.lead, *behind)
+        if array.shape != wanted:
+            raise ValueError(f"{name} has shape {array.shape}: it must be {wanted}, as hidden's leading axes are")
+        return array
+
+    def ids(self, name: str, ids: Any, behind: tuple[int, ...]) -> Any:
+        check_narrowed(name, ids)
+        ids = jnp.asarray(ids)
+        if not jnp.issubdtype(ids.dtype, jnp.integer):
+            raise TypeError(f"{name} is {ids.dtype}: token ids are int32 or int64")
+        if ids.dtype not in (jnp.int32, jnp.int64):
+            ids = ids.astype(jnp.int32)
+        return self._check_lead(name, ids, behind)
+
+    def numbers(self, name: str, array: Any, behind: tuple[int, ...], dtype: Any = None) -> Any:
+        """The array without a gradient; an empty one for None."""
+        if array is None:
+            return jnp.zeros((0,) * (1 + len(behind)), dtype or jnp.float32)
+        return jax.lax.stop_gradient(self._check_lead(name, jnp.asarray(array, dtype), behind))
+
+    def arguments(self, *own: Any) -> tuple[Any, ...]:
+        arrays = spread(self.rows, self.weight, self.bias, *self.others, *own)
+        return (*arrays[:3], arrays[3:])
+
+    def attributes(self) -> tuple[tuple[str, Any], ...]:
+        return tuple(sorted(self.options.items()))
+
+    def run(self, name: str, *own: Any) -> Any:
+        """The loss of this name, one number or one a token."""
+        name = f"logitless_{name}"
+        if self.options["reduction"] != "none":
+            return _loss(*self.arguments(*own), name, self.attributes())
+        column = _column(*self.arguments(*own), name, self.attributes(), (self.rows.shape[0],))
+        return column.reshape(self.lead)
+
+
+def _flat(array: Any) -> Any:
+    """The array with its leading axes as one."""
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
+
+
+def soft_cross_entropy(
+    hidden: Any,
+    weight: Any,
+    probabilities: Any = None,
+    *,
+    ids: Any = None,
+    weights: Any = None,
+    mask: Any = None,
+    bias: Any = None,
+    temperatures: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> Any:
+    """Cross-entropy of hidden [..., H] through a head [V, H] against a distribution a token: probabilities [..., V], or
+    ids with weights, both [..., K], where weights of one id add up. They may have any sum. mask, of hidden's leading
+    axes, leaves tokens out. subtract_entropy=True returns KL(targets, model).
+
+    The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
+    targets do not decide.
+    """
+    if (probabilities is None) == (ids is None or weights is None):
+        raise ValueError("give probabilities, or ids and weights")
+    made = _Call(hidden, weight, bias, None, temperatures, "soft_targets", options, context)
+    size = jnp.shape(ids if ids is not None else probabilities)[-1]
+    empty = jnp.zeros((0, 0), jnp.int32)
+    return made.run(
+        "soft_cross_entropy",
+        empty if ids is None else _flat(made.ids("ids", ids, (size,))),
+        _flat(made.numbers("weights", weights, (size,))),
+        _flat(made.numbers("probabilities", probabilities, (size,), made.sums)),
+        made.numbers("mask", None if mask is None else jnp.asarray(mask) != 0, (), jnp.uint8).reshape(-1),
+    )
+
+
+def id_logps(
+    hidden: Any,
+    weight: Any,
+    ids: Any,
+    *,
+    bias: Any = None,
+    temperatures: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> Any:
+    """Log-probabilities at any token ids [..., K] of each token, of ids' shape, with gradients. normalise_over="set" takes
+    probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
+    head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
+    """
+    made = _Call(hidden, weight, bias, None, temperatures, "id_set", options, context)
+    rows = _flat(made.ids("ids", ids, (jnp.shape(ids)[-1],)))
+    logps = _column(*made.arguments(rows), "logitless_id_logps", made.attributes(), rows.shape)
+    return logps.reshape(jnp.shape(ids))
+
+
+def topk_logps(
+    hidden: Any,
+    weight: Any,
+    k: int,
+    *,
+    bias: Any = None,
+    temperatures: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """The ids of the k largest logits of each token, int32, and their log-probabilities over the whole vocabulary: both
+    [..., k], by falling logit, of equal ones the lower id first. k is 1 to 256. Behind the end of a smaller vocabulary
+    ids are -1 and log-probabilities -inf; a token with a NaN has -1 and NaN. No gradient flows through either. The other
+    options are layout, softcap and those of TokenOptions that targets do not decide.
+    """
+    if not 1 <= k <= 256:
+        raise ValueError(f"k = {k} must be an integer from 1 to 256")
+    for name in ("ignore_index", "shift"):
+        if name in options:
+            raise TypeError(f"topk_logps has no argument '{name}': every token takes part")
+    hidden, weight = jax.lax.stop_gradient((jnp.asarray(hidden), jnp.asarray(weight)))
+    every = jnp.zeros(hidden.shape[:-1], jnp.int32)
+    bias = None if bias is None else jax.lax.stop_gradient(jnp.asarray(bias))
+    made = _Call(hidden, weight, bias, every, temperatures, "token", options, context)
+    made.options["k"] = np.int64(k)
+    rows, matrix, vector, others = made.arguments()
+    shape = (rows.shape[0], k)
+    results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(rows, shape))
+    ids, logps = call("logitless_topk_logps", results, (rows, matrix, vector, *others), made.attributes())
+    return ids.reshape(*made.lead, k), logps.reshape(*made.lead, k)
+
+
+def distillation_loss(
+    hidden: Any,
+    weight: Any,
+    teacher_hidden: Any,
+    teacher_weight: Any,
+    targets: Any = None,
+    *,
+    bias: Any = None,
+    teacher_bias: Any = None,
+    temperatures: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> Any:
+    """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
+    default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
+    teacher, whose width and type are its own.
+
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against; without it all tokens take part. The other options are layout, softcap, teacher_layout, teacher_softcap,
+    teacher_round_logits_to and those of DistillationOptions.
+    """
+    for name in ("want_entropy", "want_agreement"):
+        if options.get(name):
+            raise ValueError(f"{name} = True: there is no place for it beside the loss")
+    made = _Call(hidden, weight, bias, targets, temperatures, "distillation", options, context)
+    states = made.numbers("teacher_hidden", teacher_hidden, (jnp.shape(teacher_hidden)[-1],))
+    teacher = jax.lax.stop_gradient(jnp.asarray(teacher_weight))
+    check_sizes(states, teacher, options.get("teacher_layout", "vocab_hidden"), "teacher_")
+    of_bias = jnp.zeros((0,), teacher.dtype) if teacher_bias is None else jax.lax.stop_gradient(jnp.asarray(teacher_bias))
+    return made.run("distillation_loss", states.reshape(-1, states.shape[-1]), teacher, of_bias)
+
+
+def set_distillation_loss(
+    hidden: Any,
+    weight: Any,
+    ids: Any,
+    teacher_logps: Any,
+    targets: Any = None,
+    *,
+    teacher_outside_logps: Any = None,
+    bias: Any = None,
+    temperatures: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> Any:
+    """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
+    [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
+    teacher_outside_logps, of hidden's leading axes, has the teacher's log-probability of it, where that is known),
+    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses.md, section 7.
+
+    targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
+    options are layout, softcap and those of SetDistillationOptions.
+    """
+    made = _Call(hidden, weight, bias, targets, temperatures, "set_distillation", options, context)
+    size = jnp.shape(ids)[-1]
+    return made.run(
+        "set_distillation_loss",
+        _flat(made.ids("ids", ids, (size,))),
+        _flat(made.numbers("teacher_logps", teacher_logps, (size,))),
+        made.numbers("teacher_outside_logps", teacher_outside_logps, ()).reshape(-1),
+    )

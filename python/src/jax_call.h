@@ -1,0 +1,271 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// One call that XLA makes: its arguments, results and attributes as views and options of the library.
+#pragma once
+
+#include <xla/ffi/api/ffi.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "logitless/cross_entropy.h"
+#include "logitless/error.h"
+#include "logitless/fields.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::python {
+
+namespace ffi = xla::ffi;
+
+enum Argument : size_t {
+  kHidden,
+  kWeight,
+  kBias,
+  kTargets,
+  kClassWeights,
+  kTemperatures,
+  kFirst,     // entries of the vocabulary before those of weight, where it is a slice
+  kGathered,  // what all slices have left
+  kMore,      // what the task has beside these, from here on
+};
+
+inline DType dtype_of(ffi::DataType type, const char* name) {
+  switch (type) {
+    case ffi::DataType::F32:
+      return DType::kFloat32;
+    case ffi::DataType::F64:
+      return DType::kFloat64;
+    case ffi::DataType::BF16:
+      return DType::kBFloat16;
+    case ffi::DataType::F16:
+      return DType::kFloat16;
+    default:
+      throw InvalidInput(std::string(name) + " must be float32, bfloat16, float16 or float64");
+  }
+}
+
+/// One matrix of floating-point numbers.
+struct View {
+  void* data;
+  DType dtype;
+  int64_t rows, cols;
+
+  View(const ffi::AnyBuffer& buffer, const char* name)
+      : data(buffer.untyped_data()), dtype(dtype_of(buffer.element_type(), name)) {
+    if (buffer.dimensions().size() != 2) throw InvalidInput(std::string(name) + " must have 2 axes");
+    rows = buffer.dimensions()[0];
+    cols = buffer.dimensions()[1];
+  }
+  ConstMatrix read() const { return ConstMatrix(data, dtype, rows, cols); }
+  Matrix written() const { return Matrix(data, dtype, rows, cols); }
+};
+
+template <class T>
+std::vector<T> read_column(const ffi::AnyBuffer& in) {
+  std::vector<T> out(in.element_count());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<T>(in.element_type() == ffi::DataType::F64 ? static_cast<const double*>(in.untyped_data())[i]
+                                                                    : static_cast<const float*>(in.untyped_data())[i]);
+  }
+  return out;
+}
+
+inline void write_column(std::span<const double> column, ffi::AnyBuffer out) {
+  if (out.element_type() == ffi::DataType::F64) {
+    std::copy(column.begin(), column.end(), static_cast<double*>(out.untyped_data()));
+  } else {
+    std::transform(column.begin(), column.end(), static_cast<float*>(out.untyped_data()),
+                   [](double x) { return static_cast<float>(x); });
+  }
+}
+
+/// The attributes of a call. What is not among them keeps its default.
+class Attributes {
+ public:
+  explicit Attributes(const ffi::Dictionary& given) : given_(given) {}
+
+  template <class T>
+  void read(const std::string& name, T& out) const {
+    if (!given_.contains(name)) return;
+    if constexpr (std::is_enum_v<T>) {
+      out = named<T>(get<std::string_view>(name)).value();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      out = get<std::string_view>(name);
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      out = static_cast<T>(get<int64_t>(name));
+    } else {
+      out = get<T>(name);
+    }
+  }
+  template <class T>
+  void read(const std::string& name, std::optional<T>& out) const {
+    if (given_.contains(name)) read(name, out.emplace());
+  }
+  // Arrays are arguments, and no attributes.
+  template <class T>
+  void read(const std::string&, std::span<const T>&) const {}
+  template <class T>
+  void read(const std::string&, std::vector<T>&) const {}
+  template <class T>
+  void read(const std::string&, T*&) const {}
+
+  /// Reads all fields of a structure.
+  template <class Structure>
+  Structure all(const std::string& prefix = "") const {
+    Structure out;
+    visit_flat(
+        FieldsOf<Structure>(), [&](const Field& field, auto& member) { read(prefix + field.name, member); }, out);
+    return out;
+  }
+
+ private:
+  template <class T>
+  T get(const std::string& name) const {
+    const auto value = given_.get<T>(name);
+    if (value.has_error()) throw InvalidInput(name + ": " + value.error().message());
+    return *value;
+  }
+
+  const ffi::Dictionary& given_;
+};
+
+/// One call.
+class JaxCall {
+ public:
+  JaxCall(const ffi::RemainingArgs& arguments, const ffi::RemainingRets& results, const ffi::Dictionary& attributes)
+      : arguments_(arguments),
+        results_(results),
+        attributes_(attributes),
+        class_weights_(floats<float>(kClassWeights)),
+        temperatures_(floats<double>(kTemperatures)) {
+    const View states(argument(kHidden), "hidden");
+    int64_t sequences = 1;
+    attributes_.read("sequences", sequences);
+    hidden = HiddenStates(states.read(), sequences);
+    head.weight = View(argument(kWeight), "weight").read();
+    attributes_.read("layout", head.layout);
+    attributes_.read("softcap", head.softcap);
+    head.bias = vector(kBias, "bias");
+    const ffi::AnyBuffer ids = argument(kTargets);
+    const auto count = static_cast<int64_t>(ids.element_count());
+    if (ids.element_type() == ffi::DataType::S32) {
+      targets = Targets(static_cast<const int32_t*>(ids.untyped_data()), count);
+    } else if (ids.element_type() == ffi::DataType::S64) {
+      targets = Targets(static_cast<const int64_t*>(ids.untyped_data()), count);
+    } else {
+      throw InvalidInput("targets must be int32 or int64");
+    }
+  }
+
+  HiddenStates hidden;
+  LmHead head;
+  Targets targets;
+
+  ffi::AnyBuffer argument(size_t i) const { return checked(arguments_.get<ffi::AnyBuffer>(i)); }
+  ffi::AnyBuffer last_argument() const { return argument(arguments_.size() - 1); }
+  ffi::AnyBuffer result(size_t i) const { return *checked(results_.get<ffi::AnyBuffer>(i)); }
+
+  Context context() const {
+    auto options = attributes_.all<ContextOptions>("context.");
+    const ffi::AnyBuffer first = argument(kFirst), gathered = argument(kGathered);
+    if (first.element_count() > 0) {
+      VocabSlice& slice = options.ranks.slice.emplace();
+      slice.first = *static_cast<const int32_t*>(first.untyped_data());
+      attributes_.read("vocab_size", slice.vocab_size);
+      slice.gathered = {static_cast<const std::byte*>(gathered.untyped_data()), gathered.element_count()};
+    }
+    return Context(std::move(options));
+  }
+  /// Returns the options of a task, with the arrays that belong to them.
+  template <class Options>
+  Options options() const {
+    auto out = attributes_.all<Options>();
+    if constexpr (requires { out.class_weights; }) out.class_weights = class_weights_;
+    if constexpr (requires { out.token; }) {
+      out.token.temperatures = temperatures_;
+    } else {
+      out.temperatures = temperatures_;
+    }
+    return out;
+  }
+  /// Reads an attribute that is in no list of options.
+  template <class T>
+  void read(const std::string& name, T& out) const {
+    attributes_.read(name, out);
+  }
+  /// Argument i as one row of numbers, or as a matrix; without elements it is not given.
+  ConstVector vector(size_t i, const char* name) const {
+    const ffi::AnyBuffer in = argument(i);
+    if (in.element_count() == 0) return {};
+    return ConstVector(in.untyped_data(), dtype_of(in.element_type(), name), static_cast<int64_t>(in.element_count()));
+  }
+  ConstMatrix matrix(size_t i, const char* name) const { return View(argument(i), name).read(); }
+  /// Token ids [N, K].
+  Targets ids(size_t i) const {
+    const ffi::AnyBuffer in = argument(i);
+    const int64_t rows = in.dimensions()[0], cols = in.dimensions()[1];
+    if (in.element_type() == ffi::DataType::S64) {
+      return Targets(static_cast<const int64_t*>(in.untyped_data()), rows, cols);
+    }
+    return Targets(static_cast<const int32_t*>(in.untyped_data()), rows, cols);
+  }
+  /// Returns the gradients of hidden, weight and bias, in results from `first` on.
+  Gradients gradients(size_t first) const {
+    Gradients out;
+    out.d_hidden = View(result(first), "d_hidden").written();
+    out.d_weight = View(result(first + 1), "d_weight").written();
+    const ffi::AnyBuffer bias = result(first + 2);
+    const auto entries = static_cast<int64_t>(bias.element_count());
+    if (entries > 0) out.d_bias = Vector(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), entries);
+    return out;
+  }
+  void write_bytes(std::span<const std::byte> bytes, size_t to) const {
+    const ffi::AnyBuffer out = result(to);
+    if (out.element_count() != bytes.size()) throw InvalidInput("a slice has bytes of another number");
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(out.untyped_data()));
+  }
+
+ private:
+  template <class T>
+  static T checked(const ffi::ErrorOr<T>& value) {
+    if (value.has_error()) throw InvalidInput(value.error().message());
+    return *value;
+  }
+  template <class T>
+  std::vector<T> floats(size_t i) const {
+    return read_column<T>(argument(i));
+  }
+
+  const ffi::RemainingArgs& arguments_;
+  const ffi::RemainingRets& results_;
+  const Attributes attributes_;
+  const std::vector<float> class_weights_;
+  const std::vector<double> temperatures_;
+};
+
+// No exception crosses XLA.
+template <void (*run)(const JaxCall&)>
+ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi::Dictionary attributes) {
+  try {
+    run(JaxCall(arguments, results, attributes));
+    return ffi::Error::Success();
+  } catch (const InvalidInput& error) {
+    return ffi::Error::InvalidArgument(error.what());
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(error.what());
+  }
+}
+
+/// Handlers of soft targets, sets of ids, the largest logits and distillation, by the names that XLA calls them by.
+std::vector<std::pair<const char*, XLA_FFI_Handler*>> distribution_handlers();
+
+#define LOGITLESS_HANDLER(name, ...) \
+  XLA_FFI_DEFINE_HANDLER(name, guarded<__VA_ARGS__>, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs())
+
+}  // namespace logitless::python
