@@ -80,7 +80,6 @@ class _Call:
         context: Context | None,
     ) -> None:
         self.lead = jnp.shape(hidden)[:-1]
-        self.exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
         hidden, weight = jnp.asarray(hidden), jnp.asarray(weight)
         check_sizes(hidden, weight, given.get("layout", "vocab_hidden"))
         self.rows = hidden.reshape(-1, hidden.shape[-1])
@@ -91,7 +90,7 @@ class _Call:
         self.others = (
             targets,
             jnp.zeros((0,), jnp.float32),  # class weights
-            self.numbers("temperatures", temperatures, (), self.exact).reshape(-1),
+            self._temperatures(temperatures),
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
             jnp.zeros((0,), jnp.uint8),  # and what all slices have left
         )
@@ -104,6 +103,12 @@ class _Call:
         if array.shape != wanted:
             raise ValueError(f"{name} has shape {array.shape}: it must be {wanted}, as hidden's leading axes are")
         return array
+
+    def _temperatures(self, given: Any) -> Any:
+        exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+        if given is None:
+            return jnp.zeros((0,), exact)
+        return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
     def ids(self, name: str, ids: Any, behind: tuple[int, ...]) -> Any:
         check_narrowed(name, ids)

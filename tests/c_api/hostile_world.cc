@@ -311,7 +311,7 @@ void World::set_losses() {
   set_distillation.token = &token;
   set_distillation.divergence = LOGITLESS_MIXED_KL;
   set_distillation.forward_weight = 0.25;
-  set_distillation.hard_weight = 0.5;
+  set_distillation.temperature_squared = 1;
   set_distillation.normaliser = 3;
 }
 
