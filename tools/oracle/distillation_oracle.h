@@ -29,8 +29,8 @@ struct MeanOptions {
   MeanOver mean_over;
   std::optional<double> normaliser;
 };
-/// What each row's loss is divided by, [N]. `labels` has kNoLabel where a row takes no part; `offsets`: where the
-/// sequences begin and end.
+/// What each row's loss is divided by, [N]. `labels` has kNoLabel where a row takes no part; `offsets`: where
+/// the sequences begin and end.
 std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
                                   std::span<const int64_t> offsets);
 

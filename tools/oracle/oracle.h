@@ -91,7 +91,8 @@ struct TokenStatistics {
   VectorXd outside;  ///< log-probability of every entry but the label
   std::vector<int64_t> argmax;
   std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
-  /// [N] lists of min(top_k, V) token ids, by falling logit and then by rising id, and their log-probabilities.
+  /// [N] lists of min(top_k, V) token ids, by falling logit and then by rising id, and their
+  /// log-probabilities.
   std::vector<std::vector<int64_t>> top_ids;
   std::vector<std::vector<double>> top_logps;
 };

@@ -17,8 +17,8 @@ struct Truth {
 
   std::unique_ptr<oracle::LogitsTruth> of_logits;  ///< level logits
   std::unique_ptr<oracle::FusedTruth> fused;       ///< level fused
-  /// Losses of whole distributions: dL/dr of all tokens and vocabulary entries. Of the statistics below, these
-  /// have `logp` alone, of what the call reports.
+  /// Losses of whole distributions: dL/dr of all tokens and vocabulary entries. Of the statistics below these
+  /// have `logp` alone, as the call reports it.
   std::optional<oracle::MatrixXd> d_raw;
   oracle::TokenStatistics stats;
   oracle::LossTruth loss;

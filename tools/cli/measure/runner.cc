@@ -17,8 +17,8 @@ ContextOptions options_of(const io::Config& config, const Contender& contender, 
   return options;
 }
 
-// How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary. The
-// divergence of two heads is a walk of its own behind that of the statistics.
+// How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary.
+// The divergence of two heads is a walk of its own behind that of the statistics.
 int walks_of(const Plan& plan, bool two_heads) {
   if (plan.kind == PlanKind::kTwoPass) return two_heads ? 3 : 2;
   return plan.kind == PlanKind::kForwardOnly && two_heads ? 2 : 1;
