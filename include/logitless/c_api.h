@@ -694,6 +694,7 @@ typedef struct logitless_policy_batch {
   size_t mask_count; /**< N, or 0 */
   int32_t advantages_per;
   logitless_const_vector teacher_logps;
+  const logitless_id_sets* kept; /**< NULL: all ids */
 } logitless_policy_batch;
 
 /** See PolicyOptions. Where C++ has "none" for a bound, C has INFINITY: log_ratio_clamp, sampler_clip_max. */

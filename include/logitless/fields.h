@@ -227,6 +227,7 @@ void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
   visit(Field("mask"), detail::entries(
                            s, s.mask, [](auto& of) -> auto& { return of.mask_count; })...);
   visit(Field("advantages_per"), s.advantages_per...);
+  visit(Field("kept"), s.kept...);
 }
 
 /// Calls visit(field, members...) for each of KtoBatch.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/id_sets.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
@@ -85,6 +86,11 @@ struct PolicyBatch {
   ConstVector teacher_logps;      ///< [N], exactly when teacher_weight != 0
   std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
+  /// The token ids that the sampler kept at each position (its top-k or top-p mask), the chosen one among
+  /// them; without any, all are kept. Log-probabilities of the policy are then over the kept ids alone, as
+  /// the sampler's were: only their rows of the head are read, and nothing walks the vocabulary. It works
+  /// neither with entropies nor with a vocabulary that is cut nor with plan dense.
+  IdSets kept;
 };
 
 /// These options choose the loss and its constants. An option that the variant or the others leave without a

@@ -145,7 +145,8 @@ def policy_loss(
     **arguments: Any,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
-    teacher_logps, mask.
+    teacher_logps, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
+    sampler kept: log-probabilities are then over these.
 
     The other arguments are options("policy"), and the source's and outputs' as in cross_entropy().
     """

@@ -79,6 +79,13 @@ Reference take_reference(Keywords& keywords, Arrays& arrays) {
   return out;
 }
 
+void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
+  const std::string begin = key;
+  take(keywords, arrays, (begin + "_ids").c_str(), out.ids);
+  take(keywords, arrays, (begin + "_offsets").c_str(), out.offsets);
+  take(keywords, arrays, (begin + "_counts").c_str(), out.counts);
+}
+
 Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
   Teacher out;
   const nb::handle hidden = keywords.find("teacher_hidden");
@@ -203,6 +210,7 @@ nb::dict describe(const std::span<const T>&) {
 }
 nb::dict describe(const ConstVector&) { return described("array", nb::none()); }
 nb::dict describe(const Targets&) { return described("array", nb::none()); }
+nb::dict describe(const IdSets&) { return described("sets", nb::none()); }
 nb::dict describe(const Reference&) { return described("reference", nb::none()); }
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
 

@@ -122,6 +122,9 @@ inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstVecto
 inline void take(Keywords& keywords, Arrays& arrays, const char* key, Targets& out) {
   if (const nb::handle value = keywords.find(key)) out = arrays.targets(value, key);
 }
+/// Takes sets of token ids, of keys that begin with this one: _ids, [E] with _offsets, or [N, K] with or
+/// without _counts.
+void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
 template <class T>
 void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T>& out) {
   if (const nb::handle value = keywords.find(key)) out = arrays.span<T>(value, key);

@@ -242,3 +242,32 @@ def test_what_is_refused():
         id_logps(hidden, weight, ids, ignore_index=3)
     with pytest.raises(ValueError, match="z_loss"):
         linear_cross_entropy(hidden, weight, torch.rand(N, V), z_loss=0.1)
+
+
+def test_a_policy_over_the_ids_that_its_sampler_kept():
+    """Ratios on-policy are 1, and [N, K] with counts says what offsets say."""
+    random = np.random.default_rng(4)
+    hidden, weight = random.standard_normal((9, 7)), random.standard_normal((41, 7))
+    ids = np.stack([random.permutation(41)[:5] for _ in range(9)])
+    counts = np.arange(9) % 4 + 2
+    chosen, advantages = ids[:, 1].copy(), random.standard_normal(9)
+    arguments = {"kept_ids": ids, "kept_counts": counts}
+    logps = logitless.id_logps(hidden, weight, ids, id_counts=counts, normalise_over="set").logps.reshape(9, 5)[:, 1]
+    on_policy = logitless.policy_loss(hidden, weight, chosen, advantages=advantages, old_logps=logps, **arguments)
+    np.testing.assert_array_equal(on_policy.per_token_logps, logps)
+    assert on_policy.metrics["mean_ratio"] == 1
+    d_hidden = np.empty_like(hidden)
+    old = logps + 0.1
+    padded = logitless.policy_loss(
+        hidden, weight, chosen, advantages=advantages, old_logps=old, d_hidden=d_hidden, **arguments
+    )
+    flat = np.concatenate([row[:count] for row, count in zip(ids, counts)])
+    offsets = np.concatenate([[0], counts.cumsum()])
+    other = np.empty_like(hidden)
+    by_offsets = logitless.policy_loss(
+        hidden, weight, chosen, advantages=advantages, old_logps=old, d_hidden=other, kept_ids=flat, kept_offsets=offsets
+    )
+    assert by_offsets.loss == padded.loss
+    np.testing.assert_array_equal(other, d_hidden)
+    with pytest.raises(ValueError, match="kept of row 0 does not have chosen_ids"):
+        logitless.policy_loss(hidden, weight, ids[:, 4].copy(), advantages=advantages, **arguments)

@@ -1,8 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/policy.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "api/loss_call.h"
 #include "logitless/logits.h"
+#include "problem/id_sets.h"
 
 namespace logitless {
 namespace {
@@ -21,8 +25,11 @@ struct Completions {
   Loss make_loss(Call& call) const {
     const problem::Shape& shape = call.shape();
     Loss loss(batch, options, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
-    call.set_task({.options = options.token, .request = loss.needs(), .picks = problem::target_picks(loss.targets())},
-                  loss::batch_ranges(batch));
+    const bool over_kept = loss::has_kept(batch);
+    problem::RowPicks picks = over_kept ? kept_picks(call, loss) : problem::target_picks(loss.targets());
+    call.set_task(
+        {.options = options.token, .request = loss.needs(), .picks = std::move(picks), .over_picks = over_kept},
+        loss::batch_ranges(batch));
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {
       statement.say("advantages",
@@ -37,6 +44,33 @@ struct Completions {
     return loss;
   }
   void prepare(const Call&, Loss&) const {}
+
+ private:
+  // Returns the kept ids of each row, and tells the loss which of them was chosen.
+  problem::RowPicks kept_picks(const Call& call, Loss& loss) const {
+    if (call.context().options().ranks.cuts_vocab()) {
+      core::fail("kept cannot run: ranks.vocab, ranks.slices or ranks.slice cuts the vocabulary");
+    }
+    const problem::Shape& shape = call.shape();
+    core::Array<uint8_t> counts(static_cast<size_t>(shape.tokens));
+    for (size_t i = 0; i < counts.size(); ++i) counts[i] = loss.targets()[i] != problem::kNoTarget;
+    problem::RowPicks picks = problem::set_picks(batch.kept, shape, counts, "kept").picks;
+    core::Array<int64_t> chosen(counts.size(), -1);
+    for (int64_t row = 0; row < shape.tokens; ++row) {
+      const auto i = static_cast<size_t>(row);
+      if (!counts[i]) continue;
+      const auto begin = picks.ids.begin() + picks.offsets[i], end = picks.ids.begin() + picks.offsets[i + 1];
+      const auto found = std::lower_bound(begin, end, loss.targets()[i]);
+      if (found == end || *found != loss.targets()[i]) {
+        core::fail("kept of row ", row, " does not have chosen_ids[", row, "] = ", loss.targets()[i]);
+      }
+      chosen[i] = found - picks.ids.begin();
+    }
+    loss.set_chosen_picks(std::move(chosen));
+    return picks;
+  }
+
+ public:
 };
 
 }  // namespace

@@ -65,6 +65,9 @@ void take(const char* name, std::vector<T>& to, const PointerAndCount<Data, Coun
 }
 inline void take(const char* name, ConstVector& to, const logitless_const_vector& from) { to = vector_of(from, name); }
 inline void take(const char* name, Targets& to, const logitless_targets* from) { to = targets_of(from, name); }
+inline void take(const char* name, IdSets& to, const logitless_id_sets* from) {
+  if (from) to = sets_of(from, name);
+}
 void take(const char* name, Reference& to, const logitless_reference* from);
 void take(const char* name, TokenOptions& to, const logitless_token_options* from);
 

@@ -79,7 +79,7 @@ void PolicyLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* st
   int64_t before = -1;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     const auto i = static_cast<size_t>(*row);
-    const double against = stats                                              ? stats->logp[i]
+    const double against = stats                                              ? stats->logp[pick_of(i)]
                            : options_.teacher_against == TeacherAgainst::kOld ? old_[i]
                                                                               : sampling_[i];
     const double ratio = !stats && std::isnan(against) ? 0 : teacher_[i] - against;
@@ -209,11 +209,11 @@ void PolicyLoss::note_clips(size_t i, double ratio) {
 
 void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   if (!teacher_.empty() && teacher_is_against_policy()) add_teacher(rows, &stats);
-  for (const int64_t row : rows) add_to_sequence(row, stats.logp[static_cast<size_t>(row)]);
+  for (const int64_t row : rows) add_to_sequence(row, stats.logp[pick_of(static_cast<size_t>(row))]);
   if (options_.top_entropy_quantile < 1) find_entropy_threshold(rows, stats);
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double logp = stats.logp[i];
+    const double logp = stats.logp[pick_of(i)];
     const Ratio r = ratio(i, logp);
     PolicyTokenLoss token = token_loss(i, logp, r.value);
     const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
@@ -225,12 +225,13 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
     loss_[i] = token.loss;
     ratio_[i] = r.value;
     const double scale = normaliser(row) * options_.loss_scale;
-    grads.logp[i] = token.by_logp * scale;
+    double& by_logp = grads.logp[pick_of(i)];
+    by_logp = token.by_logp * scale;
     const double by_log_ratio = token.by_ratio * r.slope * scale;
     if (coupled_ratio()) {
       sequences_[static_cast<size_t>(sequence_[i])].by_log_ratio += by_log_ratio;
     } else {
-      grads.logp[i] += by_log_ratio;
+      by_logp += by_log_ratio;
     }
     if (options_.entropy_bonus != 0) {
       grads.entropy[i] = top ? -options_.loss_scale * options_.entropy_bonus / std::max(kept_tokens_, 1.0) : 0;
@@ -240,7 +241,7 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
-    grads.logp[i] += variant().has_ratio_of_sequence ? s.by_log_ratio : s.by_log_ratio / s.tokens;
+    grads.logp[pick_of(i)] += variant().has_ratio_of_sequence ? s.by_log_ratio : s.by_log_ratio / s.tokens;
   }
 }
 
@@ -248,7 +249,10 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   PolicyResult out;
   out.plan = plan;
   out.per_token_loss.assign(loss_.begin(), loss_.end());
-  out.per_token_logps = stats.logp;
+  out.per_token_logps.assign(targets_.size(), 0);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (targets_[i] != kNoTarget) out.per_token_logps[i] = stats.logp[pick_of(i)];
+  }
   PolicyMetrics& metrics = out.metrics;
   metrics.tokens = static_cast<int64_t>(tokens_);
   if (tokens_ == 0) return out;
@@ -270,7 +274,7 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
       const bool top = options_.top_entropy_quantile == 1 || !(stats.entropy[i] < entropy_threshold_);
       if (top) kept_entropy += stats.entropy[i];
     }
-    logp += stats.logp[i];
+    logp += out.per_token_logps[i];
     out.loss += loss_[i] * normaliser(static_cast<int64_t>(i));
   }
   totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &teacher_kl, &out.loss});

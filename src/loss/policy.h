@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/checks.h"
 #include "core/store.h"
@@ -18,6 +19,11 @@ namespace logitless::loss {
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or this
 /// batch.
 void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
+
+/// Tells whether probabilities are over the sampler's kept ids.
+inline bool has_kept(const PolicyBatch& batch) {
+  return batch.kept.ids.data32 || batch.kept.ids.data64 || !batch.kept.offsets.empty() || !batch.kept.counts.empty();
+}
 
 /// Tells whether a correction takes the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
@@ -33,6 +39,9 @@ class PolicyLoss final : public TokenLoss {
 
   /// Returns the chosen token id of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
+  /// Says which pick of a row is its chosen id, [N], where rows have several: log-probabilities, and their
+  /// gradients, are then one a pick.
+  void set_chosen_picks(core::Array<int64_t> picks) { chosen_picks_ = std::move(picks); }
   /// Returns the advantage of each row, [N], or 0 where it takes no part.
   std::span<const double> advantages() const { return advantage_; }
 
@@ -59,6 +68,8 @@ class PolicyLoss final : public TokenLoss {
     double slope = 1;  // ∂ρ/∂w
   };
 
+  // Returns where the chosen id of a row stands among the picks.
+  size_t pick_of(size_t i) const { return chosen_picks_.empty() ? i : static_cast<size_t>(chosen_picks_[i]); }
   const PolicyVariantRow& variant() const { return row_of(options_.variant); }
   bool coupled_ratio() const;
   double clamp_bound() const { return options_.log_ratio_clamp.value_or(kMostLogRatio); }
@@ -84,9 +95,10 @@ class PolicyLoss final : public TokenLoss {
   double batch_ = 0;   // sequences of the whole batch, empty ones included
   bool advantage_per_token_ = false;
   core::Array<int64_t> targets_;
-  core::Array<int64_t> sequence_;  // [N]
-  core::Array<int64_t> groups_;    // [N] or empty
-  core::Array<double> advantage_;  // [N]; the teacher's part is added once it is known
+  core::Array<int64_t> chosen_picks_;  // [N] or empty
+  core::Array<int64_t> sequence_;      // [N]
+  core::Array<int64_t> groups_;        // [N] or empty
+  core::Array<double> advantage_;      // [N]; the teacher's part is added once it is known
   core::Array<double> old_, ref_, sampling_, teacher_;
   core::Array<Sequence> sequences_;  // [B]
   double entropy_threshold_ = 0;

@@ -7,6 +7,7 @@
 #include "core/store.h"
 #include "loss/batch.h"
 #include "loss/policy.h"
+#include "problem/id_sets.h"
 
 namespace logitless {
 namespace loss {
@@ -88,6 +89,11 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
     fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold or teacher_against uses it");
   }
   check_teacher(o, batch);
+  if (has_kept(batch) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
+    fail(
+        "kept is given, and no entropy is known over it: want_entropy, entropy_bonus and top_entropy_quantile must be ",
+        "at their defaults");
+  }
   if (!corrects && o.sampler_clip_min) fail("sampler_clip_min is set but sampler_correction = none");
   if (!corrects && o.sampler_clip_max != PolicyOptions().sampler_clip_max) {
     fail("sampler_clip_max is set but sampler_correction = none");
@@ -174,13 +180,14 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
 }
 
 core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
-  return {core::range_of("chosen_ids", batch.chosen_ids),
-          core::range_of("advantages", batch.advantages),
-          core::range_of("old_logps", batch.old_logps),
-          core::range_of("ref_logps", batch.ref_logps),
-          core::range_of("sampling_logps", batch.sampling_logps),
-          core::range_of("teacher_logps", batch.teacher_logps),
-          core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())};
+  core::Array<core::ByteRange> ranges = problem::ranges_of(batch.kept);
+  ranges.insert(
+      ranges.end(),
+      {core::range_of("chosen_ids", batch.chosen_ids), core::range_of("advantages", batch.advantages),
+       core::range_of("old_logps", batch.old_logps), core::range_of("ref_logps", batch.ref_logps),
+       core::range_of("sampling_logps", batch.sampling_logps), core::range_of("teacher_logps", batch.teacher_logps),
+       core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+  return ranges;
 }
 
 }  // namespace loss

@@ -2,6 +2,7 @@
 #include "problem/id_sets.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/batched_rows.h"
@@ -17,60 +18,61 @@ struct RowEntries {
   int64_t end = 0;
 };
 
-void check_offsets(const IdSets& sets, const Shape& shape) {
+void check_offsets(const IdSets& sets, const Shape& shape, std::string_view name) {
   const std::span<const int64_t> offsets = sets.offsets;
-  core::check_aligned("sets.offsets", offsets);
-  if (!sets.counts.empty()) fail("sets.offsets and sets.counts are both set: counts are for ids of [N, K]");
+  core::check_aligned(std::string(name) + ".offsets", offsets);
+  if (!sets.counts.empty()) fail(name, ".offsets and ", name, ".counts are both set: counts are for ids of [N, K]");
   if (static_cast<int64_t>(offsets.size()) != shape.tokens + 1) {
-    fail("sets.offsets has ", offsets.size(), " entries but must have ", shape.tokens + 1, ": one more than ",
+    fail(name, ".offsets has ", offsets.size(), " entries but must have ", shape.tokens + 1, ": one more than ",
          shape.rows_name, " has rows");
   }
-  if (offsets.front() != 0) fail("sets.offsets[0] = ", offsets.front(), " must be 0");
+  if (offsets.front() != 0) fail(name, ".offsets[0] = ", offsets.front(), " must be 0");
   for (size_t row = 1; row < offsets.size(); ++row) {
     if (offsets[row] < offsets[row - 1]) {
-      fail("sets.offsets[", row, "] = ", offsets[row], " is below sets.offsets[", row - 1, "] = ", offsets[row - 1]);
+      fail(name, ".offsets[", row, "] = ", offsets[row], " is below ", name, ".offsets[", row - 1,
+           "] = ", offsets[row - 1]);
     }
   }
   if (offsets.back() != sets.ids.size) {
-    fail("sets.offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of sets.ids, ",
+    fail(name, ".offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of ", name, ".ids, ",
          sets.ids.size);
   }
 }
 
 // Returns K of [N, K].
-int64_t check_counts(const IdSets& sets, const Shape& shape) {
+int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view name) {
   const int64_t entries = sets.ids.size;
   if (shape.tokens == 0 ? entries != 0 : entries % shape.tokens != 0) {
-    fail("sets.ids has ", entries, " entries, which is no multiple of the ", shape.tokens, " rows of ", shape.rows_name,
-         ": without sets.offsets it is [N, K]");
+    fail(name, ".ids has ", entries, " entries, which is no multiple of the ", shape.tokens, " rows of ",
+         shape.rows_name, ": without ", name, ".offsets it is [N, K]");
   }
   const int64_t each = shape.tokens == 0 ? 0 : entries / shape.tokens;
   // Only the shape says how many entries a row has: a size alone would be believed, whatever it is.
   if (shape.tokens > 0 && sets.ids.time != each) {
-    fail("sets.ids.time = ", sets.ids.time, " must be K = ", each, ": without sets.offsets, ids are [N, K]");
+    fail(name, ".ids.time = ", sets.ids.time, " must be K = ", each, ": without ", name, ".offsets, ids are [N, K]");
   }
   const std::span<const int64_t> counts = sets.counts;
-  core::check_aligned("sets.counts", counts);
+  core::check_aligned(std::string(name) + ".counts", counts);
   if (!counts.empty() && static_cast<int64_t>(counts.size()) != shape.tokens) {
-    fail("sets.counts has ", counts.size(), " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
+    fail(name, ".counts has ", counts.size(), " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
   }
   for (size_t row = 0; row < counts.size(); ++row) {
     if (counts[row] < 0 || counts[row] > each) {
-      fail("sets.counts[", row, "] = ", counts[row], " must be from 0 to K = ", each);
+      fail(name, ".counts[", row, "] = ", counts[row], " must be from 0 to K = ", each);
     }
   }
   return each;
 }
 
 // Appends the picks of a row.
-void add_row(const IdSets& sets, const Shape& shape, int64_t row, const RowEntries& entries,
+void add_row(const IdSets& sets, const Shape& shape, std::string_view name, int64_t row, const RowEntries& entries,
              core::Array<std::pair<int64_t, int64_t>>& scratch, SetPicks& out) {
   scratch.clear();
   for (int64_t entry = entries.begin; entry < entries.end; ++entry) {
     const int64_t id = sets.ids[entry];
     if (id < 0 || id >= shape.vocab_size) {
-      fail("sets.ids of row ", row, ", entry ", entry - entries.begin, ", = ", id, " is outside [0, ", shape.vocab_size,
-           ")");
+      fail(name, ".ids of row ", row, ", entry ", entry - entries.begin, ", = ", id, " is outside [0, ",
+           shape.vocab_size, ")");
     }
     scratch.emplace_back(id, entry);
   }
@@ -89,16 +91,16 @@ void check_mask(std::span<const uint8_t> mask, const Shape& shape) {
   }
 }
 
-SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask) {
+SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask, std::string_view name) {
   check_mask(mask, shape);
-  if (sets.ids.size < 0) fail("sets.ids.size = ", sets.ids.size, " is negative");
-  core::check_targets("sets.ids", sets.ids, sets.ids.size, shape.rows_name);
+  if (sets.ids.size < 0) fail(name, ".ids.size = ", sets.ids.size, " is negative");
+  core::check_targets(std::string(name) + ".ids", sets.ids, sets.ids.size, shape.rows_name);
   const bool by_offsets = !sets.offsets.empty();
   int64_t each = 0;
   if (by_offsets) {
-    check_offsets(sets, shape);
+    check_offsets(sets, shape, name);
   } else {
-    each = check_counts(sets, shape);
+    each = check_counts(sets, shape, name);
   }
   SetPicks out;
   out.picks.ids.reserve(static_cast<size_t>(sets.ids.size));
@@ -115,7 +117,7 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
       entries = {row * each, row * each + (sets.counts.empty() ? each : sets.counts[r])};
     }
     if (entries.end > entries.begin && (mask.empty() || mask[r] != 0)) {
-      add_row(sets, shape, row, entries, scratch, out);
+      add_row(sets, shape, name, row, entries, scratch, out);
       out.picks.rows.push_back(row);
     }
     out.picks.offsets.push_back(static_cast<int64_t>(out.picks.ids.size()));

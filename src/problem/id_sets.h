@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/checks.h"
 #include "core/store.h"
@@ -21,8 +22,9 @@ struct SetPicks {
 
 /// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a
 /// mask all others do. Throws InvalidInput for sets of the wrong form, and for the first id outside of the
-/// vocabulary, by row and entry.
-SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {});
+/// vocabulary, by row and entry; `name` is that of the sets in messages.
+SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {},
+                   std::string_view name = "sets");
 
 /// Throws InvalidInput unless the mask, where there is one, has an entry a row.
 void check_mask(std::span<const uint8_t> mask, const Shape& shape);

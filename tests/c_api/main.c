@@ -492,6 +492,37 @@ static void distillations(void) {
   CHECK(strcmp(logitless_divergence_name(LOGITLESS_SKEW_KL), "skew_kl") == 0);
 }
 
+/* A policy whose sampler has kept two ids of each position, 0 and 1. */
+static void kept_sets(const logitless_id_sets* sets, const int64_t* ids_of_sets) {
+  static int64_t chosen_data[kTokens];
+  static float advantage_data[kTokens];
+  static double logps[kTokens];
+  logitless_targets chosen;
+  logitless_policy_batch batch;
+  logitless_policy_options options;
+  logitless_policy_result result;
+  int i;
+  for (i = 0; i < kTokens; ++i) chosen_data[i] = ids_of_sets[2 * i + i % 2], advantage_data[i] = 0.5f;
+  LOGITLESS_INIT(targets, &chosen);
+  chosen.data64 = chosen_data;
+  chosen.size = kTokens;
+  LOGITLESS_INIT(policy_batch, &batch);
+  batch.chosen_ids = &chosen;
+  batch.advantages.data = advantage_data;
+  batch.advantages.dtype = LOGITLESS_FLOAT32;
+  batch.advantages.size = kTokens;
+  batch.kept = sets;
+  LOGITLESS_INIT(policy_options, &options);
+  LOGITLESS_INIT(policy_result, &result);
+  result.tokens = kTokens;
+  result.per_token_logps = logps;
+  CHECK_OK(logitless_policy_loss(context, &source, &batch, &options, &gradients, &result, NULL));
+  CHECK(logps[0] < 0 && logps[0] > -30 && result.mean_ratio == 1);
+  chosen_data[2] = 2;
+  CHECK_REFUSED(logitless_policy_loss(context, &source, &batch, &options, NULL, &result, NULL), LOGITLESS_INVALID_INPUT,
+                "kept of row 2 does not have chosen_ids[2] = 2");
+}
+
 static void set_distillations(void) {
   static int64_t ids_of_sets[2 * kTokens];
   static double logps[2 * kTokens], outside[kTokens], divergences[kTokens];
@@ -560,6 +591,7 @@ static void set_distillations(void) {
   logps[3] = 0.5;
   CHECK_REFUSED(logitless_set_distillation_loss(context, &source, &teacher, NULL, &options, NULL, &result, NULL),
                 LOGITLESS_INVALID_INPUT, "logps");
+  kept_sets(&sets, ids_of_sets);
   CHECK(strcmp(logitless_outside_set_name(LOGITLESS_OUTSIDE_GENERALISED), "generalised") == 0);
   CHECK(!logitless_outside_set_name(5));
 }

@@ -1,0 +1,105 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Measures the largest logits and sets of token ids beside a forward pass, and holds both to PyTorch.
+
+    python bench/sets_and_topk.py                                     # the head of Qwen2.5-1.5B, seeded
+    python bench/sets_and_topk.py --states text.safetensors --lm-head head.safetensors   # hidden, and lm_head
+
+Each call takes turns with a forward (log-probabilities of one target a token); what is printed are medians and their
+ratio to the forward's. PyTorch makes the whole logits in float32 for the comparison, some rows at a time.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from safetensors.torch import load_file
+
+import logitless
+from logitless.torch import id_logps, token_logps, topk_logps
+
+ROWS = 128  # that PyTorch makes logits of at once
+
+
+def inputs(options):
+    if options.states:
+        hidden = load_file(options.states)["hidden"]
+        return hidden[: options.tokens], load_file(options.lm_head)["lm_head"]
+    torch.manual_seed(0)
+    return torch.randn(options.tokens, 1536), torch.randn(151936, 1536) * 4 / 1536**0.5
+
+
+def ties(logits, ids, k):
+    """How many of the ids are not PyTorch's, though their logits are not equal to the last bits of float32."""
+    values, wanted = logits.topk(k)
+    ours = logits.gather(1, ids)
+    return int(((ids != wanted) & ((ours - values).abs() > 1e-5 * values.abs().clamp_min(1))).sum())
+
+
+def compare_topk(hidden, weight, k):
+    """The number of wrong ids, and the largest difference of a log-probability."""
+    ids, logps = topk_logps(hidden, weight, k)
+    wrong, worst = 0, 0.0
+    for at in range(0, len(hidden), ROWS):
+        logits = hidden[at : at + ROWS] @ weight.T
+        wrong += ties(logits, ids[at : at + ROWS], k)
+        want = torch.log_softmax(logits.double(), -1).topk(k).values
+        worst = max(worst, (want - logps[at : at + ROWS]).abs().max().item())
+    return wrong, worst
+
+
+def compare_gradients(hidden, weight, ids):
+    """Relative errors of d_hidden and d_weight of log-probabilities over sets against PyTorch's autograd in float64."""
+    upstream = torch.randn(ids.shape, dtype=torch.float64)
+    ours = [t.clone().requires_grad_() for t in (hidden, weight)]
+    (id_logps(*ours, ids, normalise_over="set") * upstream).sum().backward()
+    theirs = [t.double().requires_grad_() for t in (hidden, weight)]
+    logits = (theirs[0][:, None] * theirs[1][ids]).sum(-1)
+    (torch.log_softmax(logits, -1) * upstream).sum().backward()
+    return [((a.grad - b.grad).norm() / b.grad.norm()).item() for a, b in zip(ours, theirs)]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--states", help="safetensors with hidden [N, H]")
+    parser.add_argument("--lm-head", help="safetensors with lm_head [V, H]")
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    logitless.use_best_blas_kernels()
+    hidden, weight = inputs(options)
+    vocab = len(weight)
+    targets = torch.randint(vocab, (len(hidden),))
+    sets = {k: torch.randint(vocab, (len(hidden), k)) for k in (64, 512)}
+    calls = {"forward": lambda: token_logps(hidden, weight, targets)}
+    for k in (1, 5, 64, 256):
+        calls[f"top-{k}"] = lambda k=k: topk_logps(hidden, weight, k)
+    for k, ids in sets.items():
+        calls[f"over sets of {k}"] = lambda ids=ids: id_logps(hidden, weight, ids, normalise_over="set")
+        calls[f"over the vocabulary, sets of {k}"] = lambda ids=ids: id_logps(hidden, weight, ids)
+    seconds = {name: [] for name in calls}
+    with torch.no_grad():
+        for turn in range(options.rounds + 1):
+            for name, call in calls.items():
+                started = time.perf_counter()
+                call()
+                if turn:
+                    seconds[name].append(time.perf_counter() - started)
+    print(f"{len(hidden)} tokens, H = {hidden.shape[1]}, V = {vocab}, float32, {torch.get_num_threads()} threads")
+    forward = statistics.median(seconds["forward"])
+    for name, taken in seconds.items():
+        median = statistics.median(taken)
+        print(f"{name:34} {median:9.4f} s   {median / forward:7.4f} of a forward")
+    for k in (1, 5, 64, 256):
+        wrong, worst = compare_topk(hidden, weight, k)
+        print(f"top-{k}: {wrong} of {len(hidden) * k} ids are not PyTorch's; log-probabilities differ by {worst:.1e}")
+    few = hidden[:16]
+    for k, ids in sets.items():
+        d_hidden, d_weight = compare_gradients(few, weight, ids[:16])
+        print(f"over sets of {k}: d_hidden {d_hidden:.1e}, d_weight {d_weight:.1e} from autograd in float64")
+
+
+if __name__ == "__main__":
+    main()
