@@ -25,8 +25,8 @@ std::string refusal_of(const std::function<void()>& call) {
   return "";
 }
 
-// Each row has 1 to 9 ids in no order, of which the second or only one was chosen; row 5 has one id twice, and
-// rows 3 and 4 take no part.
+// Each row has 1 to 9 ids in no order, of which the last but one, or the only one, was chosen; row 5 has one
+// id twice, and rows 3 and 4 take no part.
 struct KeptBatch {
   std::vector<int64_t> ids, offsets = {0}, chosen;
   std::vector<double> advantages, old_logps, ref_logps;
