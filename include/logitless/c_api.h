@@ -448,6 +448,7 @@ typedef struct logitless_stats_request {
   size_t cross_weight_count; /**< V, or 0 */
   int64_t top_k;             /**< 0 (none) to 256 */
   int32_t outside;           /**< not 0: wanted */
+  int32_t square_sum;        /**< not 0: wanted */
 } logitless_stats_request;
 
 /** See TokenStats: arrays of `tokens` entries, but for top_ids and top_logps, which have tokens · top_k. Those that a
@@ -462,6 +463,7 @@ typedef struct logitless_token_stats {
   int64_t* top_ids;  /**< [tokens, top_k]; a call that reads statistics has no use for these two */
   double* top_logps; /**< [tokens, top_k] */
   double *outside, *outside_max;
+  double* square_sum;
 } logitless_token_stats;
 
 /** See TokenGrads: arrays of `tokens` entries; NULL stands for zeros, but logp must be there. */

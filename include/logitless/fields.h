@@ -55,6 +55,7 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
         detail::entries(
             s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
   visit(Field("outside"), s.outside...);
+  visit(Field("square_sum"), s.square_sum...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyOptions.
@@ -256,6 +257,7 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("log_sum"), s.log_sum...);
   visit(Field("top_ids"), s.top_ids...);
   visit(Field("top_logps"), s.top_logps...);
+  visit(Field("square_sum"), s.square_sum...);
 }
 
 /// Calls visit(field, members...) for each of TokenGrads.

@@ -9,6 +9,7 @@
 ///     logp = (a_iy − m_i) − l_i          lse = m_i + l_i          entropy = l_i − Σ_v p_iv (a_iv − m_i)
 ///     cross = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 ///     outside = log Σ_{v≠y} exp(a_iv − m_i) − l_i  = log (1 − p_iy), from a sum of its own
+///     square_sum = Σ_v p_iv²
 ///
 /// In float32 a value exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V
 /// · 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a
@@ -51,7 +52,8 @@ struct StatsRequest {
   int64_t top_k = 0;     ///< so many of the largest logits of each row, with their ids: 0 (none) to kMostTopK
   /// This is q of the cross statistic, [V], finite and >= 0; empty means uniform, 1/V.
   std::span<const float> cross_weights = {};
-  bool outside = false;  ///< log-probability of all vocabulary entries but the target
+  bool outside = false;     ///< log-probability of all vocabulary entries but the target
+  bool square_sum = false;  ///< Σ_v p_v²
 };
 
 /// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
@@ -121,6 +123,8 @@ struct TokenStats {
   /// The log-probabilities of top_ids, [N, top_k]. That of the target, if it is among them, has the bits of
   /// logp.
   std::vector<double> top_logps;
+  /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1. It has no gradient.
+  std::vector<double> square_sum = {};
   DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
 };
 

@@ -289,7 +289,8 @@ def token_stats(
     **arguments: Any,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
-    rank=True or outside=True (log(1 - p) of the target, and what a backward pass needs for it) these as well.
+    rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
+    needs for it) these as well.
     top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
     lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
     is the greedy choice where it is argmax.
@@ -299,7 +300,8 @@ def token_stats(
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     columns = _core.token_stats(context or default_context(), arguments).columns()
-    unasked = [name for name in ("entropy", "cross", "argmax", "rank", "outside") if not arguments.get(name)]
+    askable = ("entropy", "cross", "argmax", "rank", "outside", "square_sum")
+    unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
         unasked.append("outside_max")
     top_k = arguments.get("top_k") or 0

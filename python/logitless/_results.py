@@ -53,6 +53,7 @@ class TokenStats:
     outside_max: NDArray[float64] | None = None
     top_ids: NDArray[int64] | None = None
     top_logps: NDArray[float64] | None = None
+    square_sum: NDArray[float64] | None = None
 
     @property
     def top_mass(self) -> NDArray[float64]:

@@ -16,7 +16,7 @@ from ._torch_call import check_cpu, values_of
 NOT_TAKEN = {
     "linear_cross_entropy": dict.fromkeys(("want_accuracy", "want_entropy"), "it returns a loss and no metrics"),
     "token_logps": dict.fromkeys(
-        ("cross", "cross_weights", "argmax", "rank", "top_k", "outside"), "they are columns of logitless.token_stats()"
+        ("cross", "cross_weights", "argmax", "rank", "top_k", "outside", "square_sum"), "they are columns of logitless.token_stats()"
     ),
     "topk_logps": dict.fromkeys(("ignore_index", "shift"), "it has no targets"),
 }

@@ -161,7 +161,8 @@ void Call::state_problem() const {
     statement.say("the call's statistics",
                   std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
                       (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
-                      (request.outside ? "outside " : "") + (problem().divergence ? "divergence " : "") +
+                      (request.outside ? "outside " : "") + (request.square_sum ? "square_sum " : "") +
+                      (problem().divergence ? "divergence " : "") +
                       (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {

@@ -67,6 +67,7 @@ class StatsArrays {
     check(in_.top_logps, request.top_k != 0, "top_logps");
     check(in_.outside, request.outside, "outside");
     check(in_.outside_max, request.outside, "outside_max");
+    check(in_.square_sum, request.square_sum, "square_sum");
   }
 
  private:

@@ -52,6 +52,7 @@ class CallPartials {
     by_walk_.add(Walk::kFirst, softmax);
     if (problem.request.top_k > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
     if (problem.request.outside) by_walk_.add(Walk::kFirst, outside.emplace(problem));
+    if (problem.request.square_sum) by_walk_.add(Walk::kFirst, squares.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
     if (!problem.divergence) return;
     if (!problem.divergence->shares_softmax) by_walk_.add(Walk::kFirst, student.emplace(problem, Side::kStudent));
@@ -64,6 +65,7 @@ class CallPartials {
   SoftmaxPartials softmax;
   std::optional<TopPartials> top;
   std::optional<OutsidePartials> outside;
+  std::optional<SquarePartials> squares;
   std::optional<AbovePartials> above;
   std::optional<SidePartials> student;  // where the divergence has another temperature than the first walk
   std::optional<SidePartials> teacher;

@@ -190,15 +190,15 @@ class AboveFold final : public Fold<Types> {
   PartRows<Logit> thresholds_;
 };
 
-/// The log-sum-exp of one side at the temperature of a divergence.
+/// The log-sum-exp of a row of one side at a temperature of its own.
 template <class Types>
-class SideFold final : public Fold<Types> {
+class LogSumFold final : public Fold<Types> {
  public:
   using typename Fold<Types>::Part;
   using typename Fold<Types>::Tile;
   using Logit = typename Types::Logit;
 
-  SideFold(const FoldInputs<Types>& inputs, const SidePartials& partials)
+  LogSumFold(const FoldInputs<Types>& inputs, const LogSumPartials& partials)
       : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
 
   void take(core::Arena& arena, const FoldSizes& sizes) override { inverse_temperature_.take(arena, sizes); }
@@ -216,7 +216,7 @@ class SideFold final : public Fold<Types> {
  private:
   const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
-  const SidePartials& partials_;
+  const LogSumPartials& partials_;
   PartRows<Logit> inverse_temperature_;
 };
 
@@ -257,6 +257,7 @@ class CallFolds {
     by_walk_.add(Walk::kFirst, softmax_);
     if (partials_.top) by_walk_.add(Walk::kFirst, top_.emplace(inputs, *partials_.top));
     if (partials_.outside) by_walk_.add(Walk::kFirst, outside_.emplace(inputs, *partials_.outside));
+    if (partials_.squares) by_walk_.add(Walk::kFirst, squares_.emplace(inputs, *partials_.squares));
     if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
     if (partials_.student) by_walk_.add(Walk::kFirst, student_.emplace(inputs, *partials_.student));
     if (partials_.teacher) by_walk_.add(Walk::kFirst, teacher_.emplace(inputs, *partials_.teacher));
@@ -282,7 +283,7 @@ class CallFolds {
   std::optional<TopFold<Types>> top_;
   std::optional<OutsideFold<Types>> outside_;
   std::optional<AboveFold<Types>> above_;
-  std::optional<SideFold<Types>> student_, teacher_;
+  std::optional<LogSumFold<Types>> squares_, student_, teacher_;
   std::optional<DivergenceFold<Types>> divergence_;
   ByWalk<Fold<Types>> by_walk_;
 };

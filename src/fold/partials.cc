@@ -161,6 +161,15 @@ void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns
   stats.outside[i] = std::min(0.0, below + folded.log_sum() - stats.log_sum[i]);
 }
 
+void SquarePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
+  const kernels::RowStats& folded = *of(0, place);
+  TokenStats& stats = columns.stats;
+  const auto i = static_cast<size_t>(row);
+  // Both sums have the same maximum, which is that of the row.
+  stats.square_sum[i] =
+      std::isnan(stats.max_logit[i]) ? kNan : std::min(1.0, std::exp(folded.log_sum() - 2 * stats.log_sum[i]));
+}
+
 void AbovePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
   const auto i = static_cast<size_t>(row);
   const bool defined = problem().target(row) && !std::isnan(columns.stats.max_logit[i]);

@@ -136,6 +136,7 @@ class LogSumPartials : public PartialsOf<kernels::RowStats> {
   virtual double temperature(int64_t row) const = 0;
   virtual bool wants_entropy() const { return false; }
   virtual bool wants_argmax() const { return false; }
+  virtual bool is_teacher() const { return false; }
 
   size_t wire_bytes(int64_t row) const final;
   std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const final;
@@ -158,6 +159,15 @@ class OutsidePartials final : public LogSumPartials {
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 };
 
+/// That of all vocabulary entries at half the temperature: the logarithm of Σ exp(2 a).
+class SquarePartials final : public LogSumPartials {
+ public:
+  using LogSumPartials::LogSumPartials;
+
+  double temperature(int64_t row) const override { return problem().logit_temperature(row) / 2; }
+  void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
+};
+
 /// Who has a distribution.
 enum class Side { kStudent, kTeacher };
 
@@ -167,7 +177,7 @@ class SidePartials final : public LogSumPartials {
  public:
   SidePartials(const problem::TokenProblem& problem, Side side) : LogSumPartials(problem), side_(side) {}
 
-  bool is_teacher() const { return side_ == Side::kTeacher; }
+  bool is_teacher() const override { return side_ == Side::kTeacher; }
   double temperature(int64_t row) const override;
   bool wants_entropy() const override { return problem().divergence->entropy; }
   bool wants_argmax() const override { return is_teacher() && problem().divergence->argmax; }

@@ -52,7 +52,7 @@ struct Columns {
   Columns& operator=(Columns&&) = default;
   ~Columns() {
     for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.outside, &stats.outside_max,
-                         &stats.max_logit, &stats.log_sum, &stats.top_logps}) {
+                         &stats.max_logit, &stats.log_sum, &stats.top_logps, &stats.square_sum}) {
       give_back(stats_store_, *column);
     }
     each_divergence_column(stats.divergence, [this](auto& column) { give_back(stats_store_, column); });

@@ -19,6 +19,7 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   if (problem.request.outside) {
     for (auto* column : {&stats.outside, &stats.outside_max}) *column = columns.take_stats(n, 0.0);
   }
+  if (problem.request.square_sum) stats.square_sum = columns.take_stats(n, 0.0);
   columns.take_picked(picks);
   if (!problem.divergence) return;
   DivergenceStats& of = stats.divergence;

@@ -163,7 +163,8 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
     CCall c(spec);
     const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n), outside(n), outside_max(n);
+    std::vector<double> logp(n), lse(n), entropy(n), cross(n), max_logit(n), log_sum(n), outside(n), outside_max(n),
+        square_sum(n);
     std::vector<int64_t> argmax(n), rank(n), top_ids(5 * n);
     std::vector<double> top_logps(5 * n);
     logitless_token_options options;
@@ -171,7 +172,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     options.temperature = 0.7;
     logitless_stats_request request;
     LOGITLESS_INIT(stats_request, &request);
-    request.entropy = request.cross = request.argmax = request.rank = request.outside = 1;
+    request.entropy = request.cross = request.argmax = request.rank = request.outside = request.square_sum = 1;
     request.top_k = 5;
     logitless_token_stats stats;
     LOGITLESS_INIT(token_stats, &stats);
@@ -181,6 +182,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     stats.argmax = argmax.data(), stats.rank = rank.data();
     stats.top_ids = top_ids.data(), stats.top_logps = top_logps.data();
     stats.outside = outside.data(), stats.outside_max = outside_max.data();
+    stats.square_sum = square_sum.data();
     ASSERT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, &options, &request, &stats, nullptr),
               LOGITLESS_OK)
         << logitless_last_error();
@@ -188,7 +190,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     same.temperature = 0.7;
     const TokenStats expected =
         compute_token_stats(Context(), c.inputs.hidden_view(), c.inputs.head_view(), c.inputs.targets_view(), same,
-                            {true, true, true, true, 5, {}, true});
+                            {true, true, true, true, 5, {}, true, true});
     EXPECT_EQ(logp, expected.logp);
     EXPECT_EQ(lse, expected.lse);
     EXPECT_EQ(entropy, expected.entropy);
@@ -201,6 +203,7 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     EXPECT_EQ(top_logps, expected.top_logps);
     EXPECT_EQ(outside, expected.outside);
     EXPECT_EQ(outside_max, expected.outside_max);
+    EXPECT_EQ(square_sum, expected.square_sum);
   }
 }
 

@@ -261,7 +261,8 @@ struct CBatch {
                            true,
                            true,
                            top,
-                           top};
+                           top,
+                           request.square_sum != 0};
     const bool* is_wanted = wanted;
     const auto lend = [&](const Field& field, auto*& to, auto& column) {
       const bool top = std::string_view(field.name).starts_with("top_");

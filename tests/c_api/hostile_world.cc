@@ -73,7 +73,7 @@ World::World(Form form, const logitless_context* context) {
            &made,
            upstream.data,
            written.entropy_of_logits,
-           written.columns[27]};
+           written.columns[28]};
 }
 
 void World::set_inputs(Form form) {
@@ -136,7 +136,7 @@ void World::set_inputs(Form form) {
   targets.size = kTokens, targets.time = kTime, targets.stride = 1, targets.batch_stride = kTime;
   token.temperatures = temperatures.data;
   token.temperature_count = kTokens;
-  request.entropy = request.cross = request.argmax = request.rank = request.outside = 1;
+  request.entropy = request.cross = request.argmax = request.rank = request.outside = request.square_sum = 1;
   request.top_k = 2;
   request.cross_weights = class_weights.data;
   request.cross_weight_count = kVocab;
@@ -195,6 +195,7 @@ void World::set_outputs(Form form) {
                          &stats.log_sum,
                          &stats.outside,
                          &stats.outside_max,
+                         &stats.square_sum,
                          &cross_entropy_result.per_token_loss,
                          &cross_entropy_result.per_token_logps,
                          &policy_result.per_token_loss,

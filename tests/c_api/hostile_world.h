@@ -28,7 +28,7 @@ struct World {
   /// What a call may write, apart from the structures of results.
   struct Written {
     float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
-    double columns[28][kRoom];
+    double columns[29][kRoom];
     int64_t argmax[kRoom], rank[kRoom];
     // Top_k is 2, and 3 at most where it is spoiled and still good.
     int64_t top_ids[4 * kRoom];

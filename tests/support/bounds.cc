@@ -84,6 +84,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
   double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, cross = 0, cross_terms = 0;
+  double squares = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double log_p = stats.log_p(i, v);
     if (!std::isfinite(log_p)) continue;
@@ -98,6 +99,8 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
+    // At half the temperature a - m is rounded as often, and is twice as large.
+    squares += p * p * std::expm1(2 * bounds.log_p(i, v) + 8 * u * distance);
     // d entropy / d a_v = -p_v (log p_v + entropy).
     const double slope = std::abs(log_p + stats.entropy[i]);
     entropy += p * slope * d;
@@ -118,6 +121,7 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
                       (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
                       flushed * -std::log(arithmetic.smallest);
   bounds.cross[i] = cross + cross_sum * log_sum_error + (sum + 4 * u) * cross_terms;
+  bounds.square_sum[i] = squares + 2 * (kFunctionUnits * u + sum + 4 * u) * stats.square_sum[i] + flushed;
   bounds.outside[i] = bound_outside(problem, stats, i, arithmetic, bounds) + growth + log_sum_error;
 }
 
@@ -182,8 +186,8 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
                                  const MatrixXd& abs_products, const Arithmetic& arithmetic) {
   StatisticBounds bounds;
   bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
-  for (VectorXd* bound :
-       {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross, &bounds.outside}) {
+  for (VectorXd* bound : {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross,
+                          &bounds.outside, &bounds.square_sum}) {
     *bound = VectorXd::Zero(problem.tokens());
   }
   for (int64_t i = 0; i < problem.tokens(); ++i) {

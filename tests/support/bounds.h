@@ -55,7 +55,7 @@ struct StatisticBounds {
   oracle::MatrixXd raw;      ///< of r, [N, V]
   oracle::MatrixXd shifted;  ///< of a - m, apart from an error that all vocabulary entries share, [N, V]
   oracle::MatrixXd log_p;    ///< [N, V]
-  oracle::VectorXd max, log_sum, logp, lse, entropy, cross, outside;
+  oracle::VectorXd max, log_sum, logp, lse, entropy, cross, outside, square_sum;
 };
 
 StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::Statistics& stats,

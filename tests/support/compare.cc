@@ -258,6 +258,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
   if (!got.entropy.empty()) expect_column_near("entropy", got.entropy, want.entropy, bounds.entropy);
   if (!got.cross.empty()) expect_column_near("cross", got.cross, want.cross, bounds.cross);
   if (!got.outside.empty()) expect_column_near("outside", got.outside, want.outside, bounds.outside);
+  if (!got.square_sum.empty()) expect_column_near("square_sum", got.square_sum, want.square_sum, bounds.square_sum);
   expect_column_near("log_sum", got.log_sum, want.log_sum, bounds.log_sum);
   ASSERT_EQ(static_cast<int64_t>(got.max_logit.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {

@@ -75,7 +75,8 @@ struct LogitsTester::Reference {
             .rank = true,
             .top_k = 7,
             .cross_weights = options.class_weights,
-            .outside = true};
+            .outside = true,
+            .square_sum = true};
   }
 
  private:
@@ -218,8 +219,8 @@ LogitsRun LogitsTester::token_loss_once() {
   if (groups_ && form_ == Form::kFused) {
     EXPECT_EQ(loss.calls(), 1);
   }
-  for (const std::vector<double>* column :
-       {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.cross, &run.stats.outside})
+  for (const std::vector<double>* column : {&run.stats.logp, &run.stats.lse, &run.stats.entropy, &run.stats.cross,
+                                            &run.stats.outside, &run.stats.square_sum})
     append(run.bytes, std::span<const double>(*column));
   for (const std::vector<int64_t>* column : {&run.stats.argmax, &run.stats.rank})
     append(run.bytes, std::span<const int64_t>(*column));

@@ -33,7 +33,7 @@ inline auto columns(const DivergenceStats& d) {
 }
 inline auto columns(const TokenStats& s) {
   return std::tuple_cat(std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.outside, s.outside_max,
-                                 s.max_logit, s.log_sum, s.top_ids, s.top_logps),
+                                 s.max_logit, s.log_sum, s.top_ids, s.top_logps, s.square_sum),
                         columns(s.divergence));
 }
 inline auto columns(const TokenGrads& g) {

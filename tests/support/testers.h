@@ -299,7 +299,8 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   TokenStatsTester& request(StatsRequest value) {
     const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.cross ? "cross " : "") +
                               (value.argmax ? "argmax " : "") + (value.rank ? "rank " : "") +
-                              (value.outside ? "outside " : "") + "top " + std::to_string(value.top_k);
+                              (value.outside ? "outside " : "") + (value.square_sum ? "square_sum " : "") + "top " +
+                              std::to_string(value.top_k);
     return run("request", shown, request_, value);
   }
   /// Says which token gradients are not 0.
@@ -328,7 +329,7 @@ class TokenStatsTester : public Tester<TokenStatsTester> {
   StatsRequest asked(const Reference& reference) const;
   TokenStats statistics(Reference& reference) const;
 
-  StatsRequest request_{true, true, true, true, 7, {}, true};
+  StatsRequest request_{true, true, true, true, 7, {}, true, true};
   // logp, lse, entropy, cross, outside
   std::array<bool, 5> terms_{true, true, true, true, true};
   bool cross_on_ = false;

@@ -26,6 +26,7 @@ void expect_requested(const TokenStats& stats, StatsRequest request, int64_t tok
   EXPECT_EQ(static_cast<int64_t>(stats.rank.size()), request.rank ? tokens : 0);
   EXPECT_EQ(static_cast<int64_t>(stats.top_ids.size()), request.top_k * tokens);
   EXPECT_EQ(static_cast<int64_t>(stats.top_logps.size()), request.top_k * tokens);
+  EXPECT_EQ(static_cast<int64_t>(stats.square_sum.size()), request.square_sum ? tokens : 0);
   for (const auto* column : {&stats.outside, &stats.outside_max}) {
     EXPECT_EQ(static_cast<int64_t>(column->size()), request.outside ? tokens : 0);
   }

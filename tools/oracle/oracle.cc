@@ -167,7 +167,7 @@ MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const M
 
 TokenStatistics::TokenStatistics(int64_t tokens)
     : argmax(tokens, -1), rank(tokens, 0), top_ids(tokens), top_logps(tokens) {
-  max = log_sum = logp = lse = entropy = cross = outside = VectorXd::Zero(tokens);
+  max = log_sum = logp = lse = entropy = cross = outside = square_sum = VectorXd::Zero(tokens);
 }
 
 double raw_logit(const Tokens& tokens, double sum) {
@@ -189,8 +189,8 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     if (std::isnan(a[v]) || a[v] == kInfinity) defined = false;
   }
   if (!defined || a[best] == -kInfinity) {
-    for (VectorXd* statistic :
-         {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.outside}) {
+    for (VectorXd* statistic : {&stats.max, &stats.log_sum, &stats.logp, &stats.lse, &stats.entropy, &stats.cross,
+                                &stats.outside, &stats.square_sum}) {
       (*statistic)[row] = kNaN;
     }
     return;
@@ -204,6 +204,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   for (int64_t v = 0; v < vocab; ++v) {
     const double shifted = a[v] - a[best], log_p = shifted - log_sum, p = std::exp(log_p);
     if (p > 0) mean_shifted += p * shifted;
+    stats.square_sum[row] += p * p;
     if (tokens.cross[v] > 0) cross += tokens.cross[v] * log_p;
   }
   stats.argmax[row] = best;

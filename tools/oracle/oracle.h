@@ -88,7 +88,8 @@ struct TokenStatistics {
   VectorXd max;      ///< m, of the final logits a
   VectorXd log_sum;  ///< l
   VectorXd logp, lse, entropy, cross;
-  VectorXd outside;  ///< log-probability of every entry but the label
+  VectorXd outside;     ///< log-probability of every entry but the label
+  VectorXd square_sum;  ///< Σ p²
   std::vector<int64_t> argmax;
   std::vector<int64_t> rank;  ///< 1 + how many final logits are larger than the label's
   /// [N] lists of min(top_k, V) token ids, by falling logit and then by rising id, and their
