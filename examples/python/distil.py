@@ -13,12 +13,16 @@ from:
 
 fused and plain see the same batches, so their losses are the same. Every 20 steps the script prints the
 cross-entropy of the student on text that no step has seen.
+
+--save FILE writes what the steps read, and no student is trained: it is the teacher that examples/distil, the
+same distillation in C++, learns from.
 """
 
 import argparse
 
 import smollm2
 import torch
+from safetensors.torch import save_file
 
 import logitless
 from logitless.torch import distillation_loss, linear_cross_entropy
@@ -58,6 +62,13 @@ def read(path, tokens, model, tokenizer):
     return ids[: count + 1], torch.cat(states)
 
 
+def save(path, ids, states, weight):
+    """Writes one safetensors file: row i of hidden [N, H] has read the ids up to ids[i], and predicts ids[i + 1]."""
+    tensors = {"hidden": states, "lm_head": weight, "ids": ids}
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    print(f"{path}: {len(states)} hidden states of {states.shape[1]}, {weight.shape[0]} vocabulary entries")
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -68,6 +79,7 @@ def main():
     parser.add_argument("--batch", type=int, default=512, help="tokens a step")
     parser.add_argument("--tokens", type=int, default=24576, help="of the text; the last sixth is for validation")
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
+    parser.add_argument("--save", metavar="FILE", help="writes the teacher's states, head and ids, and stops")
     options = parser.parse_args()
     if options.head != "plain":
         logitless.use_best_blas_kernels()
@@ -76,6 +88,9 @@ def main():
     model, tokenizer = smollm2.load(torch.float32)
     ids, teacher_states = read(options.text, options.tokens, model.eval(), tokenizer)
     teacher_weight = model.lm_head.weight.detach()
+    if options.save:
+        save(options.save, ids, teacher_states, teacher_weight)
+        return
     student = Student(teacher_weight.shape[0])
     optimizer = torch.optim.AdamW(student.parameters(), lr=2e-3)
     # Window i ends with token i, and predicts token i + 1.
