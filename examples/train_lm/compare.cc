@@ -4,14 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "figures.h"
 
 using nlohmann::json;
 
@@ -99,17 +98,6 @@ json base_json(const TrainOptions& options) {
           {"seed", options.seed}};
 }
 
-void write_file(const std::string& path, const json& j) {
-  const std::string text = j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-  if (path == "-") {
-    std::cout << text;
-    return;
-  }
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (!file) throw std::runtime_error("cannot write " + path);
-}
-
 }  // namespace
 
 void train_and_record(const TrainOptions& options, int descriptor) {
@@ -158,13 +146,7 @@ RunRecord run_in_child(const std::vector<std::string>& arguments,
 
 Verdict judge(const RunRecord& first, const RunRecord& second) {
   Verdict verdict;
-  const size_t steps = std::min(first.losses.size(), second.losses.size());
-  for (size_t i = 0; i < steps; ++i) {
-    const double difference = std::abs(first.losses[i] - second.losses[i]);
-    // A NaN gets in, and stays
-    if (!(difference <= verdict.max_difference)) verdict.max_difference = difference;
-    if (std::isnan(difference)) break;
-  }
+  verdict.max_difference = largest_difference(first.losses, second.losses);
   verdict.same_bits = first.losses == second.losses && first.summary.parameters_hash == second.summary.parameters_hash;
   verdict.same_cut = first.summary.plan_cut == second.summary.plan_cut;
   verdict.agrees = first.losses.size() == second.losses.size() && verdict.max_difference <= Verdict::kLossTolerance;
@@ -233,7 +215,7 @@ void write_json(const std::string& path, const TrainOptions& options, const RunN
   j["learns"] = verdict.learns;
   j[names.first]["losses"] = first.losses;
   j[names.second]["losses"] = second.losses;
-  write_file(path, j);
+  write_json_file(path, j);
 }
 
 void write_json(const std::string& path, const TrainOptions& options, const RunRecord& run) {
@@ -243,5 +225,5 @@ void write_json(const std::string& path, const TrainOptions& options, const RunR
   j[head]["losses"] = run.losses;
   j["unigram_entropy"] = run.summary.unigram_entropy;
   j["learns"] = learns(run.summary, static_cast<int>(run.losses.size()));
-  write_file(path, j);
+  write_json_file(path, j);
 }

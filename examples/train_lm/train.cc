@@ -11,20 +11,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "figures.h"
 #include "memory.h"
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double mean_of_last(const std::vector<double>& values, size_t count) {
   count = std::min(count, values.size());
