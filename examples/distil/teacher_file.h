@@ -1,0 +1,23 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a student learns from: a teacher's hidden states on a text, and its head.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model.h"
+
+struct TeacherFile {
+  RowMatrix hidden;          ///< [N, H]: row i has read the ids up to ids[i], and predicts ids[i + 1]
+  RowMatrix lm_head;         ///< [V, H]
+  std::vector<int32_t> ids;  ///< [N + 1], each in [0, V)
+
+  int64_t tokens() const { return hidden.rows(); }
+  int64_t vocabulary() const { return lm_head.rows(); }
+};
+
+/// Reads the float32 tensors hidden and lm_head, and the int32 or int64 tensor ids, of a safetensors file that
+/// has these three and no other (https://huggingface.co/docs/safetensors). Throws std::runtime_error, which
+/// names the file and the tensor, unless header, shapes and values are all as they must be.
+TeacherFile read_teacher(const std::string& path);
