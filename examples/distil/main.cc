@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Distils a language model into a small student: from the text alone, or from the teacher's whole distribution,
-// with the logits of both heads in memory or without.
+// Distils a language model into a small student: from the text alone, or from the teacher's whole
+// distribution, with the logits of both heads in memory or without.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>

@@ -112,7 +112,12 @@ StepReport Student::step() {
   const auto trained = static_cast<uint64_t>(trained_tokens(teacher_));
   for (int64_t& position : positions) position = static_cast<int64_t>(generator_() % trained);
   const Batch batch = batch_at(positions);
-  if (lesson_ != Lesson::kHard) teacher_hidden_ = teacher_.hidden(positions, Eigen::all);
+  if (lesson_ != Lesson::kHard) {
+    teacher_hidden_.resize(batch.tokens(), teacher_.hidden.cols());
+    for (int64_t i = 0; i < batch.tokens(); ++i) {
+      teacher_hidden_.row(i) = teacher_.hidden.row(positions[static_cast<size_t>(i)]);
+    }
+  }
   const RowMatrix& hidden = trunk_.forward(parameters_, batch);
   d_hidden_.resize(hidden.rows(), hidden.cols());
 

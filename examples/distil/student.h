@@ -46,7 +46,8 @@ class Student {
   /// The teacher must outlive the student.
   Student(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson);
 
-  /// Forward, backward and AdamW's update on a batch of seeded positions; the loss is the one before the update.
+  /// Forward, backward and AdamW's update on a batch of seeded positions; the loss is the one before the
+  /// update.
   StepReport step();
 
   /// Returns the cross-entropy of the text that no step sees.

@@ -189,7 +189,7 @@ void Reader::check_nothing_else(std::span<const char* const> names) {
 
 TeacherFile read_teacher(const std::string& path) {
   Reader reader(path);
-  // Read, not mapped: a mapped head would become resident in the first call, and count as memory of that call.
+  // Read, not mapped: a mapped head would become resident in the first call, and count as that call's memory.
   TeacherFile teacher;
   teacher.hidden = reader.matrix("hidden");
   teacher.lm_head = reader.matrix("lm_head");

@@ -17,7 +17,7 @@ struct TeacherFile {
   int64_t vocabulary() const { return lm_head.rows(); }
 };
 
-/// Reads the float32 tensors hidden and lm_head, and the int32 or int64 tensor ids, of a safetensors file that
-/// has these three and no other (https://huggingface.co/docs/safetensors). Throws std::runtime_error, which
-/// names the file and the tensor, unless header, shapes and values are all as they must be.
+/// Reads the float32 tensors hidden and lm_head, and the int32 or int64 tensor ids, of a safetensors file
+/// (https://huggingface.co/docs/safetensors) that has these three and no other. Throws std::runtime_error,
+/// which names the file and the tensor, unless header, shapes and values are all as they must be.
 TeacherFile read_teacher(const std::string& path);
