@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "oracle/policy_oracle.h"
+#include "support/policy_cases.h"
 #include "support/set_problem.h"
 
 namespace logitless::testing {
