@@ -139,7 +139,7 @@ def test_numpy_has_the_same_numbers():
     assert result.per_token_divergence.shape == result.per_token_teacher_entropy.shape == (N,)
     assert result.per_token_acceptance[3] == 0 and set(result.per_token_agreement) <= {0.0, 1.0}
     plan = logitless.plan("distillation_loss", hidden=x, weight=w, teacher_hidden=tx, teacher_weight=tw)
-    assert plan.kind == "forward_only" and plan.active_rows == N
+    assert plan.kind == "one_pass" and plan.active_rows == N
 
 
 def test_a_teacher_never_gets_a_gradient():

@@ -252,7 +252,8 @@ def test_a_policy_over_the_ids_that_its_sampler_kept():
     counts = np.arange(9) % 4 + 2
     chosen, advantages = ids[:, 1].copy(), random.standard_normal(9)
     arguments = {"kept_ids": ids, "kept_counts": counts}
-    logps = logitless.id_logps(hidden, weight, ids, id_counts=counts, normalise_over="set").logps.reshape(9, 5)[:, 1]
+    logps = logitless.id_logps(hidden, weight, ids, id_counts=counts, normalise_over="set").logps
+    logps = logps.reshape(9, 5)[:, 1].copy()
     on_policy = logitless.policy_loss(hidden, weight, chosen, advantages=advantages, old_logps=logps, **arguments)
     np.testing.assert_array_equal(on_policy.per_token_logps, logps)
     assert on_policy.metrics["mean_ratio"] == 1
