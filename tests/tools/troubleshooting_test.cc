@@ -104,6 +104,34 @@ TEST(Troubleshooting, QuotesTheLibrary) {
   }
 }
 
+TEST(Troubleshooting, QuotesWhatTeachersGet) {
+  const auto of_set = [](std::vector<float> logps, std::vector<int64_t> ids) {
+    return message_of([&](SmallCall& c) {
+      SetTeacher teacher;
+      teacher.sets = IdSets(Targets(ids.data(), 6, 2));
+      teacher.logps = {logps.data(), 12};
+      set_distillation_loss(Context(), c.hidden, c.head, teacher);
+    });
+  };
+  const std::vector<int64_t> pairs = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
+  const std::string messages[] = {
+      message_of([](auto& c) {
+        const std::vector<float> w(24);
+        distillation_loss(Context(), c.hidden, c.head, Teacher{c.hidden, {{w.data(), 6, 4}, HeadLayout::kVocabHidden}},
+                          c.targets);
+      }),
+      of_set(std::vector<float>(12, 0.5F), pairs),
+      of_set(std::vector<float>(12, 0.0F), pairs),
+      of_set(std::vector<float>(12, -2.0F), std::vector<int64_t>(12, 1)),
+      message_of([&](auto& c) {
+        const std::vector<float> weights(12, -0.5F);
+        soft_cross_entropy(Context(), c.hidden, c.head, {IdSets(Targets(pairs.data(), 6, 2)), {weights.data(), 12}});
+      }),
+  };
+  const std::string page = troubleshooting();
+  for (const std::string& message : messages) EXPECT_NE(page.find("`" + message + "`"), std::string::npos) << message;
+}
+
 TEST_F(CliTest, TroubleshootingQuotesTheCommand) {
   const std::string page = troubleshooting();
   const std::vector<std::string> calls[] = {
