@@ -11,13 +11,17 @@ import logitless  # noqa: E402
 from logitless import _core  # noqa: E402
 from logitless._torch_options import NOT_TAKEN  # noqa: E402
 from logitless.torch import (  # noqa: E402
+    distillation_loss,
     kto_loss,
     linear_cross_entropy,
     policy_loss,
     preference_loss,
+    set_distillation_loss,
+    soft_cross_entropy,
     token_logps,
 )
 from test_fields import (  # noqa: E402
+    DISTINCT_IDS,
     HIDDEN,
     IDS,
     MASK,
@@ -26,7 +30,11 @@ from test_fields import (  # noqa: E402
     REFUSED,
     RELATIVE,
     SAMPLING,
+    SET_IDS,
+    SET_WEIGHTS,
+    SOME_IDS,
     TEACHER,
+    TEACHER_LOGPS,
     SUMS,
     WEIGHT,
     N,
@@ -122,6 +130,57 @@ def test_every_option_arrives_and_changes_the_result(structure, compiled):
             continue
         assert bytes_of(result) != bytes_of(results[key]), (name, value)
         for got, want in zip(result, of_core(structure, options)):
+            np.testing.assert_allclose(got, want.reshape(got.shape), 1e-12, 1e-12, err_msg=f"{name} = {value}")
+    assert refused == {one for one in REFUSED if one[0] == structure}
+
+
+# Losses of distributions: what they take beside hidden states and head, and of which types ids are.
+TEACHER_HIDDEN = X[..., ::-1].copy()
+GIVEN = {
+    "distillation": (distillation_loss, {"teacher_input": TEACHER_HIDDEN, "teacher_weight": W, "target": SOME_IDS}),
+    "set_distillation": (
+        set_distillation_loss,
+        {"ids": DISTINCT_IDS.reshape(*IDS.shape, -1), "teacher_logps": TEACHER_LOGPS.reshape(*IDS.shape, -1), "target": SOME_IDS},
+    ),
+    "soft_targets": (
+        soft_cross_entropy,
+        {"ids": SET_IDS.reshape(*IDS.shape, -1), "weights": SET_WEIGHTS.reshape(*IDS.shape, -1)},
+    ),
+}
+
+
+def distributions_of_core(structure, options):
+    outputs = {"d_hidden": np.zeros_like(X), "d_weight": np.zeros_like(W)}
+    if structure == "distillation":
+        result = logitless.distillation_loss(X, W, TEACHER_HIDDEN, W, SOME_IDS, **outputs, **options)
+    elif structure == "set_distillation":
+        result = logitless.set_distillation_loss(X, W, DISTINCT_IDS, TEACHER_LOGPS, SOME_IDS, **outputs, **options)
+    else:
+        result = logitless.soft_cross_entropy(X, W, ids=SET_IDS, weights=SET_WEIGHTS, **outputs, **options)
+    loss = result.per_token_loss if options.get("reduction") == "none" else result.loss
+    return [np.asarray(loss), *outputs.values()]
+
+
+def distributions_of_torch(structure, options):
+    function, given = GIVEN[structure]
+    x, w = torch.from_numpy(X).requires_grad_(), torch.from_numpy(W).requires_grad_()
+    loss = function(x, w, **tensors_of({**given, **options}))
+    gradients = torch.autograd.grad(loss.sum(), (x, w))
+    return [array.numpy() for array in (loss.detach().flatten(), *gradients)]
+
+
+@pytest.mark.parametrize("structure", GIVEN)
+def test_every_option_of_a_distribution_arrives(structure):
+    refused = set()
+    for name, base, value in cases(structure):
+        options = {**base, name: value}
+        try:
+            result = distributions_of_torch(structure, options)
+        except (TypeError, ValueError) as error:
+            assert name in str(error) or text_of(value) in str(error)
+            refused.add((structure, name, text_of(value)))
+            continue
+        for got, want in zip(result, distributions_of_core(structure, options)):
             np.testing.assert_allclose(got, want.reshape(got.shape), 1e-12, 1e-12, err_msg=f"{name} = {value}")
     assert refused == {one for one in REFUSED if one[0] == structure}
 
