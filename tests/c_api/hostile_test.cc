@@ -5,8 +5,8 @@
 // touched either: .ci/run hostile.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <map>
