@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, HostileMembers, ::testing::ValuesIn(kForms), [](
   return std::string(std::array{"hidden", "strided", "two_matrices", "logits"}.at(static_cast<size_t>(form.param)));
 });
 
-TEST(HostileC, NoValueInThePlanDenseDoesEither) {
+TEST(HostileC, NoValueInAContextOfThePlanDenseDoes) {
   Counts counts;
   const auto dense = context_of(LOGITLESS_PLAN_DENSE);
   for (const Function& function : kFunctions) {
