@@ -18,6 +18,7 @@
 
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
+#include "logitless/distillation.h"
 #include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
@@ -27,73 +28,6 @@
 #include "logitless/token_stats.h"
 
 namespace logitless {
-
-/// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
-/// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
-/// least V. Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits:
-/// no bias and no softcap is applied to them. Tensors of float32, bfloat16 and float16 are computed in
-/// float32, those of float64 in float64.
-struct Logits {
-  const void* data = nullptr;     ///< element (0, 0, 0)
-  DType dtype = DType::kFloat32;  ///< of the elements
-  int64_t batch = 0;              ///< B, sequences
-  int64_t time = 0;               ///< T, positions of each
-  int64_t vocab = 0;              ///< V
-  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
-  int64_t row_stride = 0;         ///< from one position to the next, in elements
-
-  Logits() = default;
-  /// Without a stride the rows, or the sequences, follow one another.
-  Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
-         std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
-      : data(data_),
-        dtype(dtype_),
-        batch(batch_),
-        time(time_),
-        vocab(vocab_),
-        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
-        row_stride(row_stride_.value_or(vocab_)) {}
-  /// Does the same for a typed pointer.
-  template <class T>
-  Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
-         std::optional<int64_t> row_stride_ = {})
-      : Logits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
-
-  /// Returns N = B T.
-  int64_t tokens() const { return detail::saturated_product(batch, time); }
-};
-
-/// Where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
-/// type or float32 (float64, and nothing else, for float64 logits). It is either a buffer apart from the
-/// logits and every other input, or exactly the logits: the same pointer, type and strides (in place). Rows
-/// may not overlap: one of the two strides must step over all that the other one covers. It is overwritten;
-/// rows that take no part get zeros.
-struct LogitsGradient {
-  void* data = nullptr;           ///< element (0, 0, 0)
-  DType dtype = DType::kFloat32;  ///< of the elements
-  int64_t batch = 0;              ///< B, sequences
-  int64_t time = 0;               ///< T, positions of each
-  int64_t vocab = 0;              ///< V
-  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
-  int64_t row_stride = 0;         ///< from one position to the next, in elements
-
-  LogitsGradient() = default;
-  /// Without a stride the rows, or the sequences, follow one another.
-  LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
-                 std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
-      : data(data_),
-        dtype(dtype_),
-        batch(batch_),
-        time(time_),
-        vocab(vocab_),
-        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
-        row_stride(row_stride_.value_or(vocab_)) {}
-  /// Does the same for a typed pointer.
-  template <class T>
-  LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
-                 std::optional<int64_t> row_stride_ = {})
-      : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
-};
 
 // Every task on hidden states stands here once more on logits, under the same name and with the same
 // formulas, options and results: there are the one call, its two halves, and its plan. Row i of the logits is
@@ -246,6 +180,30 @@ LOGITLESS_API Plan set_distillation_loss_backward(const Context& context, const 
 LOGITLESS_API Plan plan_set_distillation_loss(const Context& context, const Logits& logits, const SetTeacher& teacher,
                                               const Targets& targets = {}, const SetDistillationOptions& options = {},
                                               const LogitsGradient& dlogits = {});
+
+/// Computes the loss and dL/dlogits of the student. The teacher's logits are finished too: one of hidden states
+/// and a head is an InvalidInput. The logits of both are read twice.
+LOGITLESS_API DistillationResult distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
+                                                   const Targets& targets = {}, const DistillationOptions& options = {},
+                                                   const LogitsGradient& dlogits = {});
+/// Runs the forward half.
+LOGITLESS_API DistillationForward distillation_loss_forward(const Context& context, const Logits& logits,
+                                                            const Teacher& teacher, const Targets& targets = {},
+                                                            const DistillationOptions& options = {});
+/// Runs the backward half, with ∂L/∂loss of the loss or under kNone of each token.
+LOGITLESS_API Plan distillation_loss_backward(const Context& context, const Logits& logits, const Teacher& teacher,
+                                              const Targets& targets, const DistillationOptions& options,
+                                              const DistillationForward& forward, std::span<const double> upstream,
+                                              const LogitsGradient& dlogits);
+/// Does the same for one value; under kNone it is that of every token.
+LOGITLESS_API Plan distillation_loss_backward(const Context& context, const Logits& logits, const Teacher& teacher,
+                                              const Targets& targets, const DistillationOptions& options,
+                                              const DistillationForward& forward, double upstream,
+                                              const LogitsGradient& dlogits);
+/// Returns the plan that distillation_loss() would run.
+LOGITLESS_API Plan plan_distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
+                                          const Targets& targets = {}, const DistillationOptions& options = {},
+                                          const LogitsGradient& dlogits = {});
 
 /// Returns the entropy of every row, in nats, [N]; no row is left out. `upstream` is dL/dentropy, [N],
 /// finite; with it dlogits gets

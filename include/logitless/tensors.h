@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Non-owning views of what a caller hands over: hidden states, LM head, targets and gradient
+/// Non-owning views of what a caller hands over: hidden states, LM head, finished logits, targets and gradient
 /// outputs. Building a view never throws and checks nothing; the call that uses it checks everything (see
 /// error.h).
 ///
@@ -311,6 +311,73 @@ struct Gradients {
   bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
   /// Tells whether anything is wanted: where nothing is, a call runs forward only.
   bool any() const { return wants_d_hidden() || d_weight.data || d_bias.data || weight_sink; }
+};
+
+/// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
+/// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
+/// least V. Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits:
+/// no bias and no softcap is applied to them. Tensors of float32, bfloat16 and float16 are computed in
+/// float32, those of float64 in float64.
+struct Logits {
+  const void* data = nullptr;     ///< element (0, 0, 0)
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t batch = 0;              ///< B, sequences
+  int64_t time = 0;               ///< T, positions of each
+  int64_t vocab = 0;              ///< V
+  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
+  int64_t row_stride = 0;         ///< from one position to the next, in elements
+
+  Logits() = default;
+  /// Without a stride the rows, or the sequences, follow one another.
+  Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
+         std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
+      : data(data_),
+        dtype(dtype_),
+        batch(batch_),
+        time(time_),
+        vocab(vocab_),
+        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
+        row_stride(row_stride_.value_or(vocab_)) {}
+  /// Does the same for a typed pointer.
+  template <class T>
+  Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
+         std::optional<int64_t> row_stride_ = {})
+      : Logits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
+
+  /// Returns N = B T.
+  int64_t tokens() const { return detail::saturated_product(batch, time); }
+};
+
+/// Where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
+/// type or float32 (float64, and nothing else, for float64 logits). It is either a buffer apart from the
+/// logits and every other input, or exactly the logits: the same pointer, type and strides (in place). Rows
+/// may not overlap: one of the two strides must step over all that the other one covers. It is overwritten;
+/// rows that take no part get zeros.
+struct LogitsGradient {
+  void* data = nullptr;           ///< element (0, 0, 0)
+  DType dtype = DType::kFloat32;  ///< of the elements
+  int64_t batch = 0;              ///< B, sequences
+  int64_t time = 0;               ///< T, positions of each
+  int64_t vocab = 0;              ///< V
+  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
+  int64_t row_stride = 0;         ///< from one position to the next, in elements
+
+  LogitsGradient() = default;
+  /// Without a stride the rows, or the sequences, follow one another.
+  LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
+                 std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
+      : data(data_),
+        dtype(dtype_),
+        batch(batch_),
+        time(time_),
+        vocab(vocab_),
+        batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
+        row_stride(row_stride_.value_or(vocab_)) {}
+  /// Does the same for a typed pointer.
+  template <class T>
+  LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
+                 std::optional<int64_t> row_stride_ = {})
+      : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 };
 
 }  // namespace logitless

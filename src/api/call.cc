@@ -44,10 +44,20 @@ Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& hea
   FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
   if (teacher) problem::add_teacher(*teacher, ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
-  shared_ = ranks::share(*meeting_, ranks, {head, teacher ? &teacher->head : nullptr}, outputs);
+  shared_ = ranks::share(*meeting_, ranks, {head, teacher && !teacher->has_logits() ? &teacher->head : nullptr}, outputs);
   if (!shared_.cut) return source;
   source.tensors.shape.vocab_size = shared_.cut->vocab_size;
   source.tensors.shape.first_entry = shared_.cut->first_entry;
+  return source;
+}
+
+Call::FromLogits Call::from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs) {
+  if (context_.options().ranks.cuts_vocab()) {
+    core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
+  }
+  FromLogits source{problem::check_tensors(logits), outputs};
+  if (teacher) problem::add_teacher(*teacher, source.tensors);
+  if (meeting_) shared_ = ranks::share(*meeting_);
   return source;
 }
 
@@ -76,14 +86,12 @@ Call::Call(const Context& context, const Logits& logits, const LogitsGradient& o
     : scope_(store_of(context)),
       context_(context),
       meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] {
-        if (context.options().ranks.cuts_vocab()) {
-          core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
-        }
-        FromLogits source{problem::check_tensors(logits), outputs};
-        if (meeting_) shared_ = ranks::share(*meeting_);
-        return source;
-      })) {}
+      source_(ranks::together(meeting_.get(), [&] { return from_logits(logits, nullptr, outputs); })) {}
+Call::Call(const Context& context, const Logits& logits, const Teacher& teacher, const LogitsGradient& outputs)
+    : scope_(store_of(context)),
+      context_(context),
+      meeting_(meet(context)),
+      source_(ranks::together(meeting_.get(), [&] { return from_logits(logits, &teacher, outputs); })) {}
 Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 
 const problem::Shape& Call::shape() const {
@@ -168,7 +176,7 @@ void Call::state_problem() const {
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
     if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);
     if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), *from->problem, part_);
-    if (from->problem->teacher) {
+    if (from->problem->teacher || from->problem->teacher_logits) {
       if (meeting.vocab.is_shared()) api::state_teacher_tokens(meeting.vocab.statement(), *from->problem);
       if (meeting.data.is_shared()) api::state_teacher_head(meeting.data.statement(), *from->problem);
     }

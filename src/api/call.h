@@ -41,6 +41,8 @@ class Call {
   /// Takes those of a student beside a teacher's.
   Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Teacher& teacher,
        const Gradients& outputs);
+  /// Takes a student's, and its teacher's, that the caller holds.
+  Call(const Context& context, const Logits& logits, const Teacher& teacher, const LogitsGradient& outputs);
   /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
   Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head);
   /// Takes logits that the caller holds.
@@ -116,6 +118,7 @@ class Call {
   void meet_data() const;
   FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
                          const Gradients& outputs);
+  FromLogits from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;

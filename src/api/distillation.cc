@@ -6,6 +6,7 @@
 #include "api/loss_call.h"
 #include "api/upstream.h"
 #include "logitless/distillation.h"
+#include "logitless/logits.h"
 
 namespace logitless {
 namespace {
@@ -78,6 +79,39 @@ Plan plan_distillation_loss(const Context& context, const HiddenStates& hidden, 
                             const Gradients& gradients) {
   return api::plan(Call(context, hidden, head, teacher, gradients),
                    Distilled{targets, teacher.round_logits_to, options});
+}
+
+DistillationResult distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
+                                     const Targets& targets, const DistillationOptions& options,
+                                     const LogitsGradient& dlogits) {
+  return api::run(Call(context, logits, teacher, dlogits), Distilled{targets, teacher.round_logits_to, options});
+}
+
+DistillationForward distillation_loss_forward(const Context& context, const Logits& logits, const Teacher& teacher,
+                                              const Targets& targets, const DistillationOptions& options) {
+  static const LogitsGradient kNone;
+  return api::run_forward(Call(context, logits, teacher, kNone), Distilled{targets, teacher.round_logits_to, options});
+}
+
+Plan distillation_loss_backward(const Context& context, const Logits& logits, const Teacher& teacher,
+                                const Targets& targets, const DistillationOptions& options,
+                                const DistillationForward& forward, std::span<const double> upstream,
+                                const LogitsGradient& dlogits) {
+  return api::run_backward(Call(context, logits, teacher, dlogits),
+                           Distilled{targets, teacher.round_logits_to, options}, forward.stats, upstream);
+}
+
+Plan distillation_loss_backward(const Context& context, const Logits& logits, const Teacher& teacher,
+                                const Targets& targets, const DistillationOptions& options,
+                                const DistillationForward& forward, double upstream, const LogitsGradient& dlogits) {
+  return api::run_backward(Call(context, logits, teacher, dlogits),
+                           Distilled{targets, teacher.round_logits_to, options}, forward.stats, upstream);
+}
+
+Plan plan_distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
+                            const Targets& targets, const DistillationOptions& options,
+                            const LogitsGradient& dlogits) {
+  return api::plan(Call(context, logits, teacher, dlogits), Distilled{targets, teacher.round_logits_to, options});
 }
 
 }  // namespace logitless

@@ -146,18 +146,31 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
   say_sample_of_hidden(statement, problem, problem, of);
 }
 
-void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem) {
+namespace {
+
+// States what all ranks know of a teacher.
+void state_teacher(ranks::Statement& statement, const problem::HiddenProblem& problem) {
+  if (problem.teacher_logits) {
+    statement.say("teacher.logits", std::string(name_of(problem.teacher_logits->dtype)), " is ");
+    return;
+  }
   const problem::StatesAndHead& teacher = *problem.teacher;
   statement.say("teacher.hidden", std::string(name_of(teacher.hidden.dtype)), " is ");
   statement.say("teacher.hidden_size", teacher.hidden_size);
   statement.say("teacher.softcap", teacher.head.softcap);
+}
+
+}  // namespace
+
+void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem) {
+  state_teacher(statement, problem);
   statement.say("teacher.round_logits_to", problem.divergence->teacher_rounding);
   const problem::Temperatures& temperatures = problem.divergence->student;
   if (!temperatures.each.empty()) {
     statement.say("temperatures", entries_of_tokens("temperature", problem,
                                                     [&temperatures](int64_t row) { return temperatures.of(row); }));
   }
-  say_sample_of_hidden(statement, problem, teacher, "teacher.");
+  if (problem.teacher) say_sample_of_hidden(statement, problem, *problem.teacher, "teacher.");
 }
 
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {
@@ -170,15 +183,15 @@ void state_head(ranks::Statement& statement, const problem::HiddenProblem& probl
 }
 
 void state_teacher_head(ranks::Statement& statement, const problem::HiddenProblem& problem) {
-  const problem::StatesAndHead& teacher = *problem.teacher;
-  statement.say("teacher.hidden", std::string(name_of(teacher.hidden.dtype)), " is ");
-  statement.say("teacher.hidden_size", teacher.hidden_size);
-  statement.say("teacher.softcap", teacher.head.softcap);
-  say_head(statement, teacher.head, problem.entries, "head", "teacher.");
+  state_teacher(statement, problem);
+  if (problem.teacher) say_head(statement, problem.teacher->head, problem.entries, "head", "teacher.");
 }
 
 void state_logits(ranks::Statement& statement, const problem::LogitsProblem& problem) {
   statement.say("logits", std::string(name_of(problem.dtype)), " is ");
+  if (problem.teacher_logits) {
+    statement.say("teacher.logits", std::string(name_of(problem.teacher_logits->dtype)), " is ");
+  }
   statement.say("the size of the vocabulary", problem.vocab_size);
 }
 

@@ -23,15 +23,9 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(int64_t row, int64
   out.rows = 1;
   out.first_entry = out.head_entry = first;
   out.entries = out.stride = std::min(vocab_tile_, problem_.entries - first);
-  const void* from = logits_.row(row, first);
-  if constexpr (sizeof(Logit) == 4) {
-    if (core::is_narrow<Logit>(logits_.dtype())) {
-      tiles_->row_kernels().widen(from, logits_.dtype(), out.entries, scratch.values);
-      from = scratch.values;
-    }
-  }
-  out.data = static_cast<const Logit*>(from);
-  out.beside = static_cast<const Logit*>(logits_.beside(row, first));
+  const kernels::RowKernels& kernels = tiles_->row_kernels();
+  out.data = logits_.values(kernels, row, first, out.entries, scratch.values);
+  if (teacher_.any()) out.beside = teacher_.values(kernels, row, first, out.entries, scratch.beside);
   return out;
 }
 

@@ -30,20 +30,24 @@ class RowWalk {
     Logit* row = nullptr;  // [vocab_tile], or with a teacher [3 * vocab_tile]: capped logits
     // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
     Logit* values = nullptr;
+    Logit* beside = nullptr;                        // the same of a teacher's logits
     kernels::PickGradient<Logit>* picks = nullptr;  // of one row
   };
-  /// `narrow` says that logits or gradients have a 16-bit type.
+  /// `narrow` says that logits or gradients have a 16-bit type, `narrow_teacher` that a teacher's logits have.
   struct Sizes {
     int64_t threads = 1;
     int64_t vocab_tile = 0;
     bool narrow = false;
+    bool narrow_teacher = false;
   };
 
-  /// What `inputs` name must outlive this.
-  RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, core::Arena& arena, const Sizes& sizes)
+  /// What `inputs` name must outlive this. `teacher` are the logits of a teacher, if there is one.
+  RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, const source::GivenLogits& teacher,
+          core::Arena& arena, const Sizes& sizes)
       : problem_(inputs.problem),
         tiles_(inputs.tiles),
         logits_(logits),
+        teacher_(teacher),
         vocab_tile_(sizes.vocab_tile),
         folds_(inputs),
         scratch_(static_cast<size_t>(sizes.threads)) {
@@ -52,6 +56,7 @@ class RowWalk {
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>((problem_.divergence ? 3 : 1) * vocab_tile_);
       if (sizes.narrow) one.values = arena.take<Logit>(vocab_tile_);
+      if (sizes.narrow_teacher) one.beside = arena.take<Logit>(vocab_tile_);
       one.picks = arena.take<kernels::PickGradient<Logit>>(picks);
     }
   }
@@ -71,6 +76,7 @@ class RowWalk {
   const problem::TokenProblem& problem_;
   const stats::TileKernels<Types>* tiles_;
   const source::GivenLogits logits_;
+  const source::GivenLogits teacher_;
   int64_t vocab_tile_;
   CallFolds<Types> folds_;        // the partials of a row are at the place of its thread
   core::Array<Scratch> scratch_;  // one a thread

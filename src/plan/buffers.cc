@@ -152,12 +152,14 @@ DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm,
 
 template <class Types>
 typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads) {
-  return {threads, fold::kRowColumns, core::is_narrow<typename Types::Logit>(gradient)};
+  return {threads, fold::kRowColumns, core::is_narrow<typename Types::Logit>(gradient), false};
 }
 
 template <class Types>
 typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run) {
-  return {run.plan.threads, run.plan.vocab_tile, core::is_narrow<typename Types::Logit>(problem.dtype)};
+  const auto is_narrow = [](DType dtype) { return core::is_narrow<typename Types::Logit>(dtype); };
+  return {run.plan.threads, run.plan.vocab_tile, is_narrow(problem.dtype),
+          problem.teacher_logits && is_narrow(problem.teacher_logits->dtype)};
 }
 
 namespace {
@@ -206,7 +208,7 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
       using Types = decltype(types);
       using Sum = typename Types::Sum;
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
-      const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), arena,
+      const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), {}, arena,
                                       dense_walk_sizes<Types>(gradient, threads));
       head_shape<typename Types::Logit>(arena, nullptr, problem.head);
       teacher_shape<typename Types::Logit>(arena, nullptr, problem);
@@ -221,7 +223,7 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
-      const fold::RowWalk<Types> walk({problem}, source::GivenLogits(), arena, sweep_sizes<Types>(problem, run));
+      const fold::RowWalk<Types> walk({problem}, source::GivenLogits(), {}, arena, sweep_sizes<Types>(problem, run));
     });
   });
 }

@@ -15,19 +15,13 @@ namespace {
 
 using core::fail;
 
-void check_sum_type(std::string_view name, DType dtype, DType hidden) {
-  if ((dtype == DType::kFloat64) != (hidden == DType::kFloat64)) {
-    fail(name, " is ", name_of(dtype), " but hidden is ", name_of(hidden), ": float64 mixes with no other type");
-  }
-}
-
 void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty) {
   if (!may_be_empty || head.vocab_size() != 0) {
     core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
                        head.weight.stride);
     if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
   }
-  check_sum_type("lm_head", head.weight.dtype, hidden.dtype);
+  check_sum_type("lm_head", head.weight.dtype, hidden.dtype, "hidden");
   if (head.hidden_size() != hidden.cols) {
     const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
     fail("lm_head has ", head.hidden_size(), hidden_vocab ? " rows" : " columns", " but hidden has ", hidden.cols,
@@ -38,7 +32,7 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty
     if (head.bias.size != head.vocab_size()) {
       fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.vocab_size());
     }
-    check_sum_type("bias", head.bias.dtype, hidden.dtype);
+    check_sum_type("bias", head.bias.dtype, hidden.dtype, "hidden");
   }
   if (head.softcap != 0) check_scale("softcap", head.softcap, hidden.dtype);
 }
@@ -225,6 +219,11 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
 }
 
 void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors) {
+  if (teacher.has_logits()) {
+    check_teacher_logits(teacher, tensors.shape, may_be_empty);
+    tensors.operands.teacher_logits = teacher.logits;
+    return;
+  }
   HiddenTensors beside;
   try {
     beside = check_tensors(teacher.hidden, teacher.head, may_be_empty);
@@ -239,7 +238,7 @@ void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tenso
     fail("teacher.head has ", of_teacher.entries, " vocabulary entries but lm_head has ", shape.entries,
          ": student and teacher must share one vocabulary");
   }
-  check_sum_type("teacher.hidden", of_teacher.dtype, shape.dtype);
+  check_sum_type("teacher.hidden", of_teacher.dtype, shape.dtype, shape.rows_name);
   tensors.operands.teacher = static_cast<const StatesAndHead&>(beside.operands);
 }
 
@@ -263,6 +262,7 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
     append_reads(*problem.teacher, {"teacher.hidden", "teacher.hidden.second", "teacher.head", "teacher.head.bias"},
                  reads);
   }
+  if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;
 }
 

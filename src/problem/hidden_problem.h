@@ -12,6 +12,7 @@
 #include "core/checks.h"
 #include "core/store.h"
 #include "logitless/tensors.h"
+#include "problem/logits_problem.h"
 #include "problem/token_problem.h"
 
 namespace logitless::problem {
@@ -27,10 +28,11 @@ struct StatesAndHead {
   int64_t hidden_size = 0;
 };
 
-/// What the logits of a call are made of, and those of a second head over the same rows and vocabulary
-/// entries, which is not differentiated.
+/// What the logits of a call are made of, and those of a teacher over the same rows and vocabulary entries,
+/// which is not differentiated: they are products too, or stand in memory.
 struct HiddenOperands : StatesAndHead {
   std::optional<StatesAndHead> teacher;
+  std::optional<Logits> teacher_logits;
 };
 using HiddenTensors = Tensors<HiddenOperands>;
 

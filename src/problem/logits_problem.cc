@@ -37,11 +37,6 @@ void check_view(std::string_view name, const View& view) {
   core::check_aligned(name, view.data, size_of(view.dtype), name_of(view.dtype));
 }
 
-template <class View>
-core::ByteRange range_of(std::string_view name, const View& view) {
-  return core::range_of(name, view.data, view.dtype, rows_of(view));
-}
-
 bool is_in_place(const Logits& in, const LogitsGradient& out) {
   return in.data == out.data && in.dtype == out.dtype && (in.time < 2 || in.row_stride == out.row_stride) &&
          (in.batch < 2 || in.batch_stride == out.batch_stride);
@@ -59,7 +54,7 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row) {
 
 LogitsTensors check_tensors(const Logits& logits) {
   check_view("logits", logits);
-  LogitsTensors tensors = {logits};
+  LogitsTensors tensors = {{logits, {}}};
   Shape& shape = tensors.shape;
   shape.tokens = logits.tokens();
   shape.vocab_size = shape.entries = logits.vocab;
@@ -70,14 +65,44 @@ LogitsTensors check_tensors(const Logits& logits) {
   return tensors;
 }
 
+void check_teacher_logits(const Teacher& teacher, const Shape& shape, bool may_be_empty) {
+  const Logits& logits = teacher.logits;
+  if (teacher.hidden.states.data || teacher.head.weight.data) {
+    fail("teacher has logits, and hidden states or a head beside them: it has one or the other");
+  }
+  if (!may_be_empty || logits.vocab != 0) check_view("teacher.logits", logits);
+  if (logits.tokens() != shape.tokens) {
+    fail("teacher.logits has ", logits.tokens(), " rows but ", shape.rows_name, " has ", shape.tokens);
+  }
+  if (logits.vocab != shape.entries) {
+    fail("teacher.logits has ", logits.vocab, " vocabulary entries but ",
+         shape.rows_name == "hidden" ? "lm_head" : shape.rows_name, " has ", shape.entries,
+         ": student and teacher must share one vocabulary");
+  }
+  check_sum_type("teacher.logits", logits.dtype, shape.dtype, shape.rows_name);
+}
+
+void add_teacher(const Teacher& teacher, LogitsTensors& tensors) {
+  if (!teacher.has_logits()) {
+    fail("teacher has no logits: beside a student of finished logits, a teacher's are finished too");
+  }
+  check_teacher_logits(teacher, tensors.shape, false);
+  tensors.operands.teacher_logits = teacher.logits;
+}
+
+core::ByteRange range_of(std::string_view name, const Logits& logits) {
+  return core::range_of(name, logits.data, logits.dtype, rows_of(logits));
+}
+
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
   if (!is_in_place(problem.logits, dlogits)) reads.push_back(range_of("logits", problem.logits));
+  if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;
 }
 
 core::Array<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradient& dlogits) {
-  return {range_of("dlogits", dlogits)};
+  return {core::range_of("dlogits", dlogits.data, dlogits.dtype, rows_of(dlogits))};
 }
 
 void check_outputs(const LogitsProblem& problem, const LogitsGradient& out) {

@@ -3,23 +3,37 @@
 // of them.
 #pragma once
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/checks.h"
 #include "core/store.h"
-#include "logitless/logits.h"
+#include "logitless/divergence.h"
+#include "logitless/tensors.h"
 #include "problem/token_problem.h"
 
 namespace logitless::problem {
 
-using LogitsTensors = Tensors<Logits>;
-
-struct LogitsProblem : TokenProblem {
+/// The logits of a call, and those of a teacher.
+struct LogitsOperands {
   Logits logits;
+  std::optional<Logits> teacher_logits;
 };
+using LogitsTensors = Tensors<LogitsOperands>;
+
+struct LogitsProblem : TokenProblem, LogitsOperands {};
 
 /// Returns the logits, checked. Throws InvalidInput.
 LogitsTensors check_tensors(const Logits& logits);
+/// Checks finished logits of a teacher beside those of this shape, of which a rank may have none
+/// (`may_be_empty`). Throws InvalidInput.
+void check_teacher_logits(const Teacher& teacher, const Shape& shape, bool may_be_empty);
+/// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
+void add_teacher(const Teacher& teacher, LogitsTensors& tensors);
+
+/// Returns what is read of logits that messages call `name`.
+core::ByteRange range_of(std::string_view name, const Logits& logits);
 
 /// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
 inline LogitsProblem resolve(const LogitsTensors& tensors, Task task) {

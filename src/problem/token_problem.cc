@@ -164,6 +164,13 @@ TokenProblem resolve(const Shape& shape, Task task) {
   return problem;
 }
 
+void check_sum_type(std::string_view name, DType dtype, DType beside, std::string_view beside_name) {
+  if ((dtype == DType::kFloat64) != (beside == DType::kFloat64)) {
+    core::fail(name, " is ", name_of(dtype), " but ", beside_name, " is ", name_of(beside),
+               ": float64 mixes with no other type");
+  }
+}
+
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name) {
   const DType sums = input == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   if (dtype != sums && dtype != input) {

@@ -167,6 +167,9 @@ void check_no_targets(const TokenOptions& options, std::string_view why);
 /// normal numbers of the type in which tensors of type `dtype` are summed.
 void check_scale(std::string_view name, double value, DType dtype);
 
+/// Throws InvalidInput unless `dtype` is float64 where `beside` is, and only there.
+void check_sum_type(std::string_view name, DType dtype, DType beside, std::string_view beside_name);
+
 /// Throws InvalidInput unless `dtype`, of an output, is the type of the sums or that of its input.
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name);
 

@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "core/views.h"
-#include "logitless/logits.h"
+#include "kernels/row_kernels.h"
+#include "logitless/tensors.h"
 #include "problem/logits_problem.h"
 
 namespace logitless::source {
@@ -14,23 +15,28 @@ namespace logitless::source {
 class GivenLogits {
  public:
   GivenLogits() = default;
-  /// `beside` holds the logits of a second head, of the same type and with the same strides, if there is one.
-  explicit GivenLogits(const Logits& logits, const void* beside = nullptr) : logits_(logits), beside_(logits) {
-    beside_.data = beside;
-  }
+  explicit GivenLogits(const Logits& logits) : logits_(logits) {}
 
+  /// Tells whether there are any.
+  bool any() const { return logits_.data; }
   DType dtype() const { return logits_.dtype; }
-  /// These return where a row stands from vocabulary entry `first` on; null where there is no second head.
-  const void* row(int64_t row, int64_t first) const { return place(logits_, row, first); }
-  const void* beside(int64_t row, int64_t first) const { return beside_.data ? place(beside_, row, first) : nullptr; }
+  /// Returns logits [first, first + count) of a row in the type of the sums: where they stand, or those of a
+  /// 16-bit type in `wide`.
+  template <class Logit>
+  const Logit* values(const kernels::RowKernels& kernels, int64_t row, int64_t first, int64_t count,
+                      Logit* wide) const {
+    const void* from = core::element(problem::logits_row(logits_, row), logits_.dtype, first);
+    if constexpr (sizeof(Logit) == 4) {
+      if (core::is_narrow<Logit>(logits_.dtype)) {
+        kernels.widen(from, logits_.dtype, count, wide);
+        return wide;
+      }
+    }
+    return static_cast<const Logit*>(from);
+  }
 
  private:
-  static const void* place(const Logits& logits, int64_t row, int64_t first) {
-    return core::element(problem::logits_row(logits, row), logits.dtype, first);
-  }
-
   Logits logits_;
-  Logits beside_;
 };
 
 }  // namespace logitless::source

@@ -1,14 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "source/source.h"
 
+#include <cstring>
 #include <numeric>
 #include <utility>
+
+#include "core/parallel.h"
 
 namespace logitless::source {
 
 Source::Source(const problem::HiddenProblem& problem) {
   products_.reserve(2);
   products_.push_back({States(problem::hidden_rows(problem)), Head(problem.head)});
+  if (problem.teacher_logits) teacher_ = GivenLogits(*problem.teacher_logits);
   if (!problem.teacher) return;
   products_.push_back({States(problem::rows_of(*problem.teacher, problem.tokens)), Head(problem.teacher->head), 1,
                        products_.front().states.row_bytes()});
@@ -135,6 +139,21 @@ void Source::multiply_all(gemm::Product<Logit> product, int64_t first_entry, con
   }
 }
 
+template <class Logit, class Place>
+void Source::copy_teacher(std::span<const int64_t> rows, const Place& place, const gemm::Product<Logit>& product,
+                          int64_t first_entry, const Multiplier& multiply) const {
+  if (!teacher_.any()) return;
+  Logit* const side = product.c + product.m * product.ldc;
+  const auto bytes = static_cast<size_t>(product.n) * sizeof(Logit);
+  core::parallel_ranges(std::max(multiply.team, 1), static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
+    for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); ++r) {
+      Logit* const to = side + place(r) * product.ldc;
+      const Logit* from = teacher_.values(multiply.kernels, rows[r], first_entry, product.n, to);
+      if (from != to) std::memcpy(to, from, bytes);
+    }
+  });
+}
+
 template <class Logit>
 void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entries, Logit* tile, int64_t stride,
                        const Multiplier& multiply) const {
@@ -152,6 +171,9 @@ void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entrie
     return operand;
   };
   multiply_all(product, first_entry, states, multiply);
+  const std::span<const int32_t> places = rows.blocks.places(rows.block);
+  copy_teacher(
+      rows.blocks.rows(rows.block), [&](size_t r) { return places[r]; }, product, first_entry, multiply);
 }
 
 template <class Logit>
@@ -163,6 +185,8 @@ void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, Lo
   product.c = logits;
   multiply_all(
       product, 0, [&](const Product& p) { return p.states.operand(rows, p.rows_in(gathered)); }, multiply);
+  copy_teacher(
+      rows, [](size_t r) { return static_cast<int64_t>(r); }, product, 0, multiply);
 }
 
 template void Source::make_tile(const TileRows&, int64_t, int64_t, float*, int64_t, const Multiplier&) const;

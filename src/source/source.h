@@ -12,6 +12,7 @@
 #include "core/store.h"
 #include "gemm/gemm.h"
 #include "problem/hidden_problem.h"
+#include "source/given_logits.h"
 #include "source/head.h"
 #include "source/multiplier.h"
 #include "source/row_blocks.h"
@@ -68,14 +69,14 @@ struct ProductShape {
 
 class Source {
  public:
-  /// Makes the source of hidden · head, and of its teacher's beside it if there is one.
+  /// Makes the source of hidden · head, and of its teacher's logits beside it if there is one.
   explicit Source(const problem::HiddenProblem& problem);
   /// Makes a source whose logits are, on each side, the sum of its products. All have the same rows and
   /// vocabulary entries, and their sides do not decrease.
   explicit Source(core::Array<Product> products);
 
   std::span<const Product> products() const { return products_; }
-  int64_t sides() const { return products_.back().side + 1; }
+  int64_t sides() const { return products_.back().side + (teacher_.any() ? 2 : 1); }
   int64_t entries() const { return products_.front().head.entries(); }
   /// The types and the number of components of the first product, the largest, for which kernels are chosen.
   DType states_type() const { return products_.front().states.dtype(); }
@@ -155,8 +156,13 @@ class Source {
   void multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
                     const Multiplier& multiply) const;
   size_t packed_bytes(const gemm::Backend& gemm, const Product& product, int64_t rows) const;
+  // Copies logits of the teacher that stand in memory behind the tile of side 0, whose row place(r) is rows[r].
+  template <class Logit, class Place>
+  void copy_teacher(std::span<const int64_t> rows, const Place& place, const gemm::Product<Logit>& product,
+                    int64_t first_entry, const Multiplier& multiply) const;
 
   core::Array<Product> products_;
+  GivenLogits teacher_;  // those of side 1, where they are no products
 };
 
 }  // namespace logitless::source

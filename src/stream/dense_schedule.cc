@@ -34,7 +34,7 @@ class DenseSchedule final : public Schedule {
         tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::head_shape<Logit>(arena_, context.kernels, problem.head),
                plan::teacher_shape<Logit>(arena_, context.kernels, problem)),
-        walk_({problem, &tiles_, &source_, context.gemm}, given_logits(), arena_,
+        walk_({problem, &tiles_, &source_, context.gemm}, given_logits(0), teacher_logits(), arena_,
               plan::dense_walk_sizes<Types>(gradient_, threads_)),
         sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
         sinks_({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_),
@@ -62,10 +62,10 @@ class DenseSchedule final : public Schedule {
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
-  source::GivenLogits given_logits() const {
-    return source::GivenLogits(Logits(buffers_.logits, 1, problem_.tokens, v_),
-                               source_.sides() > 1 ? logits(problem_.tokens) : nullptr);
+  source::GivenLogits given_logits(int64_t side) const {
+    return source::GivenLogits(Logits(logits(side * problem_.tokens), 1, problem_.tokens, v_));
   }
+  source::GivenLogits teacher_logits() const { return source_.sides() > 1 ? given_logits(1) : source::GivenLogits(); }
 
   source::Multiplier multiplier() const { return {*context_.gemm, *context_.kernels, buffers_.products, threads_}; }
 

@@ -26,8 +26,8 @@ class SweepSchedule final : public Schedule {
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, {}),
-        walk_({problem, &tiles_}, source::GivenLogits(problem.logits), arena_, plan::sweep_sizes<Types>(problem, run)) {
-  }
+        walk_({problem, &tiles_}, source::GivenLogits(problem.logits), teacher_of(problem), arena_,
+              plan::sweep_sizes<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -50,6 +50,9 @@ class SweepSchedule final : public Schedule {
   }
 
  private:
+  static source::GivenLogits teacher_of(const LogitsProblem& problem) {
+    return problem.teacher_logits ? source::GivenLogits(*problem.teacher_logits) : source::GivenLogits();
+  }
   int64_t blocks() const { return core::div_up(problem_.tokens, run_.plan.row_block); }
   int64_t begin_of(int64_t block) const { return block * run_.plan.row_block; }
   int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_block, problem_.tokens); }
