@@ -878,7 +878,8 @@ typedef struct logitless_teacher {
   size_t struct_size;
   const logitless_hidden_states* hidden;
   const logitless_lm_head* head;
-  int32_t round_logits_to; /**< LOGITLESS_NO_DTYPE by default */
+  int32_t round_logits_to;        /**< LOGITLESS_NO_DTYPE by default */
+  const logitless_logits* logits; /**< instead of hidden and head */
 } logitless_teacher;
 
 /** See DistillationOptions. */
@@ -912,7 +913,7 @@ typedef struct logitless_distillation_result {
 LOGITLESS_C_API void logitless_teacher_init(logitless_teacher* teacher, size_t size);
 LOGITLESS_C_API void logitless_distillation_options_init(logitless_distillation_options* options, size_t size);
 LOGITLESS_C_API void logitless_distillation_result_init(logitless_distillation_result* result, size_t size);
-/** `source` has hidden states and a head; `targets` may be NULL: all rows take part then. */
+/** `targets` may be NULL: all rows take part then. Beside a source of logits the teacher has logits too. */
 LOGITLESS_C_API logitless_status logitless_distillation_loss(
     const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
     const logitless_targets* targets, const logitless_distillation_options* options,

@@ -272,7 +272,8 @@ def distillation_loss(
     """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
-    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head. targets, which
+    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
     options("distillation"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
     """

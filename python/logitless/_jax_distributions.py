@@ -235,19 +235,21 @@ def topk_logps(
 def distillation_loss(
     hidden: Any,
     weight: Any,
-    teacher_hidden: Any,
-    teacher_weight: Any,
+    teacher_hidden: Any = None,
+    teacher_weight: Any = None,
     targets: Any = None,
     *,
     bias: Any = None,
     teacher_bias: Any = None,
+    teacher_logits: Any = None,
     temperatures: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> Any:
     """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
     default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
-    teacher, whose width and type are its own.
+    teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
+    teacher_weight.
 
     targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. The other options are layout, softcap, teacher_layout, teacher_softcap,
@@ -257,11 +259,17 @@ def distillation_loss(
         if options.get(name):
             raise ValueError(f"{name} = True: there is no place for it beside the loss")
     made = _Call(hidden, weight, bias, targets, temperatures, "distillation", options, context)
+    if (teacher_logits is None) == (teacher_hidden is None or teacher_weight is None):
+        raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
+    none = jnp.zeros((0, 0), made.rows.dtype)
+    if teacher_logits is not None:
+        given = made.numbers("teacher_logits", teacher_logits, (jnp.shape(teacher_logits)[-1],))
+        return made.run("distillation_loss", none, none, none.reshape(0), given.reshape(-1, given.shape[-1]))
     states = made.numbers("teacher_hidden", teacher_hidden, (jnp.shape(teacher_hidden)[-1],))
     teacher = jax.lax.stop_gradient(jnp.asarray(teacher_weight))
     check_sizes(states, teacher, options.get("teacher_layout", "vocab_hidden"), "teacher_")
     of_bias = jnp.zeros((0,), teacher.dtype) if teacher_bias is None else jax.lax.stop_gradient(jnp.asarray(teacher_bias))
-    return made.run("distillation_loss", states.reshape(-1, states.shape[-1]), teacher, of_bias)
+    return made.run("distillation_loss", states.reshape(-1, states.shape[-1]), teacher, of_bias, none)
 
 
 def set_distillation_loss(

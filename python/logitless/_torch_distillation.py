@@ -36,8 +36,23 @@ def _check_roles(student: tuple[Tensor | None, ...], teacher: tuple[Tensor | Non
 
 
 def _teacher_arguments(
-    input: Tensor, teacher_input: Tensor, teacher_weight: Tensor, teacher_bias: Tensor | None
+    input: Tensor,
+    teacher_input: Tensor | None,
+    teacher_weight: Tensor | None,
+    teacher_bias: Tensor | None,
+    teacher_logits: Tensor | None,
 ) -> dict[str, Any]:
+    if teacher_logits is not None:
+        if teacher_input is not None or teacher_weight is not None or teacher_bias is not None:
+            raise ValueError("teacher_logits takes the place of teacher_input, teacher_weight and teacher_bias")
+        if teacher_logits.shape[:-1] != input.shape[:-1]:
+            raise ValueError(
+                f"expected teacher_logits of shape {(*input.shape[:-1], 'V')}, as input has, "
+                f"got {tuple(teacher_logits.shape)}"
+            )
+        return {"teacher_logits": rows_of(values_of(teacher_logits))}
+    if teacher_input is None or teacher_weight is None:
+        raise ValueError("give teacher_input and teacher_weight, or teacher_logits")
     if teacher_input.shape[:-1] != input.shape[:-1]:
         raise ValueError(
             f"expected teacher_input of shape {(*input.shape[:-1], 'H')}, as input has, got {tuple(teacher_input.shape)}"
@@ -56,12 +71,13 @@ def _teacher_arguments(
 def distillation_loss(
     input: Tensor,
     linear_weight: Tensor,
-    teacher_input: Tensor,
-    teacher_weight: Tensor,
+    teacher_input: Tensor | None = None,
+    teacher_weight: Tensor | None = None,
     target: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     teacher_bias: Tensor | None = None,
+    teacher_logits: Tensor | None = None,
     teacher_softcap: float = 0.0,
     reduction: str = "mean",
     normaliser: float | Tensor | None = None,
@@ -74,13 +90,13 @@ def distillation_loss(
     """How far the student's distribution, of input and linear_weight, is from the teacher's, of teacher_input and
     teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
     logits are in memory. Gradients flow to input, linear_weight and linear_bias, and never to the teacher, detached
-    or not.
+    or not. teacher_logits, [..., V], takes the place of teacher_input and teacher_weight where a server has made them.
 
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. softcap is the student's; the other options are the members of
     DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
     return_metrics=True a dict of them comes with the loss. group: ranks that share the vocabulary of both heads."""
-    _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias))
+    _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias, teacher_logits))
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(
         input=input,
@@ -89,6 +105,7 @@ def distillation_loss(
         teacher_input=teacher_input,
         teacher_weight=teacher_weight,
         teacher_bias=teacher_bias,
+        teacher_logits=teacher_logits,
         target=target,
     )
     if input.dim() < 2:
@@ -102,7 +119,7 @@ def distillation_loss(
     softcap = arguments.pop("softcap", 0.0)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
-    arguments.update(_teacher_arguments(input, teacher_input, teacher_weight, teacher_bias))
+    arguments.update(_teacher_arguments(input, teacher_input, teacher_weight, teacher_bias, teacher_logits))
     shape = input.shape[:-1]
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     rows = input

@@ -4,7 +4,7 @@
 //     soft_cross_entropy       ids, weights, probabilities, mask
 //     id_logps                 ids
 //     set_distillation_loss    ids, the teacher's log-probabilities there and outside
-//     distillation_loss        the teacher's hidden states, weight and bias
+//     distillation_loss        the teacher's hidden states, weight and bias, and its logits; either may be empty
 //
 // and last, in a backward, the upstream gradient. It runs the forward half once more: XLA keeps arrays alone.
 #include <cstdint>
@@ -51,9 +51,14 @@ template <>
 Distillation taken(const JaxCall& call) {
   Distillation loss;
   Teacher& teacher = loss.teacher;
-  teacher.hidden = HiddenStates(call.matrix(kMore, "teacher_hidden"), call.hidden.sequences);
-  teacher.head.weight = call.matrix(kMore + 1, "teacher_weight");
-  teacher.head.bias = call.vector(kMore + 2, "teacher_bias");
+  const ConstMatrix logits = call.matrix(kMore + 3, "teacher_logits");
+  if (logits.cols > 0) {
+    teacher.logits = Logits(logits.data, logits.dtype, 1, logits.rows, logits.cols);
+  } else {
+    teacher.hidden = HiddenStates(call.matrix(kMore, "teacher_hidden"), call.hidden.sequences);
+    teacher.head.weight = call.matrix(kMore + 1, "teacher_weight");
+    teacher.head.bias = call.vector(kMore + 2, "teacher_bias");
+  }
   call.read("teacher_layout", teacher.head.layout);
   call.read("teacher_softcap", teacher.head.softcap);
   call.read("teacher_round_logits_to", teacher.round_logits_to);

@@ -123,19 +123,6 @@ struct Kto {
   }
 };
 
-// Distillation takes a head, and nothing else.
-template <class Use, class... Source>
-auto of_head(const Use& use, const Source&... source) {
-  if constexpr (sizeof...(source) == 2) {
-    return use(source...);
-  } else {
-    throw InvalidInput("logits is given: distillation takes hidden and weight");
-    return decltype(use(HiddenStates(), LmHead()))();
-  }
-}
-inline const Gradients& of_head_outputs(const Gradients& outputs) { return outputs; }
-inline Gradients of_head_outputs(const LogitsGradient&) { return {}; }
-
 struct Distillation {
   static constexpr const char* kName = "distillation_loss";
   using Forward = DistillationForward;
@@ -149,32 +136,18 @@ struct Distillation {
     take(keywords, arrays, "targets", targets);
   }
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
-    return of_head(
-        [&](const auto&... head) {
-          return distillation_loss(context, head..., teacher, targets, options, of_head_outputs(outputs));
-        },
-        source...);
+    return distillation_loss(context, source..., teacher, targets, options, outputs);
   }
   auto plan(const Context& context, const auto& outputs, const auto&... source) const {
-    return of_head(
-        [&](const auto&... head) {
-          return plan_distillation_loss(context, head..., teacher, targets, options, of_head_outputs(outputs));
-        },
-        source...);
+    return plan_distillation_loss(context, source..., teacher, targets, options, outputs);
   }
   Forward forward(const Context& context, const auto&... source) const {
-    return of_head(
-        [&](const auto&... head) { return distillation_loss_forward(context, head..., teacher, targets, options); },
-        source...);
+    return distillation_loss_forward(context, source..., teacher, targets, options);
   }
   Plan backward(const Context& context, const Forward& forward, const std::vector<double>& upstream,
                 const auto& outputs, const auto&... source) const {
-    return of_head(
-        [&](const auto&... head) {
-          return distillation_loss_backward(context, head..., teacher, targets, options, forward,
-                                            std::span<const double>(upstream), of_head_outputs(outputs));
-        },
-        source...);
+    return distillation_loss_backward(context, source..., teacher, targets, options, forward,
+                                      std::span<const double>(upstream), outputs);
   }
 };
 

@@ -88,10 +88,17 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
 
 Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
   Teacher out;
-  const nb::handle hidden = keywords.find("teacher_hidden");
-  if (!hidden) throw InvalidInput("teacher_hidden is missing");
-  out.hidden = arrays.hidden(hidden, "teacher_hidden");
-  out.head = take_head(keywords, arrays, "teacher_", nullptr);
+  if (const nb::handle logits = keywords.find("teacher_logits")) {
+    if (keywords.find("teacher_hidden") || keywords.find("teacher_weight")) {
+      throw InvalidInput("teacher_logits is given, and teacher_hidden or teacher_weight beside it");
+    }
+    out.logits = arrays.logits(logits, "teacher_logits");
+  } else {
+    const nb::handle hidden = keywords.find("teacher_hidden");
+    if (!hidden) throw InvalidInput("teacher_hidden is missing: give teacher_hidden and teacher_weight, or teacher_logits");
+    out.hidden = arrays.hidden(hidden, "teacher_hidden");
+    out.head = take_head(keywords, arrays, "teacher_", nullptr);
+  }
   keywords.take("teacher_round_logits_to", out.round_logits_to);
   return out;
 }

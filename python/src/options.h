@@ -137,7 +137,8 @@ void take(Keywords& keywords, Arrays&, const char* key, T& out) {
 
 /// Takes ref_logps, or ref_hidden and a head whose names begin with ref_.
 Reference take_reference(Keywords& keywords, Arrays& arrays);
-/// Takes teacher_hidden, teacher_weight and what else belongs to that head, and teacher_round_logits_to.
+/// Takes teacher_hidden, teacher_weight and what else belongs to that head, or teacher_logits; and
+/// teacher_round_logits_to.
 Teacher take_teacher(Keywords& keywords, Arrays& arrays);
 inline void take(Keywords& keywords, Arrays& arrays, const char*, Reference& out) {
   out = take_reference(keywords, arrays);

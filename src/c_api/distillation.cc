@@ -9,26 +9,6 @@
 using namespace logitless;
 using namespace logitless::c_api;
 
-namespace {
-
-// Calls use(hidden, head) of a source; finished logits have no head.
-template <class Use, class... From>
-auto of_head(const Use& use, const From&... from) {
-  if constexpr (sizeof...(from) == 2) {
-    return use(from...);
-  } else {
-    using Result = decltype(use(HiddenStates(), LmHead()));
-    core::fail("source.logits is set: distillation takes hidden states and a head");
-    return Result();
-  }
-}
-
-// Returns the gradients of a source with a head.
-const Gradients& gradients_of(const Gradients& outputs) { return outputs; }
-Gradients gradients_of(const LogitsGradient&) { return {}; }
-
-}  // namespace
-
 void logitless_distillation_result_init(logitless_distillation_result* result, size_t size) { init(result, size); }
 
 logitless_status logitless_distillation_loss(const logitless_context* context, const logitless_source* source,
@@ -36,15 +16,9 @@ logitless_status logitless_distillation_loss(const logitless_context* context, c
                                              const logitless_distillation_options* options,
                                              const logitless_gradients* gradients,
                                              logitless_distillation_result* result, logitless_plan* plan) {
-  return run_loss(context, source, gradients, result, plan,
-                  [&](const auto& outputs, const Context& ran_in, const auto&... from) {
-                    return of_head(
-                        [&](const auto&... head) {
-                          return distillation_loss(ran_in, head..., teacher_of(teacher), optional_targets(targets),
-                                                   options_of(options), gradients_of(outputs));
-                        },
-                        from...);
-                  });
+  return run_loss(context, source, gradients, result, plan, [&](const auto& outputs, const auto&... from) {
+    return distillation_loss(from..., teacher_of(teacher), optional_targets(targets), options_of(options), outputs);
+  });
 }
 
 logitless_status logitless_distillation_loss_forward(const logitless_context* context, const logitless_source* source,
@@ -52,13 +26,8 @@ logitless_status logitless_distillation_loss_forward(const logitless_context* co
                                                      const logitless_distillation_options* options,
                                                      logitless_distillation_result* result, logitless_plan* plan,
                                                      logitless_forward** forward) {
-  return run_forward(context, source, result, plan, forward, [&](const Context& ran_in, const auto&... from) {
-    return of_head(
-        [&](const auto&... head) {
-          return distillation_loss_forward(ran_in, head..., teacher_of(teacher), optional_targets(targets),
-                                           options_of(options));
-        },
-        from...);
+  return run_forward(context, source, result, plan, forward, [&](const auto&... from) {
+    return distillation_loss_forward(from..., teacher_of(teacher), optional_targets(targets), options_of(options));
   });
 }
 
@@ -66,31 +35,21 @@ logitless_status logitless_distillation_loss_backward(
     const logitless_context* context, const logitless_source* source, const logitless_teacher* teacher,
     const logitless_targets* targets, const logitless_distillation_options* options, const logitless_forward* forward,
     const double* upstream, size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan) {
-  return run_plan(
-      context, source, gradients, plan, [&](const auto& outputs, const Context& ran_in, const auto&... from) {
-        return of_head(
-            [&](const auto&... head) {
-              return distillation_loss_backward(ran_in, head..., teacher_of(teacher), optional_targets(targets),
-                                                options_of(options), forward_of<DistillationForward>(forward),
-                                                span_of(upstream, upstream_count, "upstream"), gradients_of(outputs));
-            },
-            from...);
-      });
+  return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
+    return distillation_loss_backward(from..., teacher_of(teacher), optional_targets(targets), options_of(options),
+                                      forward_of<DistillationForward>(forward),
+                                      span_of(upstream, upstream_count, "upstream"), outputs);
+  });
 }
 
 logitless_status logitless_plan_distillation_loss(const logitless_context* context, const logitless_source* source,
                                                   const logitless_teacher* teacher, const logitless_targets* targets,
                                                   const logitless_distillation_options* options,
                                                   const logitless_gradients* gradients, logitless_plan* plan) {
-  return run_plan(context, source, gradients, plan,
-                  [&](const auto& outputs, const Context& ran_in, const auto&... from) {
-                    return of_head(
-                        [&](const auto&... head) {
-                          return plan_distillation_loss(ran_in, head..., teacher_of(teacher), optional_targets(targets),
-                                                        options_of(options), gradients_of(outputs));
-                        },
-                        from...);
-                  });
+  return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
+    return plan_distillation_loss(from..., teacher_of(teacher), optional_targets(targets), options_of(options),
+                                  outputs);
+  });
 }
 
 void logitless_set_teacher_init(logitless_set_teacher* teacher, size_t size) { init(teacher, size); }

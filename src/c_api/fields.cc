@@ -31,8 +31,13 @@ Reference reference_of(const logitless_reference* given) {
 Teacher teacher_of(const logitless_teacher* given) {
   const logitless_teacher in = read(&there(given, "teacher"), "teacher");
   Teacher out;
-  out.hidden = hidden_of(there(in.hidden, "teacher.hidden"), "teacher.hidden");
-  out.head = head_of(there(in.head, "teacher.head"), "teacher.head");
+  if (in.logits) {
+    if (in.hidden || in.head) core::fail("teacher has logits, and hidden states or a head beside them");
+    out.logits = logits_of(in.logits);
+  } else {
+    out.hidden = hidden_of(there(in.hidden, "teacher.hidden"), "teacher.hidden");
+    out.head = head_of(there(in.head, "teacher.head"), "teacher.head");
+  }
   take("teacher.round_logits_to", out.round_logits_to, in.round_logits_to);
   return out;
 }

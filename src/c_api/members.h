@@ -90,7 +90,7 @@ LOGITLESS_OWN(logitless_policy_options, struct_size)
 LOGITLESS_OWN(logitless_policy_result, struct_size, tokens, per_token_loss, per_token_logps, loss)
 LOGITLESS_OWN(logitless_preference_options, struct_size)
 LOGITLESS_OWN(logitless_preference_result, struct_size, tokens, sequences, sequence_logps, per_token_logps, loss)
-LOGITLESS_OWN(logitless_teacher, struct_size, hidden, head, round_logits_to)
+LOGITLESS_OWN(logitless_teacher, struct_size, hidden, head, round_logits_to, logits)
 LOGITLESS_OWN(logitless_distillation_options, struct_size)
 LOGITLESS_OWN(logitless_distillation_result, struct_size, tokens, per_token_loss, per_token_logps, per_token_divergence,
               per_token_acceptance, per_token_agreement, per_token_entropy, per_token_teacher_entropy, loss)
