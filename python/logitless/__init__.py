@@ -14,6 +14,7 @@ same names, and in docs/python.md.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,7 @@ __all__ = [
     "soft_cross_entropy",
     "token_stats",
     "topk_overlap",
+    "topk_union",
     "use_best_blas_kernels",
 ]
 
@@ -319,11 +321,26 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
     Neither list has an id twice; ids below 0 stand for none and never count.
     """
+    a, b, lead = _lists(a_ids, b_ids)
+    return _core.top_overlaps(a, b, math.prod(lead)).reshape(lead)
+
+
+def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
+    """The union of each token's two lists, int64 [..., A] and [..., B], such as a student's own top_ids and a teacher's:
+    ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
+
+    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    """
+    a, b, lead = _lists(a_ids, b_ids)
+    return _core.top_unions(a, b, math.prod(lead))
+
+
+def _lists(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64], tuple[int, ...]]:
+    """Both flat, and the axes before the last that they share."""
     a, b = (np.ascontiguousarray(ids, dtype=np.int64) for ids in (a_ids, b_ids))
     if a.ndim < 1 or a.shape[:-1] != b.shape[:-1]:
         raise ValueError(f"expected lists of as many tokens, got a_ids of shape {a.shape} and b_ids of shape {b.shape}")
-    rows = int(np.prod(a.shape[:-1], dtype=np.int64))
-    return _core.top_overlaps(a.reshape(-1), b.reshape(-1), rows).reshape(a.shape[:-1])
+    return a.reshape(-1), b.reshape(-1), a.shape[:-1]
 
 
 _PLANS = {

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
+from . import topk_union as topk_union_of_arrays
 from ._torch_call import (
     HeadTensors,
     batched,
@@ -143,3 +144,13 @@ def topk_logps(
     columns = stats.columns()
     shape = (*target.shape, k)
     return torch.from_numpy(columns["top_ids"]).view(shape), torch.from_numpy(columns["top_logps"]).view(shape)
+
+
+def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The union of each token's two lists, [..., A] and [..., B], such as a student's own topk_logps and a teacher's: ids
+    [E] and offsets [N + 1], as ids and id_offsets= of id_logps() and the losses take them.
+
+    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    """
+    ids, offsets = topk_union_of_arrays(a_ids.numpy(), b_ids.numpy())
+    return torch.from_numpy(ids), torch.from_numpy(offsets)

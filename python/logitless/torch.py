@@ -30,7 +30,7 @@ from ._torch_loss import loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
-from ._torch_tokens import token_logps, topk_logps
+from ._torch_tokens import token_logps, topk_logps, topk_union
 
 __all__ = [
     "LinearCrossEntropyLoss",
@@ -45,6 +45,7 @@ __all__ = [
     "soft_cross_entropy",
     "token_logps",
     "topk_logps",
+    "topk_union",
 ]
 
 

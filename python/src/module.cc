@@ -61,6 +61,12 @@ void define_token_stats(nb::module_& m) {
     const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
     return to_numpy(unlocked([&] { return top_overlaps(a_ids, b_ids, rows); }));
   });
+  m.def("top_unions", [](nb::handle a, nb::handle b, int64_t rows) {
+    Arrays arrays;
+    const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
+    TopUnions unions = unlocked([&] { return top_unions(a_ids, b_ids, rows); });
+    return nb::make_tuple(to_numpy(std::move(unions.ids)), to_numpy(std::move(unions.offsets)));
+  });
   m.def("token_grads", [](const Context& context, nb::dict given, const TokenStats& stats, nb::dict given_grads) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_grads");

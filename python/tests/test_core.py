@@ -140,6 +140,18 @@ def test_topk_overlap():
         logitless.topk_overlap(a, b[:1])
 
 
+def test_topk_union():
+    a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, 3, -1]])
+    ids, offsets = logitless.topk_union(a, b)
+    assert ids.tolist() == [4, 2, 9, 1, 8, 7, 3] and offsets.tolist() == [0, 5, 7]
+    ids, offsets = logitless.topk_union(a.reshape(2, 1, 3), b.reshape(2, 1, 4))
+    assert offsets.tolist() == [0, 5, 7]
+    assert logitless.topk_union([1, 2], [2, 3, 4])[0].tolist() == [1, 2, 3, 4]
+    assert logitless.topk_union(a[:0], b[:0])[1].tolist() == [0]
+    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+        logitless.topk_union(a, b[:1])
+
+
 def test_policy_preference_and_kto_losses():
     hidden, weight, targets = problem(np.float64)
     hidden, targets = hidden[:20], np.abs(targets[:20]) % V

@@ -142,6 +142,51 @@ def test_numpy_has_the_same_numbers():
     assert plan.kind == "one_pass" and plan.active_rows == N
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_teachers_logits_may_be_finished(dtype, reduction):
+    (x, w, b), (tx, tw, tb), target = inputs(torch.float64 if dtype == torch.float64 else torch.float32)
+    logits = (tx.double() @ tw.double().T + tb.double()).to(dtype)
+    leaves = [t.clone().requires_grad_() for t in (x, w, b)]
+    options = {"divergence": "jsd", "temperature": 2.0, "hard_weight": 0.25, "reduction": reduction}
+    # [2, T, V] of a longer tensor, as a server cuts it.
+    shape = (2, N // 2)
+    longer = torch.cat([logits.view(*shape, V), logits.view(*shape, V)[:, :1]], 1)
+    loss = distillation_loss(
+        leaves[0].view(*shape, H),
+        leaves[1],
+        target=target.view(shape),
+        linear_bias=leaves[2],
+        teacher_logits=longer[:, :-1],
+        **options,
+    )
+    loss.sum().backward()
+    copies = [t.detach().double().requires_grad_() for t in leaves]
+    want = copies[0] @ copies[1].T + copies[2]
+    each = reference("jsd", (want / 2).log_softmax(-1), (logits.double() / 2).log_softmax(-1), 0.5)
+    each = each + 0.25 * torch.nn.functional.cross_entropy(want, target, reduction="none")
+    each = torch.where(target == -100, 0, each)
+    (each.sum() / (N - 1) if reduction == "mean" else each.sum()).backward()
+    tolerance = {"rtol": 1e-9, "atol": 1e-11} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-6}
+    for got, expected in zip(leaves, copies):
+        torch.testing.assert_close(got.grad.double(), expected.grad, **tolerance)
+
+
+def test_numpy_takes_finished_logits_of_both():
+    (x, w, b), (tx, tw, _), target = inputs(torch.float64)
+    logits, teacher = x @ w.T + b, tx @ tw.T
+    d_logits = np.empty((N, V))
+    result = logitless.distillation_loss(
+        targets=target, logits=logits, teacher_logits=teacher, divergence="reverse_kl", d_logits=d_logits
+    )
+    leaf = logits.clone().requires_grad_()
+    each = reference("reverse_kl", leaf.log_softmax(-1), teacher.log_softmax(-1), None)
+    loss = torch.where(target == -100, 0, each).sum() / (N - 1)
+    loss.backward()
+    assert result.loss == pytest.approx(loss.item(), rel=1e-9)
+    np.testing.assert_allclose(d_logits, leaf.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_a_teacher_never_gets_a_gradient():
     (x, w, _), (tx, tw, _), _ = inputs(torch.float32)
     w, tx, tw = (t.requires_grad_() for t in (w, tx, tw))
@@ -186,5 +231,15 @@ def test_mistakes_are_told():
         distillation_loss(x, w, tx, tw, lamda=0.5)
     with pytest.raises(ValueError, match="teacher_hidden is missing"):
         logitless.distillation_loss(x, w, None, tw)
-    with pytest.raises(ValueError, match="logits is given: distillation takes hidden and weight"):
+    with pytest.raises(ValueError, match="teacher has no logits: beside a student of finished logits"):
         logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)
+    with pytest.raises(ValueError, match="teacher_logits is given, and teacher_hidden or teacher_weight beside it"):
+        logitless.distillation_loss(x, w, tx, tw, teacher_logits=tx @ tw.T)
+    with pytest.raises(ValueError, match="teacher_logits takes the place of teacher_input"):
+        distillation_loss(x, w, tx, tw, teacher_logits=tx @ tw.T)
+    with pytest.raises(ValueError, match="give teacher_input and teacher_weight, or teacher_logits"):
+        distillation_loss(x, w, tx)
+    with pytest.raises(ValueError, match="expected teacher_logits of shape"):
+        distillation_loss(x, w, teacher_logits=(tx @ tw.T)[:-1])
+    with pytest.raises(ValueError, match="teacher.logits has 66 vocabulary entries but lm_head has 67"):
+        distillation_loss(x, w, teacher_logits=(tx @ tw.T)[:, :-1])

@@ -177,6 +177,25 @@ def test_distillation_loss(name, dtype):
     expect_same(ours, theirs, c, True, 2e-5 if dtype == jnp.float32 else 2e-2)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_teachers_logits_may_be_finished(reduction):
+    c = Case(jnp.float32)
+    logits = c.tx @ c.tw.T + c.tb
+    options = {"divergence": "jsd", "temperature": 2.0, "reduction": reduction}
+
+    def of(**teacher):
+        def loss(x, w, b):
+            return distillation_loss(x, w, targets=c.y, bias=b, **teacher, **options).sum()
+
+        return jax.value_and_grad(loss, (0, 1, 2))(c.x, c.w, c.b)
+
+    heads = of(teacher_hidden=c.tx, teacher_weight=c.tw, teacher_bias=c.tb)
+    for got, want in zip(jax.tree.leaves(of(teacher_logits=logits)), jax.tree.leaves(heads)):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+    with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
+        distillation_loss(c.x, c.w, c.tx, c.tw, c.y, teacher_logits=logits)
+
+
 @pytest.mark.parametrize("outside", logitless._core.fields("set_distillation")["outside"]["choices"])
 def test_set_distillation_loss(outside):
     c = Case()

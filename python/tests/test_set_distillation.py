@@ -129,3 +129,28 @@ def test_what_is_wrong_is_named():
         call(hidden, weight, torch.zeros_like(ids), logps)
     with pytest.raises(ValueError, match="teacher_logps is missing"):
         logitless.set_distillation_loss(hidden.view(-1, H).numpy(), weight.numpy(), ids.view(-1, K).numpy())
+
+
+def test_the_union_of_a_students_own_topk_and_its_teachers():
+    hidden, weight, bias, _, _, _ = problem()
+    g = torch.Generator().manual_seed(8)
+    teacher, head = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((B, T, 6), (V, 6)))
+    own, _ = fused.topk_logps(hidden, weight, K, linear_bias=bias)
+    ids, offsets = fused.topk_union(own, fused.topk_logps(teacher, head, K)[0])
+    logps = fused.id_logps(teacher, head, ids, id_offsets=offsets)
+    leaves = [x.requires_grad_() for x in (hidden, weight, bias)]
+    got = fused.set_distillation_loss(
+        hidden, weight, ids, logps, linear_bias=bias, id_offsets=offsets, outside="tail", divergence="reverse_kl"
+    )
+    logits, of_teacher = hidden @ weight.T + bias, (teacher @ head.T).log_softmax(-1)
+    losses = []
+    for i in range(B * T):
+        row = logits.view(-1, V)[i]
+        union = set(row.topk(K).indices.tolist()) | set(of_teacher.view(-1, V)[i].topk(K).indices.tolist())
+        assert set(ids[offsets[i] : offsets[i + 1]].tolist()) == union
+        at = torch.tensor(sorted(union))
+        losses.append(reference(row, at, of_teacher.view(-1, V)[i][at], "tail", "reverse_kl"))
+    want = torch.stack(losses).mean()
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+    for a, b in zip(torch.autograd.grad(got, leaves), torch.autograd.grad(want, leaves)):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)

@@ -2,7 +2,9 @@
 // What lists of the largest logits say together.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
+#include <unordered_set>
 
 #include "core/checks.h"
 #include "logitless/token_stats.h"
@@ -52,6 +54,25 @@ std::vector<int64_t> top_overlaps(std::span<const int64_t> a, std::span<const in
     }
   }
   return overlaps;
+}
+
+TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows) {
+  if (rows < 0) core::fail("rows = ", rows, " must be at least 0");
+  const size_t of_a = list_length("a", a.size(), rows), of_b = list_length("b", b.size(), rows);
+  TopUnions out;
+  out.ids.reserve(a.size() + b.size());
+  out.offsets.reserve(static_cast<size_t>(rows) + 1);
+  out.offsets.push_back(0);
+  std::unordered_set<int64_t> seen;
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    seen.clear();
+    for (const std::span<const int64_t> list : {a.subspan(row * of_a, of_a), b.subspan(row * of_b, of_b)}) {
+      std::copy_if(list.begin(), list.end(), std::back_inserter(out.ids),
+                   [&](int64_t id) { return id >= 0 && seen.insert(id).second; });
+    }
+    out.offsets.push_back(static_cast<int64_t>(out.ids.size()));
+  }
+  return out;
 }
 
 }  // namespace logitless

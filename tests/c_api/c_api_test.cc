@@ -281,6 +281,39 @@ TEST(CApi, LossesHaveTheBitsOfCxx) {
   }
 }
 
+TEST(CApi, FinishedLogitsOfATeacherHaveTheBitsOfCxx) {
+  InputSpec spec;
+  spec.tokens = 36;
+  spec.sequences = 4;
+  CCall c(spec), cxx(spec);
+  const int64_t vocab = cxx.inputs.head_view().vocab_size();
+  std::vector<float> values(static_cast<size_t>(36 * vocab));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.25f * static_cast<float>(i * i % 17);
+  logitless_logits logits;
+  LOGITLESS_INIT(logits, &logits);
+  logits.data = values.data();
+  logits.batch = 4, logits.time = 9, logits.vocab = vocab;
+  logitless_teacher teacher;
+  LOGITLESS_INIT(teacher, &teacher);
+  teacher.logits = &logits;
+  logitless_distillation_result result;
+  LOGITLESS_INIT(distillation_result, &result);
+  ASSERT_EQ(logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result,
+                                        nullptr),
+            LOGITLESS_OK)
+      << logitless_last_error();
+  const Logits same(values.data(), 4, 9, vocab);
+  EXPECT_EQ(result.loss, distillation_loss(Context(), cxx.inputs.hidden_view(), cxx.inputs.head_view(), same,
+                                           cxx.inputs.targets_view(), {}, cxx.wanted)
+                             .loss);
+  EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+  teacher.head = c.source.head;
+  EXPECT_EQ(logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result,
+                                        nullptr),
+            LOGITLESS_INVALID_INPUT);
+  EXPECT_STREQ(logitless_last_error(), "teacher has logits, and hidden states or a head beside them");
+}
+
 // A caller with an older header has a shorter structure: what it does not know has its default, and what
 // stands behind its result is not written.
 TEST(CApi, StructuresMayBeShorter) {

@@ -124,13 +124,16 @@ void World::set_inputs(Form form) {
   }
   teacher_head.weight = {weight_data.data, LOGITLESS_FLOAT32, kVocab, kTeacherHidden, kTeacherHidden};
   LOGITLESS_INIT(teacher, &teacher);
-  teacher.hidden = &teacher_hidden;
-  teacher.head = &teacher_head;
+  teacher_logits = logits;
+  teacher_logits.data = teacher_data.data;
   if (form == Form::kLogits) {
     source.logits = &logits;
+    teacher.logits = &teacher_logits;
   } else {
     source.hidden = &hidden;
     source.head = &head;
+    teacher.hidden = &teacher_hidden;
+    teacher.head = &teacher_head;
   }
   targets.data64 = ids.data;
   targets.size = kTokens, targets.time = kTime, targets.stride = 1, targets.batch_stride = kTime;

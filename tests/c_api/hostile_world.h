@@ -72,6 +72,7 @@ struct World {
   logitless_kto_options kto;
   logitless_hidden_states teacher_hidden;
   logitless_lm_head teacher_head;
+  logitless_logits teacher_logits;
   logitless_teacher teacher;
   logitless_distillation_options distillation;
   logitless_set_teacher set_teacher;

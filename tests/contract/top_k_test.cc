@@ -292,6 +292,17 @@ TEST(TopK, MassesAddWhatTheListsHold) {
   expect_invalid_input({"stats.top_ids is empty", "top_k = 0"}, [&] { top_masses(stats); });
 }
 
+TEST(TopK, UnionsHaveEachIdOnce) {
+  const std::vector<int64_t> a = {3, 1, 2, 9, -1, -1}, b = {2, 7, 9, 4};
+  const TopUnions got = top_unions(a, b, 2);
+  EXPECT_EQ(got.ids, (std::vector<int64_t>{3, 1, 2, 7, 9, 4}));
+  EXPECT_EQ(got.offsets, (std::vector<int64_t>{0, 4, 6}));
+  EXPECT_EQ(top_unions(a, {}, 2).offsets, (std::vector<int64_t>{0, 3, 4}));
+  EXPECT_EQ(top_unions({}, {}, 0).offsets, std::vector<int64_t>{0});
+  expect_invalid_input({"b has 4 ids", "3 rows"}, [&] { top_unions(a, b, 3); });
+  expect_invalid_input({"rows = -1"}, [&] { top_unions(a, b, -1); });
+}
+
 TEST(TopK, OverlapsCountSharedIds) {
   const std::vector<int64_t> a = {4, 2, 9, 7, -1, -1}, b = {9, 1, 4, 8, -1, 7, -1, -1};
   EXPECT_EQ(top_overlaps(a, b, 2), (std::vector<int64_t>{2, 1}));
