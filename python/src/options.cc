@@ -95,7 +95,8 @@ Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
     out.logits = arrays.logits(logits, "teacher_logits");
   } else {
     const nb::handle hidden = keywords.find("teacher_hidden");
-    if (!hidden) throw InvalidInput("teacher_hidden is missing: give teacher_hidden and teacher_weight, or teacher_logits");
+    if (!hidden)
+      throw InvalidInput("teacher_hidden is missing: give teacher_hidden and teacher_weight, or teacher_logits");
     out.hidden = arrays.hidden(hidden, "teacher_hidden");
     out.head = take_head(keywords, arrays, "teacher_", nullptr);
   }

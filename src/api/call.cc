@@ -44,7 +44,8 @@ Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& hea
   FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
   if (teacher) problem::add_teacher(*teacher, ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
-  shared_ = ranks::share(*meeting_, ranks, {head, teacher && !teacher->has_logits() ? &teacher->head : nullptr}, outputs);
+  shared_ =
+      ranks::share(*meeting_, ranks, {head, teacher && !teacher->has_logits() ? &teacher->head : nullptr}, outputs);
   if (!shared_.cut) return source;
   source.tensors.shape.vocab_size = shared_.cut->vocab_size;
   source.tensors.shape.first_entry = shared_.cut->first_entry;

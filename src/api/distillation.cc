@@ -109,8 +109,7 @@ Plan distillation_loss_backward(const Context& context, const Logits& logits, co
 }
 
 Plan plan_distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
-                            const Targets& targets, const DistillationOptions& options,
-                            const LogitsGradient& dlogits) {
+                            const Targets& targets, const DistillationOptions& options, const LogitsGradient& dlogits) {
   return api::plan(Call(context, logits, teacher, dlogits), Distilled{targets, teacher.round_logits_to, options});
 }
 

@@ -298,9 +298,9 @@ TEST(CApi, FinishedLogitsOfATeacherHaveTheBitsOfCxx) {
   teacher.logits = &logits;
   logitless_distillation_result result;
   LOGITLESS_INIT(distillation_result, &result);
-  ASSERT_EQ(logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result,
-                                        nullptr),
-            LOGITLESS_OK)
+  ASSERT_EQ(
+      logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result, nullptr),
+      LOGITLESS_OK)
       << logitless_last_error();
   const Logits same(values.data(), 4, 9, vocab);
   EXPECT_EQ(result.loss, distillation_loss(Context(), cxx.inputs.hidden_view(), cxx.inputs.head_view(), same,
@@ -308,9 +308,9 @@ TEST(CApi, FinishedLogitsOfATeacherHaveTheBitsOfCxx) {
                              .loss);
   EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
   teacher.head = c.source.head;
-  EXPECT_EQ(logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result,
-                                        nullptr),
-            LOGITLESS_INVALID_INPUT);
+  EXPECT_EQ(
+      logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result, nullptr),
+      LOGITLESS_INVALID_INPUT);
   EXPECT_STREQ(logitless_last_error(), "teacher has logits, and hidden states or a head beside them");
 }
 

@@ -148,8 +148,8 @@ TEST(TeacherLogits, HalvesAndSlicesHaveTheBitsOfOneCall) {
       const HiddenStates hidden = student.student.states();
       const LmHead head = student.student.head();
       StudentGradients whole(student.student), halves(student.student), of_head(student.student);
-      const DistillationResult result = distillation_loss(context, hidden, head, unit.logits(), batch.targets(),
-                                                          batch.options, whole.views());
+      const DistillationResult result =
+          distillation_loss(context, hidden, head, unit.logits(), batch.targets(), batch.options, whole.views());
       const DistillationForward forward =
           distillation_loss_forward(context, hidden, head, unit.logits(), batch.targets(), batch.options);
       expect_same(forward.result, result);
@@ -248,7 +248,9 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   both.logits = unit.logits();
   refused(both, "teacher has logits, and hidden states or a head beside them");
   expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
-                       [&] { distillation_loss(context, unit.logits(), {unit.states(), unit.head()}); });
+                       [&] {
+                         distillation_loss(context, unit.logits(), {unit.states(), unit.head()});
+                       });
   const Matrix own = unit.values().output();
   const UnitHead other(DType::kFloat32, 2, 3);
   const LogitsGradient over(own.data, own.dtype, kSequences, kTokens / kSequences, kVocab, {}, own.stride);

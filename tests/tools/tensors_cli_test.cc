@@ -1,5 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command on tensors of files: what it reads from them, and what it writes.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -102,6 +104,86 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   EXPECT_TRUE(has(error({"--bias", path("head")}), "has no tensor bias and none of"));
   // What only the library can see comes back from the contender's process as bad input too.
   EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
+}
+
+// Teachers and sets of ids from files: what they hold decides the loss, and it is the reference's.
+TEST_F(CliTest, TensorsOfTeachersAndSets) {
+  const std::vector<std::string> tensors = write_tensors(true);
+  std::vector<float> states(18), head(21), bias(7, 0.5f), rows(42), values(12);
+  for (size_t i = 0; i < states.size(); ++i) states[i] = std::cos(3 * static_cast<float>(i));
+  for (size_t i = 0; i < head.size(); ++i) head[i] = std::sin(2 * static_cast<float>(i));
+  const std::vector<int64_t> ids = {0, 3, 1, 2, 6, 5, 4, 0, 3, 1, 2, 6}, counts = {2, 2, 2, 0, 2, 1}, few = {2, 2, 2};
+  const std::vector<int32_t> targets = {0, 1, 6, -100, 3, 2};
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] >= 0) rows[i * 7 + static_cast<size_t>(targets[i])] = 1;
+    values[2 * i] = 0.5f, values[2 * i + 1] = 0.25f;
+  }
+  std::vector<float> logps(12);
+  std::transform(values.begin(), values.end(), logps.begin(), [](float x) { return std::log(x); });
+  const std::vector<TensorToWrite> of_teacher = {{"teacher_hidden", "F32", {6, 3}, states.data()},
+                                                 {"teacher_lm_head", "F32", {7, 3}, head.data()},
+                                                 {"teacher_bias", "F32", {7}, bias.data()},
+                                                 {"short", "F32", {3, 3}, states.data()},
+                                                 {"small", "F32", {6, 3}, head.data()}};
+  const std::vector<TensorToWrite> of_sets = {{"set_ids", "I64", {6, 2}, ids.data()},
+                                              {"set_counts", "I64", {6}, counts.data()},
+                                              {"set_values", "F32", {6, 2}, values.data()},
+                                              {"logps", "F32", {6, 2}, logps.data()},
+                                              {"few", "I64", {3}, few.data()},
+                                              {"half", "F32", {6, 1}, values.data()},
+                                              {"soft_rows", "F32", {6, 7}, rows.data()}};
+  const std::string teacher = path("teacher"), sets = path("sets");
+  io::write_safetensors(teacher, of_teacher);
+  io::write_safetensors(sets, of_sets);
+  const auto call = [&](const char* command, const char* task, const std::vector<std::string>& more) {
+    return run(std::vector<std::string>{command, "--set", std::string("task=") + task} + tensors + more);
+  };
+  const auto loss = [&](const char* task, const std::vector<std::string>& more) {
+    EXPECT_EQ(call("gradcheck", task, more).exit_code(), 0);
+    const Finished result = call("compare", task, more + std::vector<std::string>{"--json", "-"});
+    EXPECT_EQ(result.exit_code(), 0) << result.err;
+    return json::parse(result.out)["fused"]["loss"].get<double>();
+  };
+  const std::vector<std::string> taught = {"--teacher-hidden", teacher, "--teacher-lm-head", teacher};
+  const std::vector<std::string> itself = {"--teacher-hidden", path("states") + ":hidden", "--teacher-lm-head",
+                                           path("head")};
+  EXPECT_EQ(loss("distillation", itself), 0);
+  const double of_other = loss("distillation", taught);
+  EXPECT_GT(of_other, 0.01);
+  // A bias that is the same everywhere changes no distribution.
+  EXPECT_NEAR(loss("distillation", taught + std::vector<std::string>{"--teacher-bias", teacher}), of_other, 1e-6);
+  const std::vector<std::string> given = {"--set-ids", sets};
+  const std::vector<std::string> weighed = given + std::vector<std::string>{"--set-values", sets + ":set_values"};
+  const std::vector<std::string> counted = {"--set-counts", sets + ":set_counts"};
+  EXPECT_NE(loss("soft_targets", weighed), loss("soft_targets", weighed + counted));
+  EXPECT_NE(loss("id_logps", weighed), loss("id_logps", weighed + counted));
+  EXPECT_GT(loss("set_distillation", given + std::vector<std::string>{"--set-values", sets + ":logps"}), 0.01);
+  // Rows with a 1 at the target are the target; that of the fourth token, which cross-entropy ignores, is 0.
+  const double one_hot = loss("soft_targets", {"--soft-rows", sets});
+  EXPECT_NEAR(one_hot * 6, loss("cross_entropy", {}) * 5, 1e-5);
+
+  const auto error = [&](const char* task, const std::vector<std::string>& more) {
+    const Finished result = call("compare", task, more);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    return result.err;
+  };
+  EXPECT_TRUE(has(error("distillation", {}), "task distillation of real tensors needs --teacher-hidden"));
+  EXPECT_TRUE(has(error("id_logps", given), "task id_logps of real tensors needs --set-values"));
+  EXPECT_TRUE(has(error("cross_entropy", taught), "--teacher-hidden was given, but task cross_entropy has no use"));
+  EXPECT_TRUE(has(error("distillation", {"--teacher-hidden", teacher + ":short", "--teacher-lm-head", teacher}),
+                  "tensor short [3, 3]: must have one row for each of the 6 rows of hidden"));
+  EXPECT_TRUE(has(error("distillation", {"--teacher-hidden", teacher, "--teacher-lm-head", teacher + ":small"}),
+                  "tensor small [6, 3]: must be [7, 3]"));
+  EXPECT_TRUE(has(error("distillation", taught + std::vector<std::string>{"--set", "teacher.hidden_size=4"}),
+                  "--set teacher.hidden_size is 4, but "));
+  EXPECT_TRUE(has(error("soft_targets", given + std::vector<std::string>{"--set-values", sets + ":half"}),
+                  "--set-values has 6 entries, but --set-ids has 12"));
+  EXPECT_TRUE(has(error("soft_targets", weighed + std::vector<std::string>{"--soft-rows", sets}),
+                  "--soft-rows and --set-ids were given"));
+  EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set", "sets.ids=3"}),
+                  "--set sets.ids is 3, but --set-ids has 12 entries for 6 tokens"));
+  EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set-counts", sets + ":few"}), "counts"));
 }
 
 TEST_F(CliTest, ANaNInRealTensorsFailsTheGates) {

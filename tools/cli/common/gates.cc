@@ -47,7 +47,8 @@ double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
     case io::Task::kSoftTargets:
       return tokens_of(config.soft_targets);
     case io::Task::kIdLogps:  // a mean over tokens of sums over their ids
-      return static_cast<double>(config.sets.ids);
+      return static_cast<double>(job[TensorId::kSetIds].count(sizeof(int64_t))) /
+             std::max(1.0, static_cast<double>(job.tokens));
     case io::Task::kCrossEntropy:
       break;
   }

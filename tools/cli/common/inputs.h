@@ -34,7 +34,9 @@ struct TensorFlag {
   const char* help;
   TensorId id;
   std::vector<io::Task> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
-  bool per_token = true;             ///< [N] or [B, T]
+  int rank = 1;
+  bool per_token = true;  ///< [N, ...] or [B, T, ...]
+  io::TensorClass tensor_class = io::TensorClass::kFloat;
 
   /// Whether it goes with hidden states and a head.
   bool of_head() const { return tasks.empty() && id != TensorId::kLogits; }

@@ -1,6 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "cli/common/inputs.h"
 
@@ -40,12 +42,14 @@ HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const
   throw Error(shape_of(weight) + ": neither rows nor columns are as many as " + shape_of(hidden) + " has columns");
 }
 
-DType dtype_of(const Config& config, const io::TensorHandle& hidden, const io::TensorHandle& weight) {
-  if (config.is_set("model.dtype")) return config.model.dtype;
+// `said` is what the config says under `key`, if anything.
+DType dtype_of(const std::optional<DType>& said, const std::string& key, const io::TensorHandle& hidden,
+               const io::TensorHandle& weight) {
+  if (said) return *said;
   const DType of_hidden = io::natural_dtype(*hidden.tensor), of_weight = io::natural_dtype(*weight.tensor);
   if (of_hidden == of_weight) return of_hidden;
   throw Error(hidden.place() + " is " + name_of(of_hidden) + " and " + weight.place() + " is " + name_of(of_weight) +
-              ": choose one with --set model.dtype=" + name_of(of_weight));
+              ": choose one with --set " + key + "=" + name_of(of_weight));
 }
 
 // What a config says about the shape must be what the tensors have: a config for another model is a mistake.
@@ -102,24 +106,98 @@ void add_sequences(const TensorPaths& paths, Inputs& inputs) {
   inputs.add_values(TensorId::kOffsets, "offsets", offsets);
 }
 
-void add_bias(const Config& config, const TensorPaths& paths, Inputs& inputs) {
-  if (!paths.has(TensorId::kBias)) {
-    if (config.model.bias)
-      throw Error(config.place_of("model.bias") + " is true: real tensors need --bias FILE for it");
+// Adds a bias of a head: that of the model, or that of the teacher.
+void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inputs& inputs) {
+  const TensorId id = teacher ? TensorId::kTeacherBias : TensorId::kBias;
+  const std::string key = teacher ? "teacher.bias" : "model.bias", name = teacher ? "teacher_bias" : "bias";
+  const std::string flag = teacher ? "--teacher-bias" : "--bias";
+  const bool wanted = teacher ? config.teacher.bias : config.model.bias;
+  if (!paths.has(id)) {
+    if (wanted) throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
     return;
   }
-  if (config.is_set("model.bias") && !config.model.bias) {
-    throw Error(config.place_of("model.bias") + " is false, but --bias was given");
-  }
-  const io::TensorHandle handle = inputs.open(paths[TensorId::kBias], {"bias", io::TensorClass::kFloat, 1});
+  if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
+  const io::TensorHandle handle = inputs.open(paths[id], {name.c_str(), io::TensorClass::kFloat, 1});
   if (handle.tensor->elements() != inputs.job.vocab_size) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " + std::to_string(inputs.job.vocab_size) +
                 " vocabulary entries of the head");
   }
-  add_floats(handle, inputs.job.dtype, TensorId::kBias, inputs);
+  add_floats(handle, teacher ? inputs.job.teacher_dtype : inputs.job.dtype, id, inputs);
 }
 
-// Their sizes are the library's to check.
+bool is_of_teacher(TensorId id) {
+  return id == TensorId::kTeacherHidden || id == TensorId::kTeacherWeight || id == TensorId::kTeacherBias;
+}
+
+// Throws where a tensor is missing that a task cannot do without.
+void check_given(const Config& config, const TensorPaths& paths, TensorId id) {
+  if (paths.has(id)) return;
+  const auto& flags = tensor_flags();
+  const auto flag = std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
+  throw Error("task " + std::string(io::name_of(config.task)) + " of real tensors needs " + flag->flag);
+}
+
+void check_rows(const io::TensorHandle& handle, const Job& job) {
+  if (handle.tensor->rows() == job.tokens) return;
+  throw Error(shape_of(handle) + ": must have one row for each of the " + std::to_string(job.tokens) +
+              " rows of hidden");
+}
+
+void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+  if (config.task != io::Task::kDistillation) return;
+  for (const TensorId id : {TensorId::kTeacherHidden, TensorId::kTeacherWeight}) check_given(config, paths, id);
+  Job& job = inputs.job;
+  const io::TensorHandle hidden =
+      inputs.open(paths[TensorId::kTeacherHidden], {"teacher_hidden", io::TensorClass::kFloat, 2, kBatched});
+  const io::TensorHandle weight =
+      inputs.open(paths[TensorId::kTeacherWeight], {"teacher_lm_head", io::TensorClass::kFloat, 2});
+  check_rows(hidden, job);
+  job.teacher_size = hidden.tensor->shape.back();
+  if (config.is_set("teacher.hidden_size") && config.teacher.hidden_size != job.teacher_size) {
+    throw Error(config.place_of("teacher.hidden_size") + " is " + std::to_string(config.teacher.hidden_size) +
+                ", but " + shape_of(hidden) + " has " + std::to_string(job.teacher_size) + " columns");
+  }
+  std::vector<int64_t> shape = {job.vocab_size, job.teacher_size};
+  if (job.layout == HeadLayout::kHiddenVocab) std::swap(shape[0], shape[1]);
+  if (weight.tensor->shape != shape) {
+    throw Error(shape_of(weight) + ": must be [" + std::to_string(shape[0]) + ", " + std::to_string(shape[1]) +
+                "], the vocabulary and the layout of the student's head and the columns of teacher_hidden");
+  }
+  job.teacher_dtype = dtype_of(config.teacher.dtype, "teacher.dtype", hidden, weight);
+  add_floats(hidden, job.teacher_dtype, TensorId::kTeacherHidden, inputs);
+  add_floats(weight, job.teacher_dtype, TensorId::kTeacherWeight, inputs);
+  add_bias(config, paths, true, inputs);
+}
+
+// Sets of ids, or dense rows of soft targets: all have a row for each token.
+void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+  const Job& job = inputs.job;
+  const bool dense = paths.has(TensorId::kSoftRows);
+  if (config.is_set("sets.dense") && config.sets.dense != dense) {
+    throw Error(config.place_of("sets.dense") + " is " + (dense ? "false, but" : "true: real tensors need") +
+                " --soft-rows" + (dense ? " was given" : " FILE for it"));
+  }
+  if (dense) {
+    if (paths.has(TensorId::kSetIds))
+      throw Error("--soft-rows and --set-ids were given: soft targets are one or the other");
+    return;
+  }
+  for (const TensorId id : {TensorId::kSetIds, TensorId::kSetValues}) check_given(config, paths, id);
+  const int64_t ids = job[TensorId::kSetIds].count(sizeof(int64_t));
+  const int64_t values = job[TensorId::kSetValues].count(sizeof(double));
+  if (ids != values) {
+    throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
+  }
+  if (config.is_set("sets.ids") && config.sets.ids * job.tokens != ids) {
+    throw Error(config.place_of("sets.ids") + " is " + std::to_string(config.sets.ids) + ", but --set-ids has " +
+                std::to_string(ids) + " entries for " + std::to_string(job.tokens) + " tokens");
+  }
+  if (job.has(TensorId::kSetCounts) || job.tokens == 0) return;
+  inputs.add_values(TensorId::kSetCounts, "set_counts",
+                    std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
+}
+
+// The sizes of vectors are the library's to check.
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   for (const TensorFlag& f : tensor_flags()) {
     const std::string& path = paths[f.id];
@@ -127,16 +205,25 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     if (std::find(f.tasks.begin(), f.tasks.end(), config.task) == f.tasks.end()) {
       throw Error(std::string(f.flag) + " was given, but task " + io::name_of(config.task) + " has no use for it");
     }
+    if (is_of_teacher(f.id)) continue;
     const std::string name = f.conventional_name();
-    const bool flags = f.id == TensorId::kMask || f.id == TensorId::kLabels;
-    const io::TensorClass tensor_class = flags ? io::TensorClass::kFlag : io::TensorClass::kFloat;
-    const io::TensorHandle handle = inputs.open(path, {name.c_str(), tensor_class, 1, f.per_token});
-    if (flags) {
-      inputs.add_values(f.id, name, io::read_flags(*handle.tensor));
-    } else {
-      add_floats(handle, DType::kFloat64, f.id, inputs);
+    const io::TensorHandle handle = inputs.open(path, {name.c_str(), f.tensor_class, f.rank, f.per_token});
+    if (f.rank > 1) check_rows(handle, inputs.job);
+    switch (f.tensor_class) {
+      case io::TensorClass::kFlag:
+        inputs.add_values(f.id, name, io::read_flags(*handle.tensor));
+        break;
+      case io::TensorClass::kInteger:
+        inputs.add_values(f.id, name, io::read_integers(*handle.tensor));
+        break;
+      case io::TensorClass::kFloat:
+        const bool narrow = f.id == TensorId::kSoftRows && inputs.job.dtype != DType::kFloat64;
+        add_floats(handle, narrow ? DType::kFloat32 : DType::kFloat64, f.id, inputs);
+        break;
     }
   }
+  if (io::has_sets(config.task)) check_sets(config, paths, inputs);
+  read_teacher(config, paths, inputs);
 }
 
 void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
@@ -163,11 +250,13 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   job.sequences = sequences_of(config, hidden);
   job.layout = layout_of(config, weight, hidden);
   job.vocab_size = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
-  job.dtype = dtype_of(config, hidden, weight);
+  std::optional<DType> said;
+  if (config.is_set("model.dtype")) said = config.model.dtype;
+  job.dtype = dtype_of(said, "model.dtype", hidden, weight);
   check_shape(config, job);
   add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
   add_floats(weight, job.dtype, TensorId::kWeight, inputs);
-  add_bias(config, paths, inputs);
+  add_bias(config, paths, false, inputs);
 }
 
 void check_level(const Config& config, const TensorPaths& paths) {
@@ -186,7 +275,10 @@ void check_level(const Config& config, const TensorPaths& paths) {
 const std::vector<TensorFlag>& tensor_flags() {
   using io::Task;
   using Id = TensorId;
+  using Class = io::TensorClass;
   const std::vector<Task> grpo = {Task::kGrpo}, kto = {Task::kKto}, all = {Task::kGrpo, Task::kDpo, Task::kKto};
+  const std::vector<Task> sets = {Task::kSoftTargets, Task::kSetDistillation, Task::kIdLogps};
+  const std::vector<Task> soft = {Task::kSoftTargets}, taught = {Task::kDistillation};
   static const std::vector<TensorFlag> flags = {
       {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
       {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
@@ -194,15 +286,26 @@ const std::vector<TensorFlag>& tensor_flags() {
       {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
       {"--bias", "bias of the head [V]", Id::kBias},
       {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
-      {"--mask", "grpo: which tokens count [N], bool or uint8", Id::kMask, grpo},
+      {"--mask", "grpo: which tokens count [N], bool or uint8", Id::kMask, grpo, 1, true, Class::kFlag},
       {"--advantages", "grpo: one a sequence [B] or a token [N]", Id::kAdvantages, grpo},
       {"--old-logps", "grpo: log-probabilities under the old policy [N]", Id::kOldLogps, grpo},
       {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", Id::kRefLogps, all},
       {"--sampling-logps", "grpo: the same under the sampler [N]", Id::kSamplingLogps, grpo},
       {"--teacher-logps", "grpo: the same under the teacher [N]", Id::kTeacherLogps, grpo},
-      {"--labels", "kto: which sequences are desirable [B], bool or uint8", Id::kLabels, kto, false},
-      {"--kl-logps", "kto: sums of mismatched completions under the policy", Id::kKlLogps, kto, false},
-      {"--kl-ref-logps", "kto: and under the reference", Id::kKlRefLogps, kto, false}};
+      {"--labels", "kto: which sequences are desirable [B], bool or uint8", Id::kLabels, kto, 1, false, Class::kFlag},
+      {"--kl-logps", "kto: sums of mismatched completions under the policy", Id::kKlLogps, kto, 1, false},
+      {"--kl-ref-logps", "kto: and under the reference", Id::kKlRefLogps, kto, 1, false},
+      {"--teacher-hidden", "distillation: the teacher's hidden states [N, H of its own]", Id::kTeacherHidden, taught,
+       2},
+      {"--teacher-lm-head", "distillation: its LM head, in the layout of the student's", Id::kTeacherWeight, taught, 2},
+      {"--teacher-bias", "distillation: the bias of its head [V]", Id::kTeacherBias, taught, 1, false},
+      {"--set-ids", "soft_targets, set_distillation, id_logps: token ids [N, K]", Id::kSetIds, sets, 2, true,
+       Class::kInteger},
+      {"--set-counts", "the same: how many of its K ids a token has [N]", Id::kSetCounts, sets, 1, true,
+       Class::kInteger},
+      {"--set-values", "a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", Id::kSetValues, sets,
+       2},
+      {"--soft-rows", "soft_targets: a weight of each vocabulary entry [N, V]", Id::kSoftRows, soft, 2}};
   return flags;
 }
 
@@ -225,10 +328,6 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   if (!paths.given()) return make_seeded_inputs(config, values);
   if (config.ignored_fraction != 0) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
-  }
-  if (io::has_sets(config.task) || config.task == io::Task::kDistillation) {
-    throw Error("--targets was given, but task " + std::string(io::name_of(config.task)) +
-                " takes seeded inputs alone");
   }
   check_level(config, paths);
   Inputs inputs;
