@@ -40,9 +40,9 @@ struct Teacher {
   LmHead head;          ///< as many vocabulary entries as the student's
   /// Raw logits of the teacher are rounded to this type, as TokenOptions::round_logits_to says.
   std::optional<DType> round_logits_to = {};
-  /// In place of hidden and head: final raw logits, whose rows in order are those of the student. Their type may
-  /// be another than the student's, but float64 mixes with no other. Where ranks cut the vocabulary they are
-  /// the columns of the rank's slice.
+  /// In place of hidden and head: final raw logits, whose rows in order are those of the student. Their type
+  /// may be another than the student's, but float64 mixes with no other. Where ranks cut the vocabulary they
+  /// are the columns of the rank's slice.
   Logits logits = {};
 
   Teacher() = default;

@@ -181,8 +181,8 @@ LOGITLESS_API Plan plan_set_distillation_loss(const Context& context, const Logi
                                               const Targets& targets = {}, const SetDistillationOptions& options = {},
                                               const LogitsGradient& dlogits = {});
 
-/// Computes the loss and dL/dlogits of the student. The teacher's logits are finished too: one of hidden states
-/// and a head is an InvalidInput. The logits of both are read twice.
+/// Computes the loss and dL/dlogits of the student. The teacher's logits are finished too: one of hidden
+/// states and a head is an InvalidInput. The logits of both are read twice.
 LOGITLESS_API DistillationResult distillation_loss(const Context& context, const Logits& logits, const Teacher& teacher,
                                                    const Targets& targets = {}, const DistillationOptions& options = {},
                                                    const LogitsGradient& dlogits = {});

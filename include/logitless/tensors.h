@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Non-owning views of what a caller hands over: hidden states, LM head, finished logits, targets and gradient
-/// outputs. Building a view never throws and checks nothing; the call that uses it checks everything (see
-/// error.h).
+/// Non-owning views of what a caller hands over: hidden states, LM head, finished logits, targets and
+/// gradient outputs. Building a view never throws and checks nothing; the call that uses it checks everything
+/// (see error.h).
 ///
 /// Strides are in elements. One that is left out, or std::nullopt, means that rows, or sequences, follow one
 /// another; no number stands for that. A stride that no step is taken with (of one row, of one sequence, or

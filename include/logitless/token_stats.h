@@ -164,13 +164,13 @@ LOGITLESS_API std::vector<double> top_masses(const TokenStats& stats);
 /// InvalidInput where the ids are no lists of one length.
 LOGITLESS_API std::vector<int64_t> top_overlaps(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
-/// Lists of token ids of any length, as IdSets takes them: row r has the entries [offsets[r], offsets[r + 1]).
+/// Lists of token ids of any length, as IdSets takes them: row r has entries [offsets[r], offsets[r + 1]).
 struct TopUnions {
   std::vector<int64_t> ids;      ///< [E]
   std::vector<int64_t> offsets;  ///< [rows + 1]
 };
 
-/// Returns the union of each of `rows` rows' list in `a`, [rows, A], and its list in `b`, [rows, B], such as a
+/// Returns the union of each of `rows` rows' list in `a`, [rows, A], and its list in `b`, [rows, B], as of a
 /// student's own top_ids and a teacher's: each id once, those of `a` first, both in their order. Ids below 0
 /// stand for none. Throws InvalidInput where the ids are no lists of one length.
 LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);

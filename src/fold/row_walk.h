@@ -33,7 +33,7 @@ class RowWalk {
     Logit* beside = nullptr;                        // the same of a teacher's logits
     kernels::PickGradient<Logit>* picks = nullptr;  // of one row
   };
-  /// `narrow` says that logits or gradients have a 16-bit type, `narrow_teacher` that a teacher's logits have.
+  /// `narrow` says that logits or gradients have a 16-bit type, `narrow_teacher` that a teacher's logits do.
   struct Sizes {
     int64_t threads = 1;
     int64_t vocab_tile = 0;

@@ -156,7 +156,7 @@ class Source {
   void multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
                     const Multiplier& multiply) const;
   size_t packed_bytes(const gemm::Backend& gemm, const Product& product, int64_t rows) const;
-  // Copies logits of the teacher that stand in memory behind the tile of side 0, whose row place(r) is rows[r].
+  // Copies logits of the teacher, which stand in memory, behind the tile of side 0; row place(r) is rows[r].
   template <class Logit, class Place>
   void copy_teacher(std::span<const int64_t> rows, const Place& place, const gemm::Product<Logit>& product,
                     int64_t first_entry, const Multiplier& multiply) const;

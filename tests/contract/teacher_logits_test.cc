@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Teachers, and students, of finished logits. A head whose states are the unit matrix has its weight as logits,
-// exactly: everything must then be the same, to the bit, as that of such a head, which the oracle has seen.
+// Teachers, and students, of finished logits. A head whose states are the unit matrix has its weight as
+// logits, exactly: everything must then have the bits of such a head, which the oracle has seen.
 #include <gtest/gtest.h>
 
 #include <cstddef>
