@@ -15,10 +15,10 @@ namespace logitless::source {
 class GivenLogits {
  public:
   GivenLogits() = default;
-  explicit GivenLogits(const Logits& logits) : logits_(logits) {}
+  explicit GivenLogits(const Logits& logits) : logits_(logits), given_(true) {}
 
-  /// Tells whether there are any.
-  bool any() const { return logits_.data; }
+  /// Tells whether there are any, be they without rows or vocabulary entries.
+  bool any() const { return given_; }
   DType dtype() const { return logits_.dtype; }
   /// Returns logits [first, first + count) of a row in the type of the sums: where they stand, or those of a
   /// 16-bit type in `wide`.
@@ -37,6 +37,7 @@ class GivenLogits {
 
  private:
   Logits logits_;
+  bool given_ = false;
 };
 
 }  // namespace logitless::source

@@ -13,6 +13,7 @@
 #include "support/distillation_case.h"
 #include "support/host_tensor.h"
 #include "support/refusal.h"
+#include "support/thread_ranks.h"
 
 namespace logitless::testing {
 namespace {
@@ -161,6 +162,44 @@ TEST(TeacherLogits, HalvesAndSlicesHaveTheBitsOfOneCall) {
       EXPECT_EQ(whole.bytes(), of_head.bytes());
     }
     if (HasFailure()) return;
+  }
+}
+
+// Each rank has its columns of the teacher's logits, and may have none.
+TEST(TeacherLogits, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
+  const DistillationCase student(spec_of(DType::kFloat32));
+  const UnitHead unit(DType::kFloat32, 3, 7);
+  const std::vector<int64_t> slices = {60, 0, 71}, begins = {0, 60, 60};
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    const Batch batch({.divergence = Divergence::kJsd});
+    const auto run = [&](const ContextOptions& options, int64_t first, int64_t count, bool is_part, HostTensor& out) {
+      LmHead head = student.student.head();
+      Logits logits = unit.logits();
+      if (is_part) {
+        head.weight.data = static_cast<const float*>(head.weight.data) + first * head.weight.stride;
+        head.bias.data = static_cast<const float*>(head.bias.data) + first;
+        head.weight.rows = head.bias.size = logits.vocab = count;
+        logits.data = count > 0 ? static_cast<const float*>(logits.data) + first : nullptr;
+      }
+      Gradients gradients;
+      gradients.d_hidden = out.output();
+      return distillation_loss(Context(options), student.student.states(), head, logits, batch.targets(), batch.options,
+                               gradients);
+    };
+    ContextOptions options = of_plan(plan, 1);
+    options.ranks.slices = slices;
+    StudentGradients whole(student.student);
+    const DistillationResult one = run(options, 0, kVocab, false, whole.d_hidden);
+    ThreadGroup group(3);
+    const auto errors = run_ranks(3, [&](int rank) {
+      ContextOptions mine = of_plan(plan, 1);
+      mine.ranks.vocab = &group.of(rank);
+      const auto r = static_cast<size_t>(rank);
+      StudentGradients part(student.student);
+      expect_same(one, run(mine, begins[r], slices[r], true, part.d_hidden));
+      EXPECT_EQ(part.bytes(), whole.bytes());
+    });
+    for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
   }
 }
 
