@@ -1,11 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures the largest logits and sets of token ids beside a forward pass, and holds both to PyTorch.
+"""Measures the largest logits and sets of token ids beside a forward pass, and holds both to PyTorch; and teachers
+beside a step of cross-entropy.
 
     python bench/sets_and_topk.py                                     # the head of Qwen2.5-1.5B, seeded
     python bench/sets_and_topk.py --states text.safetensors --lm-head head.safetensors   # hidden, and lm_head
 
 Each call takes turns with a forward (log-probabilities of one target a token); what is printed are medians and their
-ratio to the forward's. PyTorch makes the whole logits in float32 for the comparison, some rows at a time.
+ratio to the forward's. A step is the loss and the gradients of hidden states and head: three products of the student's
+size, and one more for a teacher with a head, be it the student's own or not. PyTorch makes the whole logits in float32 for the comparison, some rows at a time.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import logitless
-from logitless.torch import id_logps, token_logps, topk_logps
+from logitless.torch import distillation_loss, id_logps, linear_cross_entropy, token_logps, topk_logps
 
 ROWS = 128  # that PyTorch makes logits of at once
 
@@ -59,6 +61,40 @@ def compare_gradients(hidden, weight, ids):
     return [((a.grad - b.grad).norm() / b.grad.norm()).item() for a, b in zip(ours, theirs)]
 
 
+def take_turns(calls, rounds):
+    """The median seconds of each call, which take turns; the first round is not counted."""
+    seconds = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            if turn:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def measure_teachers(hidden, weight, targets, rounds):
+    """Prints what a step costs beside one of cross-entropy."""
+    student = [t.clone().requires_grad_() for t in (hidden, weight)]
+    states, head = hidden.roll(1, 0).contiguous(), weight.roll(1, 0).contiguous()
+    logits = states @ head.T
+
+    def step(loss, *teacher, **given):
+        for leaf in student:
+            leaf.grad = None
+        loss(*student, *teacher, **given).backward()
+
+    calls = {
+        "cross-entropy": lambda: step(linear_cross_entropy, targets),
+        "a teacher's finished logits": lambda: step(distillation_loss, teacher_logits=logits),
+        "a teacher with a head of its own": lambda: step(distillation_loss, states, head),
+        "a teacher with the student's head": lambda: step(distillation_loss, states, weight),
+    }
+    medians = take_turns(calls, rounds)
+    for name, median in medians.items():
+        print(f"{name:34} {median:9.4f} s   {median / medians['cross-entropy']:7.4f} of a step of cross-entropy")
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -80,19 +116,12 @@ def main():
     for k, ids in sets.items():
         calls[f"over sets of {k}"] = lambda ids=ids: id_logps(hidden, weight, ids, normalise_over="set")
         calls[f"over the vocabulary, sets of {k}"] = lambda ids=ids: id_logps(hidden, weight, ids)
-    seconds = {name: [] for name in calls}
     with torch.no_grad():
-        for turn in range(options.rounds + 1):
-            for name, call in calls.items():
-                started = time.perf_counter()
-                call()
-                if turn:
-                    seconds[name].append(time.perf_counter() - started)
+        medians = take_turns(calls, options.rounds)
     print(f"{len(hidden)} tokens, H = {hidden.shape[1]}, V = {vocab}, float32, {torch.get_num_threads()} threads")
-    forward = statistics.median(seconds["forward"])
-    for name, taken in seconds.items():
-        median = statistics.median(taken)
-        print(f"{name:34} {median:9.4f} s   {median / forward:7.4f} of a forward")
+    for name, median in medians.items():
+        print(f"{name:34} {median:9.4f} s   {median / medians['forward']:7.4f} of a forward")
+    measure_teachers(hidden, weight, targets, options.rounds)
     for k in (1, 5, 64, 256):
         wrong, worst = compare_topk(hidden, weight, k)
         print(f"top-{k}: {wrong} of {len(hidden) * k} ids are not PyTorch's; log-probabilities differ by {worst:.1e}")
