@@ -21,6 +21,7 @@ from ._torch_call import (
 )
 from ._torch_options import name_of, temperatures_of
 from ._torch_ranks import in_group, local_parts
+from ._torch_sets import sets_of
 
 
 def _sequence_loss(
@@ -57,6 +58,9 @@ def _sequence_loss(
             given[name] = temperatures_of(value)
             continue
         value = values_of(value)
+        if name == "kept_ids":  # as sets_of() has made them
+            given[name] = value
+            continue
         if name in ("ref_hidden", "ref_weight"):
             given[name] = rows_of(value) if name == "ref_hidden" else matrix_of(value)
         else:
@@ -83,6 +87,9 @@ def policy_loss(
     sampling_logps: Tensor | None = None,
     teacher_logps: Tensor | None = None,
     mask: Tensor | None = None,
+    kept_ids: Tensor | None = None,
+    kept_counts: Tensor | None = None,
+    kept_offsets: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
     group: Any = None,
@@ -91,9 +98,17 @@ def policy_loss(
     """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
     input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
     members of PolicyOptions. teacher_logps and teacher_weight=1.0 distil on-policy; advantages may be left out
-    then. With return_metrics=True a dict of them comes with the loss."""
+    then. With return_metrics=True a dict of them comes with the loss.
+
+    kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
+    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11)."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
     arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, **options)
+    if kept_ids is not None:
+        kept = sets_of(kept_ids, input.shape[:-1], kept_counts, kept_offsets, "kept_ids")
+        arguments.update({"kept_" + name.removeprefix("id_"): tensor for name, tensor in kept.items()})
+    elif kept_counts is not None or kept_offsets is not None:
+        raise ValueError("kept_counts and kept_offsets belong to kept_ids, which are not given")
     return _sequence_loss(
         _core.policy_loss,
         input,

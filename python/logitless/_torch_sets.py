@@ -38,19 +38,21 @@ def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
     return tensor.reshape(lead.numel(), tensor.shape[-1])
 
 
-def _sets(
-    ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None
+def sets_of(
+    ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None, name: str = "ids"
 ) -> dict[str, Tensor]:
-    """The arguments of sets of token ids."""
+    """The arguments of sets of token ids, which messages call `name`."""
     if ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"ids must be int64 or int32, not {ids.dtype}")
+        raise TypeError(f"{name} must be int64 or int32, not {ids.dtype}")
     sets = {}
     if id_offsets is not None:
         if ids.dim() != 1:
-            raise ValueError(f"ids has {ids.dim()} axes: with id_offsets it has one")
+            raise ValueError(f"{name} has {ids.dim()} axes: with offsets it has one")
         sets["id_offsets"] = id_offsets.long().contiguous()
     elif ids.shape[:-1] != lead:
-        raise ValueError(f"expected ids of shape {tuple(lead)} and one axis more, as input has, got {tuple(ids.shape)}")
+        raise ValueError(
+            f"expected {name} of shape {tuple(lead)} and one axis more, as input has, got {tuple(ids.shape)}"
+        )
     else:
         ids = _rows(ids, lead)
     if id_counts is not None:
@@ -115,7 +117,7 @@ def id_logps(
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     arguments = arguments_of("id_logps", ID_SET, options, temperatures)
     lead = input.shape[:-1]
-    arguments.update(_sets(ids, lead, id_counts, id_offsets))
+    arguments.update(sets_of(ids, lead, id_counts, id_offsets))
     logps = _IdLogps.apply(_rows(input, lead), linear_weight, linear_bias, softcap, arguments, group)
     return logps.view(ids.shape)
 
@@ -179,7 +181,7 @@ def soft_cross_entropy(
         assert ids is not None and weights is not None
         if weights.shape != ids.shape:
             raise ValueError(f"weights has shape {tuple(weights.shape)} but ids has {tuple(ids.shape)}")
-        arguments.update(_sets(ids, lead, id_counts, id_offsets))
+        arguments.update(sets_of(ids, lead, id_counts, id_offsets))
         arguments["weights"] = values_of(weights).flatten().contiguous()
     if mask is not None:
         arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
@@ -240,7 +242,7 @@ def set_distillation_loss(
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options["reduction"] = reduction
     arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, temperatures, normaliser)
-    arguments.update(_sets(ids, lead, id_counts, id_offsets))
+    arguments.update(sets_of(ids, lead, id_counts, id_offsets))
     arguments["teacher_logps"] = values_of(teacher_logps).flatten().contiguous()
     if teacher_outside_logps is not None:
         arguments["teacher_outside_logps"] = values_of(teacher_outside_logps).flatten().contiguous()

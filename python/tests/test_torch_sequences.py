@@ -114,3 +114,37 @@ def test_a_compiled_call_breaks_its_graph_once_and_has_the_same_results(call):
         results.append((loss.detach(), x.grad, w.grad))
     assert all(torch.equal(eager, compiled) for eager, compiled in zip(*results))
     assert len(graphs) == 2  # what stands before the call, and what stands after it
+
+
+@pytest.mark.parametrize("form", ["counts", "offsets"])
+def test_policy_loss_over_what_a_sampler_kept(form):
+    g = torch.Generator().manual_seed(2)
+    hidden = torch.randn(2, 3, 8, generator=g, dtype=torch.float64)
+    weight = torch.randn(31, 8, generator=g, dtype=torch.float64)
+    kept = torch.stack([torch.randperm(31, generator=g)[:5] for _ in range(6)]).view(2, 3, 5)
+    counts = torch.tensor([[5, 4, 3], [2, 1, 5]])
+    chosen = kept[..., 0]
+    advantages = torch.tensor([1.0, -0.5], dtype=torch.float64)
+    leaves = [hidden.requires_grad_(), weight.requires_grad_()]
+    logits = (hidden @ weight.T).gather(-1, kept)
+    logits = logits.masked_fill(torch.arange(5) >= counts[..., None], -torch.inf)
+    logps = torch.log_softmax(logits, -1)[..., 0]
+    old = logps.detach() + 0.1 * torch.randn(2, 3, generator=g, dtype=torch.float64)
+    ratio = torch.exp(logps - old)
+    each = torch.minimum(ratio * advantages[:, None], ratio.clamp(0.8, 1.2) * advantages[:, None])
+    want = -each.mean()
+    sets = {"kept_ids": kept, "kept_counts": counts}
+    if form == "offsets":
+        flat = torch.arange(5) < counts[..., None]
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.flatten().cumsum(0)])
+        sets = {"kept_ids": kept[flat], "kept_offsets": offsets}
+    options = {"old_logps": old, "variant": "dapo", "epsilon_high": 0.2}
+    got = policy_loss(hidden, weight, chosen, advantages, **options, **sets)
+    assert abs(got.item() - policy_loss(hidden, weight, chosen, advantages, **options).item()) > 1e-3
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+    for a, b in zip(torch.autograd.grad(got, leaves), torch.autograd.grad(want, leaves)):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+    with pytest.raises(ValueError, match="kept_counts and kept_offsets belong to kept_ids"):
+        policy_loss(hidden, weight, chosen, advantages, kept_counts=counts)
+    with pytest.raises(ValueError, match="expected kept_ids of shape"):
+        policy_loss(hidden, weight, chosen, advantages, kept_ids=kept[:, :2])
