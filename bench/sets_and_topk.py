@@ -7,7 +7,8 @@ beside a step of cross-entropy.
 
 Each call takes turns with a forward (log-probabilities of one target a token); what is printed are medians and their
 ratio to the forward's. A step is the loss and the gradients of hidden states and head: three products of the student's
-size, and one more for a teacher with a head, be it the student's own or not. PyTorch makes the whole logits in float32 for the comparison, some rows at a time.
+size, and one more for a teacher with a head, be it the student's own or not. PyTorch makes the whole logits in float32
+for the comparison, some rows at a time.
 """
 
 import argparse

@@ -263,6 +263,10 @@ def distillation_loss(
         raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
     none = jnp.zeros((0, 0), made.rows.dtype)
     if teacher_logits is not None:
+        beside = [name for name in ("teacher_softcap", "teacher_layout") if name in options]
+        beside += [] if teacher_bias is None else ["teacher_bias"]
+        if beside:
+            raise ValueError(f"{beside[0]} is given beside teacher_logits, which have no head")
         given = made.numbers("teacher_logits", teacher_logits, (jnp.shape(teacher_logits)[-1],))
         return made.run("distillation_loss", none, none, none.reshape(0), given.reshape(-1, given.shape[-1]))
     states = made.numbers("teacher_hidden", teacher_hidden, (jnp.shape(teacher_hidden)[-1],))

@@ -95,7 +95,8 @@ def distillation_loss(
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. softcap is the student's; the other options are the members of
     DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
-    return_metrics=True a dict of them comes with the loss. group: ranks that share the vocabulary of both heads."""
+    return_metrics=True a dict of them comes with the loss. group: ranks that share the vocabulary of both heads;
+    teacher_logits are the columns of a rank's slice then."""
     _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias, teacher_logits))
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(

@@ -194,6 +194,9 @@ def test_a_teachers_logits_may_be_finished(reduction):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
     with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
         distillation_loss(c.x, c.w, c.tx, c.tw, c.y, teacher_logits=logits)
+    for beside in ({"teacher_softcap": 2.0}, {"teacher_bias": c.tb}):
+        with pytest.raises(ValueError, match="is given beside teacher_logits, which have no head"):
+            distillation_loss(c.x, c.w, targets=c.y, teacher_logits=logits, **beside)
 
 
 @pytest.mark.parametrize("outside", logitless._core.fields("set_distillation")["outside"]["choices"])

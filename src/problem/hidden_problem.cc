@@ -220,7 +220,7 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
 
 void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors) {
   if (teacher.has_logits()) {
-    check_teacher_logits(teacher, tensors.shape, may_be_empty);
+    check_teacher_logits(teacher, tensors.shape, "lm_head", may_be_empty);
     tensors.operands.teacher_logits = teacher.logits;
     return;
   }

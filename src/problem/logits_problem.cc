@@ -65,9 +65,10 @@ LogitsTensors check_tensors(const Logits& logits) {
   return tensors;
 }
 
-void check_teacher_logits(const Teacher& teacher, const Shape& shape, bool may_be_empty) {
+void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty) {
   const Logits& logits = teacher.logits;
-  if (teacher.hidden.states.data || teacher.head.weight.data) {
+  const LmHead& head = teacher.head;
+  if (teacher.hidden.states.cols != 0 || head.weight.data || head.bias.data || head.softcap != 0) {
     fail("teacher has logits, and hidden states or a head beside them: it has one or the other");
   }
   if (!may_be_empty || logits.vocab != 0) check_view("teacher.logits", logits);
@@ -75,8 +76,7 @@ void check_teacher_logits(const Teacher& teacher, const Shape& shape, bool may_b
     fail("teacher.logits has ", logits.tokens(), " rows but ", shape.rows_name, " has ", shape.tokens);
   }
   if (logits.vocab != shape.entries) {
-    fail("teacher.logits has ", logits.vocab, " vocabulary entries but ",
-         shape.rows_name == "hidden" ? "lm_head" : shape.rows_name, " has ", shape.entries,
+    fail("teacher.logits has ", logits.vocab, " vocabulary entries but ", vocab_name, " has ", shape.entries,
          ": student and teacher must share one vocabulary");
   }
   check_sum_type("teacher.logits", logits.dtype, shape.dtype, shape.rows_name);
@@ -86,7 +86,7 @@ void add_teacher(const Teacher& teacher, LogitsTensors& tensors) {
   if (!teacher.has_logits()) {
     fail("teacher has no logits: beside a student of finished logits, a teacher's are finished too");
   }
-  check_teacher_logits(teacher, tensors.shape, false);
+  check_teacher_logits(teacher, tensors.shape, "logits", false);
   tensors.operands.teacher_logits = teacher.logits;
 }
 

@@ -26,9 +26,9 @@ struct LogitsProblem : TokenProblem, LogitsOperands {};
 
 /// Returns the logits, checked. Throws InvalidInput.
 LogitsTensors check_tensors(const Logits& logits);
-/// Checks finished logits of a teacher beside those of this shape, of which a rank may have none
-/// (`may_be_empty`). Throws InvalidInput.
-void check_teacher_logits(const Teacher& teacher, const Shape& shape, bool may_be_empty);
+/// Checks finished logits of a teacher beside those of this shape, whose vocabulary messages call that of
+/// `vocab_name`; a rank may have no part of it (`may_be_empty`). Throws InvalidInput.
+void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty);
 /// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
 void add_teacher(const Teacher& teacher, LogitsTensors& tensors);
 

@@ -14,16 +14,6 @@
 namespace logitless::testing {
 namespace {
 
-ContextOptions small(PlanKind plan, int threads = 2) {
-  ContextOptions options;
-  options.plan = plan;
-  options.threads = threads;
-  options.row_tile = 8;
-  options.vocab_tile = 48;
-  options.gradient_precision = GradientPrecision::kFloat32;
-  return options;
-}
-
 TEST(Distillation, SlicesOfTheVocabularyMatchTheOracle) {
   for (const DivergenceCase& divergence : divergence_cases()) {
     SCOPED_TRACE(divergence.name);
@@ -36,7 +26,7 @@ TEST(Distillation, SlicesOfTheVocabularyMatchTheOracle) {
     call.options.want_entropy = call.options.want_agreement = true;
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       for (const std::vector<int64_t>& slices : {std::vector<int64_t>{70, 61}, std::vector<int64_t>{1, 0, 100, 30}}) {
-        ContextOptions options = small(plan);
+        ContextOptions options = small_tiles(plan);
         options.ranks.slices = slices;
         StudentGradients gradients(call.student);
         expect_distilled(call, call.run(Context(options), gradients.views()), &gradients);
@@ -79,7 +69,7 @@ TEST(Distillation, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
       call.options.want_agreement = true;
       std::vector<int64_t> slices = {60, 40, 31};
       if (size == 2) slices = {100, 31};
-      ContextOptions options = small(PlanKind::kTwoPass, 1);
+      ContextOptions options = small_tiles(PlanKind::kTwoPass, 1);
       options.ranks.slices = slices;
       StudentGradients want(call.student), got(call.student);
       const DistillationResult one = call.run(Context(options), want.views());
@@ -91,7 +81,7 @@ TEST(Distillation, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
         int64_t first = 0;
         for (int r = 0; r < rank; ++r) first += slices[static_cast<size_t>(r)];
         const int64_t count = slices[static_cast<size_t>(rank)];
-        ContextOptions mine = small(PlanKind::kTwoPass, 1);
+        ContextOptions mine = small_tiles(PlanKind::kTwoPass, 1);
         mine.ranks.vocab = &group.of(rank);
         StudentGradients& out = of_ranks[static_cast<size_t>(rank)];
         Gradients gradients = out.views();
@@ -133,11 +123,11 @@ TEST(Distillation, RanksThatShareABatchHaveItsMean) {
   DistillationCase call(spec);
   call.options.hard_weight = 0.5;
   call.options.mean_over = MeanOver::kSequenceMeans;
-  const DistillationResult whole = call.run(Context(small(PlanKind::kTwoPass, 1)));
+  const DistillationResult whole = call.run(Context(small_tiles(PlanKind::kTwoPass, 1)));
   std::vector<DistillationResult> results(2);
   ThreadGroup group(2);
   const auto errors = run_ranks(2, [&](int rank) {
-    ContextOptions mine = small(PlanKind::kTwoPass, 1);
+    ContextOptions mine = small_tiles(PlanKind::kTwoPass, 1);
     mine.ranks.data = &group.of(rank);
     const int64_t half = call.spec.tokens / 2;
     HiddenStates hidden = call.student.states(), of_teacher = call.teacher.states();

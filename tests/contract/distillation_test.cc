@@ -14,19 +14,9 @@
 namespace logitless::testing {
 namespace {
 
-ContextOptions small(PlanKind plan, int threads = 2) {
-  ContextOptions options;
-  options.plan = plan;
-  options.threads = threads;
-  options.row_tile = 8;
-  options.vocab_tile = 48;
-  options.gradient_precision = GradientPrecision::kFloat32;
-  return options;
-}
-
 // Runs a call by a plan and holds it to the oracle; plan forward only has no gradients.
 void expect_plan(const DistillationCase& call, PlanKind plan, int threads = 2) {
-  const Context context(small(plan, threads));
+  const Context context(small_tiles(plan, threads));
   StudentGradients gradients(call.student);
   SCOPED_TRACE(std::string("plan ") + name_of(plan));
   const DistillationResult result = call.run(context, gradients.views());
@@ -161,7 +151,7 @@ TEST(Distillation, RowsMayStandInTwoMatrices) {
     return HiddenStates::pair(first, second, 1);
   };
   for (const PlanKind plan : kPlans) {
-    const Context context(small(plan));
+    const Context context(small_tiles(plan));
     StudentGradients want(call.student), got(call.student);
     const DistillationResult one = call.run(context, want.views());
     for (const int64_t border : {0, 7}) {
@@ -190,7 +180,7 @@ TEST(Distillation, GradientsOfBfloat16MayBeNarrow) {
     call.options.hard_weight = 0.5;
     for (const PlanKind plan : kPlans) {
       for (const GradientPrecision precision : {GradientPrecision::kNative, GradientPrecision::kSplit}) {
-        ContextOptions options = small(plan);
+        ContextOptions options = small_tiles(plan);
         options.gradient_precision = precision;
         StudentGradients gradients(call.student);
         const DistillationResult result = call.run(Context(options), gradients.views());
@@ -209,7 +199,7 @@ TEST(Distillation, ForwardAndBackwardAreTheOneCall) {
     call.options = divergence.options;
     call.options.hard_weight = 0.5;
     call.options.token.temperature = 2;
-    const Context context(small(PlanKind::kTwoPass));
+    const Context context(small_tiles(PlanKind::kTwoPass));
     StudentGradients at_once(call.student), apart(call.student);
     const DistillationResult result = call.run(context, at_once.views());
     const DistillationForward forward = distillation_loss_forward(
@@ -226,7 +216,7 @@ TEST(Distillation, EachTokenHasItsUpstreamGradientUnderReductionNone) {
   DistillationCase call((DistillationSpec()));
   call.options.reduction = Reduction::kNone;
   call.options.hard_weight = 0.5;
-  const Context context(small(PlanKind::kTwoPass));
+  const Context context(small_tiles(PlanKind::kTwoPass));
   std::vector<double> upstream;
   for (int64_t i = 0; i < call.spec.tokens; ++i) upstream.push_back(i % 3 == 0 ? 0 : 0.25 * static_cast<double>(i));
   const auto backward = [&](std::span<const double> of, Gradients gradients) {
@@ -255,10 +245,10 @@ TEST(Distillation, ThreadsChangeNoBit) {
     call.options.token.temperature = 1.5;
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       StudentGradients first(call.student);
-      const DistillationResult want = call.run(Context(small(plan, 1)), first.views());
+      const DistillationResult want = call.run(Context(small_tiles(plan, 1)), first.views());
       for (const int threads : {2, 3, 7}) {
         StudentGradients gradients(call.student);
-        const DistillationResult got = call.run(Context(small(plan, threads)), gradients.views());
+        const DistillationResult got = call.run(Context(small_tiles(plan, threads)), gradients.views());
         EXPECT_EQ(got.per_token_loss, want.per_token_loss) << threads;
         EXPECT_EQ(got.loss, want.loss) << threads;
         EXPECT_TRUE(gradients.bytes() == first.bytes()) << threads << " threads, plan " << name_of(plan);
@@ -274,8 +264,8 @@ TEST(Distillation, OnePassAndTwoPassAgreeToTheBit) {
     DistillationCase call((DistillationSpec()));
     call.options = divergence.options;
     StudentGradients one(call.student), two(call.student);
-    const DistillationResult a = call.run(Context(small(PlanKind::kOnePass)), one.views());
-    const DistillationResult b = call.run(Context(small(PlanKind::kTwoPass)), two.views());
+    const DistillationResult a = call.run(Context(small_tiles(PlanKind::kOnePass)), one.views());
+    const DistillationResult b = call.run(Context(small_tiles(PlanKind::kTwoPass)), two.views());
     EXPECT_EQ(a.per_token_divergence, b.per_token_divergence);
     EXPECT_EQ(a.loss, b.loss);
     EXPECT_TRUE(one.bytes() == two.bytes());
@@ -299,7 +289,7 @@ TEST(Distillation, GradientsAreThoseOfFiniteDifferences) {
     call.options.temperature_squared = true;
     // κ of lk_hybrid has no gradient: with η = 0 it is a constant.
     if (divergence.options.divergence == Divergence::kLkHybrid) call.options.acceptance_decay = 0;
-    const Context context(small(PlanKind::kTwoPass, 1));
+    const Context context(small_tiles(PlanKind::kTwoPass, 1));
     StudentGradients gradients(call.student);
     call.run(context, gradients.views());
     const auto check = [&](HostTensor& tensor, int64_t r, int64_t c, double got) {

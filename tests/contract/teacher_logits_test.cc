@@ -50,16 +50,6 @@ class UnitHead {
   HostTensor logits_, states_, weight_;
 };
 
-ContextOptions of_plan(PlanKind plan, int threads) {
-  ContextOptions options;
-  options.plan = plan;
-  options.threads = threads;
-  options.row_tile = 8;
-  options.vocab_tile = 48;
-  options.gradient_precision = GradientPrecision::kFloat32;
-  return options;
-}
-
 template <class T>
 void expect_same(const std::vector<T>& a, const std::vector<T>& b, const char* name) {
   ASSERT_EQ(a.size(), b.size()) << name;
@@ -116,10 +106,10 @@ TEST(TeacherLogits, HaveTheBitsOfAHeadInEveryPlanAndType) {
       // Rows that take no part are not read.
       for (int64_t v = 0; v < kVocab; ++v) unit.values().set(4, v, std::numeric_limits<double>::quiet_NaN());
       for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
-        for (const int threads : {1, 3}) {
+        for (const int threads : {1, 2, 3, 7}) {
           SCOPED_TRACE(divergence.name + ", " + name_of(types.student) + " and " + name_of(types.teacher) + ", plan " +
                        name_of(plan) + ", threads " + std::to_string(threads));
-          const Context context(of_plan(plan, threads));
+          const Context context(small_tiles(plan, threads));
           const auto run = [&](const Teacher& teacher, StudentGradients& gradients) {
             return distillation_loss(context, student.student.states(), student.student.head(), teacher,
                                      batch.targets(), batch.options, gradients.views());
@@ -142,7 +132,7 @@ TEST(TeacherLogits, HalvesAndSlicesHaveTheBitsOfOneCall) {
   for (const DivergenceCase& divergence : divergence_cases()) {
     SCOPED_TRACE(divergence.name);
     const Batch batch(divergence.options);
-    ContextOptions options = of_plan(PlanKind::kTwoPass, 2);
+    ContextOptions options = small_tiles(PlanKind::kTwoPass, 2);
     for (const bool sliced : {false, true}) {
       if (sliced) options.ranks.slices = {60, 40, 0, 31};
       const Context context(options);
@@ -186,13 +176,13 @@ TEST(TeacherLogits, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
       return distillation_loss(Context(options), student.student.states(), head, logits, batch.targets(), batch.options,
                                gradients);
     };
-    ContextOptions options = of_plan(plan, 1);
+    ContextOptions options = small_tiles(plan, 1);
     options.ranks.slices = slices;
     StudentGradients whole(student.student);
     const DistillationResult one = run(options, 0, kVocab, false, whole.d_hidden);
     ThreadGroup group(3);
     const auto errors = run_ranks(3, [&](int rank) {
-      ContextOptions mine = of_plan(plan, 1);
+      ContextOptions mine = small_tiles(plan, 1);
       mine.ranks.vocab = &group.of(rank);
       const auto r = static_cast<size_t>(rank);
       StudentGradients part(student.student);
@@ -227,7 +217,7 @@ TEST(TeacherLogits, AndAStudentsHaveTheBitsOfTwoHeads) {
                                  1.0, output(halves));
       Gradients gradients;
       gradients.d_weight = d_weight.output();
-      const Context dense(of_plan(PlanKind::kDense, 2));
+      const Context dense(small_tiles(PlanKind::kDense, 2));
       expect_same(got, distillation_loss(dense, student.states(), student.head(), {teacher.states(), teacher.head()},
                                          batch.targets(), batch.options, gradients));
       for (int64_t i = 0; i < kTokens; ++i) {
@@ -255,6 +245,21 @@ TEST(TeacherLogits, GradientInPlace) {
   for (int64_t i = 0; i < kTokens; ++i) {
     for (int64_t v = 0; v < kVocab; ++v) ASSERT_EQ(student.values().get(i, v), d_logits.get(i, v));
   }
+}
+
+TEST(TeacherLogits, AreRoundedWhereThatIsWanted) {
+  const DistillationCase student(spec_of(DType::kFloat32));
+  const UnitHead unit(DType::kFloat32, 3, 7);
+  const Batch batch({.divergence = Divergence::kJsd});
+  const Context context(small_tiles(PlanKind::kTwoPass, 2));
+  const auto run = [&](Teacher teacher, std::optional<DType> rounding) {
+    teacher.round_logits_to = rounding;
+    return distillation_loss(context, student.student.states(), student.student.head(), teacher, batch.targets(),
+                             batch.options);
+  };
+  const DistillationResult rounded = run(unit.logits(), DType::kBFloat16);
+  expect_same(rounded, run({unit.states(), unit.head()}, DType::kBFloat16));
+  EXPECT_NE(rounded.loss, run(unit.logits(), std::nullopt).loss);
 }
 
 TEST(TeacherLogits, WhatIsWrongIsSaid) {
@@ -286,6 +291,9 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   Teacher both(unit.states(), unit.head());
   both.logits = unit.logits();
   refused(both, "teacher has logits, and hidden states or a head beside them");
+  Teacher capped(unit.logits());
+  capped.head.softcap = 30;  // it would have no effect
+  refused(capped, "teacher has logits, and hidden states or a head beside them");
   expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
                        [&] {
                          distillation_loss(context, unit.logits(), {unit.states(), unit.head()});

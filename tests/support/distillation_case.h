@@ -79,6 +79,17 @@ class DistillationCase {
   DistillationOptions options;
 };
 
+/// Options of a plan whose tiles are small, so that a small case has several of them.
+inline ContextOptions small_tiles(PlanKind plan, int threads = 2) {
+  ContextOptions options;
+  options.plan = plan;
+  options.threads = threads;
+  options.row_tile = 8;
+  options.vocab_tile = 48;
+  options.gradient_precision = GradientPrecision::kFloat32;
+  return options;
+}
+
 /// Bounds on |engine − oracle| of one call, by a running error analysis (distillation_case.cc).
 struct DistillationBounds {
   std::vector<double> divergence, acceptance, logps, entropy, teacher_entropy, per_token_loss;
