@@ -123,11 +123,44 @@ typedef enum logitless_policy_variant {
   LOGITLESS_VESPO = 7,
   LOGITLESS_REINFORCE = 8,
   LOGITLESS_RLOO = 9,
-  LOGITLESS_PPO = 10
+  LOGITLESS_PPO = 10,
+  LOGITLESS_IMPORTANCE_SAMPLING = 11,
+  LOGITLESS_DPPO = 12,
+  LOGITLESS_GMPO = 13,
+  LOGITLESS_DRO = 14,
+  LOGITLESS_TOPR = 15,
+  LOGITLESS_CLIP_COV = 16,
+  LOGITLESS_KL_COV = 17
 } logitless_policy_variant;
 
+/** See PolicyAggregation. */
+typedef enum logitless_policy_aggregation {
+  LOGITLESS_DEFAULT_AGGREGATION = 0,
+  LOGITLESS_TOKEN_MEAN = 1,
+  LOGITLESS_TOKEN_SUM = 2,
+  LOGITLESS_SEQ_MEAN_TOKEN_SUM = 3,
+  LOGITLESS_SEQ_MEAN_TOKEN_MEAN = 4,
+  LOGITLESS_SEQ_MEAN_TOKEN_SUM_NORM = 5
+} logitless_policy_aggregation;
+
+/** See TrustRegion. */
+typedef enum logitless_trust_region {
+  LOGITLESS_DEFAULT_TRUST_REGION = 0,
+  LOGITLESS_NO_TRUST_REGION = 1,
+  LOGITLESS_TRUST_REGION_TV = 2,
+  LOGITLESS_TRUST_REGION_TV_BOTH = 3,
+  LOGITLESS_TRUST_REGION_KL = 4
+} logitless_trust_region;
+
 /** See KlEstimator. */
-typedef enum logitless_kl_estimator { LOGITLESS_K1 = 0, LOGITLESS_K2 = 1, LOGITLESS_K3 = 2 } logitless_kl_estimator;
+typedef enum logitless_kl_estimator {
+  LOGITLESS_K1 = 0,
+  LOGITLESS_K2 = 1,
+  LOGITLESS_K3 = 2,
+  LOGITLESS_KL_ABS = 3,
+  LOGITLESS_K1_PLUS = 4,
+  LOGITLESS_K3_PLUS = 5
+} logitless_kl_estimator;
 
 /** See ImportanceLevel. */
 typedef enum logitless_importance_level {
@@ -141,7 +174,8 @@ typedef enum logitless_sampler_correction {
   LOGITLESS_TOKEN_TRUNCATE = 1,
   LOGITLESS_TOKEN_MASK = 2,
   LOGITLESS_SEQUENCE_TRUNCATE = 3,
-  LOGITLESS_SEQUENCE_MASK = 4
+  LOGITLESS_SEQUENCE_MASK = 4,
+  LOGITLESS_GEOMETRIC_MASK = 5
 } logitless_sampler_correction;
 
 /** See TeacherAgainst. */
@@ -169,8 +203,25 @@ typedef enum logitless_preference_loss_kind {
   LOGITLESS_SFT = 13,
   LOGITLESS_ORPO = 14,
   LOGITLESS_SIMPO = 15,
-  LOGITLESS_CPO = 16
+  LOGITLESS_CPO = 16,
+  LOGITLESS_SIGMOID_NORM = 17
 } logitless_preference_loss_kind;
+
+/** See FDivergence. */
+typedef enum logitless_f_divergence {
+  LOGITLESS_F_REVERSE_KL = 0,
+  LOGITLESS_F_FORWARD_KL = 1,
+  LOGITLESS_F_JS = 2,
+  LOGITLESS_F_ALPHA = 3
+} logitless_f_divergence;
+
+/** See UnpairedLoss. */
+typedef enum logitless_unpaired_loss {
+  LOGITLESS_KTO = 0,
+  LOGITLESS_APO_ZERO_UNPAIRED = 1,
+  LOGITLESS_BCO = 2,
+  LOGITLESS_A2PO = 3
+} logitless_unpaired_loss;
 
 /** See Divergence. */
 typedef enum logitless_divergence {
@@ -201,19 +252,23 @@ typedef enum logitless_outside_set {
   LOGITLESS_OUTSIDE_GENERALISED = 4
 } logitless_outside_set;
 
-LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                   /**< e.g. "bfloat16" */
-LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                /**< e.g. "two_pass" */
-LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);  /**< e.g. "split" */
-LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);        /**< e.g. "dr_grpo" */
-LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);        /**< e.g. "k3" */
-LOGITLESS_C_API const char* logitless_importance_level_name(int32_t level);        /**< e.g. "sequence" */
-LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction); /**< e.g. "token_mask" */
-LOGITLESS_C_API const char* logitless_teacher_against_name(int32_t against);       /**< e.g. "sampling" */
-LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);          /**< e.g. "apo_zero" */
-LOGITLESS_C_API const char* logitless_divergence_name(int32_t divergence);         /**< e.g. "reverse_kl" */
-LOGITLESS_C_API const char* logitless_outside_set_name(int32_t outside);           /**< e.g. "tail" */
-LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);             /**< best first */
-LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);              /**< best first */
+LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                    /**< e.g. "bfloat16" */
+LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                 /**< e.g. "two_pass" */
+LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);   /**< e.g. "split" */
+LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);         /**< e.g. "dr_grpo" */
+LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);         /**< e.g. "k3" */
+LOGITLESS_C_API const char* logitless_policy_aggregation_name(int32_t aggregation); /**< e.g. "token_mean" */
+LOGITLESS_C_API const char* logitless_trust_region_name(int32_t region);            /**< e.g. "tv" */
+LOGITLESS_C_API const char* logitless_importance_level_name(int32_t level);         /**< e.g. "sequence" */
+LOGITLESS_C_API const char* logitless_sampler_correction_name(int32_t correction);  /**< e.g. "token_mask" */
+LOGITLESS_C_API const char* logitless_teacher_against_name(int32_t against);        /**< e.g. "sampling" */
+LOGITLESS_C_API const char* logitless_preference_loss_name(int32_t loss);           /**< e.g. "apo_zero" */
+LOGITLESS_C_API const char* logitless_f_divergence_name(int32_t divergence);        /**< e.g. "forward_kl" */
+LOGITLESS_C_API const char* logitless_unpaired_loss_name(int32_t loss);             /**< e.g. "bco" */
+LOGITLESS_C_API const char* logitless_divergence_name(int32_t divergence);          /**< e.g. "reverse_kl" */
+LOGITLESS_C_API const char* logitless_outside_set_name(int32_t outside);            /**< e.g. "tail" */
+LOGITLESS_C_API const char* logitless_gemm_backend_name(size_t index);              /**< best first */
+LOGITLESS_C_API const char* logitless_simd_target_name(size_t index);               /**< best first */
 /** Tells whether the loss compares with a reference model; 0 for what is no loss. */
 LOGITLESS_C_API int logitless_needs_reference(int32_t loss);
 
@@ -557,6 +612,7 @@ typedef struct logitless_cross_entropy_options {
   double loss_scale;         /**< 1 by default */
   double normaliser;         /**< optional */
   int32_t want_accuracy, want_entropy;
+  int32_t dft;
 } logitless_cross_entropy_options;
 
 /** See CrossEntropyResult. The call fills it, but for struct_size and what the arrays are. */
@@ -697,6 +753,7 @@ typedef struct logitless_policy_batch {
   int32_t advantages_per;
   logitless_const_vector teacher_logps;
   const logitless_id_sets* kept; /**< NULL: all ids */
+  logitless_const_vector scores;
 } logitless_policy_batch;
 
 /** See PolicyOptions. Where C++ has "none" for a bound, C has INFINITY: log_ratio_clamp, sampler_clip_max. */
@@ -722,6 +779,15 @@ typedef struct logitless_policy_options {
   int32_t want_entropy;
   int32_t teacher_against;
   double teacher_weight, teacher_discount;
+  int32_t trust_region;
+  double trust_region_low, trust_region_high, m2_threshold; /**< optional */
+  double sampler_penalty, positive_nll_weight;
+  int32_t aggregation, count_empty_sequences;
+  double num_sequences; /**< optional */
+  double dro_tau, topr_weight_pos, topr_weight_neg;
+  double cov_share, cov_low, cov_high;
+  int64_t cov_seed;
+  double cov_kl_weight;
 } logitless_policy_options;
 
 /** See PolicyResult. */
@@ -783,6 +849,11 @@ typedef struct logitless_preference_options {
   const logitless_token_options* token; /**< NULL: the defaults */
   double loss_scale;
   int32_t want_entropy;
+  int32_t f_divergence;
+  double f_alpha;
+  double ld_alpha; /**< optional */
+  int32_t use_weighting;
+  double reward_alpha;
 } logitless_preference_options;
 
 /** See PreferenceResult. */
@@ -825,6 +896,7 @@ typedef struct logitless_kto_batch {
   size_t label_count; /**< B */
   const logitless_reference* reference;
   logitless_const_vector kl_logps, kl_ref_logps;
+  logitless_const_vector sequence_weights, reward_targets;
 } logitless_kto_batch;
 
 /** See KtoOptions. */
@@ -835,6 +907,8 @@ typedef struct logitless_kto_options {
   const logitless_token_options* token; /**< NULL: the defaults */
   double loss_scale;
   int32_t want_entropy;
+  int32_t loss; /**< of logitless_unpaired_loss */
+  double bco_delta;
 } logitless_kto_options;
 
 /** See KtoResult. */

@@ -32,6 +32,7 @@ inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 ///
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
+///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (Wu et al. 2025, arXiv 2508.05629)
 ///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
 ///
 /// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
@@ -42,6 +43,7 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
   double label_smoothing = 0;                 ///< ε in [0, 1]
   double z_loss = 0;                          ///< λ >= 0, finite
+  bool dft = false;                           ///< a token's loss counts as much as its probability
   std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
   double loss_scale = 1.0;                    ///< finite
   /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and

@@ -65,6 +65,7 @@ void visit_fields(FieldsOf<CrossEntropyOptions>, const Visit& visit, S&&... s) {
   visit(Field("reduction"), s.reduction...);
   visit(Field("label_smoothing", kShare), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative), s.z_loss...);
+  visit(Field("dft"), s.dft...);
   visit(Field("class_weights", kNotNegative),
         detail::entries(
             s, s.class_weights, [](auto& of) -> auto& { return of.class_weight_count; })...);
@@ -96,14 +97,31 @@ void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
   visit(Field("teacher_weight"), s.teacher_weight...);
   visit(Field("teacher_against"), s.teacher_against...);
   visit(Field("teacher_discount", kShare), s.teacher_discount...);
+  visit(Field("trust_region"), s.trust_region...);
+  visit(Field("trust_region_low", kNotNegative), s.trust_region_low...);
+  visit(Field("trust_region_high", kNotNegative), s.trust_region_high...);
+  visit(Field("m2_threshold", kPositive), s.m2_threshold...);
+  visit(Field("sampler_penalty", kNotNegative), s.sampler_penalty...);
+  visit(Field("positive_nll_weight", kNotNegative), s.positive_nll_weight...);
+  visit(Field("aggregation"), s.aggregation...);
   visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
   visit(Field("max_completion_length", kCount), s.max_completion_length...);
+  visit(Field("num_sequences", kPositive), s.num_sequences...);
+  visit(Field("count_empty_sequences"), s.count_empty_sequences...);
   visit(Field("sapo_temperature_pos", kPositive), s.sapo_temperature_pos...);
   visit(Field("sapo_temperature_neg", kPositive), s.sapo_temperature_neg...);
   visit(Field("vespo_k_pos"), s.vespo_k_pos...);
   visit(Field("vespo_lambda_pos"), s.vespo_lambda_pos...);
   visit(Field("vespo_k_neg"), s.vespo_k_neg...);
   visit(Field("vespo_lambda_neg"), s.vespo_lambda_neg...);
+  visit(Field("dro_tau", kNotNegative), s.dro_tau...);
+  visit(Field("topr_weight_pos", kNotNegative), s.topr_weight_pos...);
+  visit(Field("topr_weight_neg", kNotNegative), s.topr_weight_neg...);
+  visit(Field("cov_share", kPositiveShare), s.cov_share...);
+  visit(Field("cov_low"), s.cov_low...);
+  visit(Field("cov_high"), s.cov_high...);
+  visit(Field("cov_seed"), s.cov_seed...);
+  visit(Field("cov_kl_weight", kNotNegative), s.cov_kl_weight...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("want_entropy"), s.want_entropy...);
 }
@@ -142,6 +160,11 @@ void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
   visit(Field("average_log_prob"), s.average_log_prob...);
   visit(Field("discopop_tau", kPositive), s.discopop_tau...);
   visit(Field("simpo_gamma"), s.simpo_gamma...);
+  visit(Field("f_divergence"), s.f_divergence...);
+  visit(Field("f_alpha"), s.f_alpha...);
+  visit(Field("ld_alpha", kShare), s.ld_alpha...);
+  visit(Field("use_weighting"), s.use_weighting...);
+  visit(Field("reward_alpha"), s.reward_alpha...);
   visit(Field("nll_weight", kNotNegative), s.nll_weight...);
   visit(Field("token"), s.token...);
   visit(Field("loss_scale"), s.loss_scale...);
@@ -151,9 +174,11 @@ void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of KtoOptions.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
+  visit(Field("loss"), s.loss...);
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("desirable_weight", kNotNegative), s.desirable_weight...);
   visit(Field("undesirable_weight", kNotNegative), s.undesirable_weight...);
+  visit(Field("bco_delta"), s.bco_delta...);
   visit(Field("average_log_prob"), s.average_log_prob...);
   visit(Field("token"), s.token...);
   visit(Field("loss_scale"), s.loss_scale...);
@@ -225,6 +250,7 @@ void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
   visit(Field("ref_logps"), s.ref_logps...);
   visit(Field("sampling_logps"), s.sampling_logps...);
   visit(Field("teacher_logps"), s.teacher_logps...);
+  visit(Field("scores"), s.scores...);
   visit(Field("mask"), detail::entries(
                            s, s.mask, [](auto& of) -> auto& { return of.mask_count; })...);
   visit(Field("advantages_per"), s.advantages_per...);
@@ -240,6 +266,8 @@ void visit_fields(FieldsOf<KtoBatch>, const Visit& visit, S&&... s) {
   visit(Field("reference"), s.reference...);
   visit(Field("kl_logps"), s.kl_logps...);
   visit(Field("kl_ref_logps"), s.kl_ref_logps...);
+  visit(Field("sequence_weights"), s.sequence_weights...);
+  visit(Field("reward_targets"), s.reward_targets...);
 }
 
 /// Calls visit(field, members...) for each of TokenStats.

@@ -32,13 +32,44 @@ enum class PolicyVariant {
   kReinforce,
   kRloo,
   kPpo,
+  kImportanceSampling,
+  kDppo,
+  kGmpo,
+  kDro,
+  kTopr,
+  kClipCov,
+  kKlCov,
+};
+
+/// How the tokens' losses become one number (docs/losses.md, 1.6). "Mean of sequences" divides by their
+/// number, which count_empty_sequences and num_sequences say more of.
+enum class PolicyAggregation {
+  kDefault,              ///< as the variant's paper or project does
+  kTokenMean,            ///< the sum, divided by num_items_in_batch or the number of tokens
+  kTokenSum,             ///< the sum
+  kSeqMeanTokenSum,      ///< the mean of sequences' sums
+  kSeqMeanTokenMean,     ///< the mean of sequences' means
+  kSeqMeanTokenSumNorm,  ///< the mean of sequences' sums, divided by max_completion_length
+};
+
+/// Which tokens keep their loss, by how far the policy has moved from old_logps there (docs/losses.md, 1.3).
+/// With p = e^logp and p_old = e^old.
+enum class TrustRegion {
+  kDefault,  ///< tv for dppo, none for the others
+  kNone,     ///< all
+  kTv,       ///< p − p_old within the bound that the sign of the advantage pushes to (DPPO, TV)
+  kTvBoth,   ///< p − p_old within both bounds (prime-rl's ipo)
+  kKl,       ///< as tv, by the KL of two outcomes: the token, and any other (DPPO, KL)
 };
 
 /// Estimators of KL(policy, reference) from one sample, with d = ref − logp (Schulman 2020).
 enum class KlEstimator {
-  kK1,  ///< −d
-  kK2,  ///< d² / 2
-  kK3,  ///< e^d − d − 1
+  kK1,      ///< −d
+  kK2,      ///< d² / 2
+  kK3,      ///< e^d − d − 1
+  kAbs,     ///< |d|
+  kK1Plus,  ///< the value of k1, the gradient of k2 (verl's "k1+")
+  kK3Plus,  ///< the value of k3, the gradient of k2 (verl's "k3+")
 };
 
 /// Whether ratios belong to tokens or to sequences.
@@ -48,7 +79,14 @@ enum class ImportanceLevel {
 };
 
 /// What r = exp(old − sampling) does to a token's loss when the sampler is not the trainer.
-enum class SamplerCorrection { kNone, kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
+enum class SamplerCorrection {
+  kNone,
+  kTokenTruncate,
+  kTokenMask,
+  kSequenceTruncate,
+  kSequenceMask,
+  kGeometricMask,  ///< a token's own r, where the geometric mean of its sequence's lies within the bounds
+};
 
 /// Whose log-probability of a sampled token stands against the teacher's in its advantage.
 enum class TeacherAgainst {
@@ -59,18 +97,27 @@ enum class TeacherAgainst {
 
 /// The names of variants.
 template <>
-inline constexpr std::array kNamesOf<PolicyVariant> = {"grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo", "sapo",
-                                                       "luspo", "vespo", "reinforce", "rloo", "ppo"};
+inline constexpr std::array kNamesOf<PolicyVariant> = {
+    "grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo",    "sapo",
+    "luspo", "vespo", "reinforce", "rloo", "ppo",      "importance_sampling",
+    "dppo",  "gmpo",  "dro",       "topr", "clip_cov", "kl_cov"};
+/// The names of aggregations.
+template <>
+inline constexpr std::array kNamesOf<PolicyAggregation> = {
+    "default", "token_mean", "token_sum", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm"};
+/// The names of trust regions.
+template <>
+inline constexpr std::array kNamesOf<TrustRegion> = {"default", "none", "tv", "tv_both", "kl"};
 /// The names of estimators.
 template <>
-inline constexpr std::array kNamesOf<KlEstimator> = {"k1", "k2", "k3"};
+inline constexpr std::array kNamesOf<KlEstimator> = {"k1", "k2", "k3", "abs", "k1_plus", "k3_plus"};
 /// The names of levels.
 template <>
 inline constexpr std::array kNamesOf<ImportanceLevel> = {"token", "sequence"};
 /// The names of corrections.
 template <>
-inline constexpr std::array kNamesOf<SamplerCorrection> = {"none", "token_truncate", "token_mask", "sequence_truncate",
-                                                           "sequence_mask"};
+inline constexpr std::array kNamesOf<SamplerCorrection> = {
+    "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask", "geometric_mask"};
 /// The names of whose log-probabilities stand against a teacher's.
 template <>
 inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampling"};
@@ -78,13 +125,15 @@ inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampl
 /// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
 /// or float16. Nothing that belongs to a token under a false mask is ever read.
 struct PolicyBatch {
-  Targets chosen_ids;             ///< [N]: the token id that was sampled at each position of hidden
-  ConstVector advantages;         ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
-  ConstVector old_logps;          ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
-  ConstVector ref_logps;          ///< [N], exactly when beta != 0
-  ConstVector sampling_logps;     ///< [N], or empty; NaN: unknown
-  ConstVector teacher_logps;      ///< [N], exactly when teacher_weight != 0
-  std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
+  Targets chosen_ids;          ///< [N]: the token id that was sampled at each position of hidden
+  ConstVector advantages;      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
+  ConstVector old_logps;       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstVector ref_logps;       ///< [N], exactly when beta != 0
+  ConstVector sampling_logps;  ///< [N], or empty; NaN: unknown
+  ConstVector teacher_logps;   ///< [N], exactly when teacher_weight != 0
+  /// [B]: a sequence is a good one where this is above 0. Exactly for topr and positive_nll_weight.
+  ConstVector scores;
+  std::span<const uint8_t> mask;                    ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), the chosen one among
   /// them; without any, all are kept. Log-probabilities of the policy are then over the kept ids alone, as
@@ -104,9 +153,11 @@ struct PolicyOptions {
 
   /// The level of the ratio (docs/losses.md, 1.1).
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
-  /// It is in [0, 1], and 0.2 where unset. Like delta it is not for cispo, sapo, vespo and reinforce.
+  /// It is in [0, 1], and 0.2 where unset (gmpo: 0.4). cispo and dppo have no lower bound where it is unset.
+  /// Not for the variants that clip nothing (docs/losses.md, 1.9).
   std::optional<double> epsilon_low = {};
-  std::optional<double> epsilon_high = {};  ///< >= 0; unset: 0.3, and 5.0 for cispo, whose upper bound it is
+  /// >= 0; unset: 0.3 (gmpo: 0.4), and for cispo and dppo, whose upper bound it is itself, 5 and 3.
+  std::optional<double> epsilon_high = {};
   /// With two-sided clipping this is the largest ratio of the unclipped side; it is positive.
   std::optional<double> delta = {};
   /// Log ratios are held within ±log_ratio_clamp, without gradient outside. It is in (0, 300]; nullopt means
@@ -134,9 +185,29 @@ struct PolicyOptions {
   /// teacher_weight.
   double teacher_discount = 0;
 
-  /// It is positive (a value below 1 counts as 1), and for dapo, cispo and vespo only.
+  /// The tokens that keep their loss; any but kDefault and kNone needs old_logps to say anything.
+  TrustRegion trust_region = TrustRegion::kDefault;
+  std::optional<double> trust_region_low = {};   ///< >= 0; unset: 0.2 (tv_both: 0.1); needs a trust region
+  std::optional<double> trust_region_high = {};  ///< the same of the upper bound
+  /// M2PO: the tokens of the largest (old − sampling)² lose their loss, until the mean of the rest is below
+  /// this. It is positive, and needs sampling_logps.
+  std::optional<double> m2_threshold = {};
+  /// The weight of (logp − sampling)² (Kimi K2.5, prime-rl), >= 0; needs sampling_logps.
+  double sampler_penalty = 0;
+  /// The weight of the mean negative log-likelihood of the tokens of sequences whose score is above 0 (VAPO),
+  /// >= 0; needs scores.
+  double positive_nll_weight = 0;
+
+  PolicyAggregation aggregation = PolicyAggregation::kDefault;  ///< how tokens' losses become one number
+  /// It is positive (a value below 1 counts as 1), and for token_mean only (by default dapo, cispo and
+  /// others).
   std::optional<double> num_items_in_batch = {};
-  std::optional<int64_t> max_completion_length = {};  ///< positive; dr_grpo only, which needs it
+  /// It is positive; only for seq_mean_token_sum_norm (by default dr_grpo), which needs it.
+  std::optional<int64_t> max_completion_length = {};
+  /// What a mean of sequences divides by in place of their number. It is positive.
+  std::optional<double> num_sequences = {};
+  /// Whether a sequence without a token that takes part counts in a mean of sequences.
+  bool count_empty_sequences = true;
 
   double sapo_temperature_pos = 1.0;   ///< positive
   double sapo_temperature_neg = 1.05;  ///< positive
@@ -144,10 +215,21 @@ struct PolicyOptions {
   double vespo_lambda_pos = 3.0;       ///< λ where the advantage is >= 0
   double vespo_k_neg = 3.0;            ///< k where the advantage is below 0
   double vespo_lambda_neg = 2.0;       ///< λ where the advantage is below 0
+  double dro_tau = 0.1;                ///< dro: twice the weight of (logp − old)²; >= 0
+  double topr_weight_pos = 1.0;        ///< topr, where the score is above 0; >= 0
+  double topr_weight_neg = 1.0;        ///< topr elsewhere; >= 0
+  double cov_share = 0.0002;           ///< clip_cov, kl_cov: the share of tokens that they choose; in (0, 1]
+  double cov_low = 1.0;                ///< clip_cov chooses among covariances above this
+  double cov_high = 5.0;               ///< and below this
+  int64_t cov_seed = 0;                ///< of the choice of clip_cov
+  double cov_kl_weight = 0.1;          ///< kl_cov: the weight of |logp − old| at the chosen tokens; >= 0
 
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
 };
+
+/// Returns how tokens' losses become one number: the variant's way where the option is at its default.
+LOGITLESS_API PolicyAggregation aggregation_of(const PolicyOptions& options);
 
 /// Means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
 /// not asked for is NaN.

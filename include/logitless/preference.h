@@ -37,13 +37,36 @@ enum class PreferenceLoss {
   kOrpo,
   kSimpo,
   kCpo,
+  kSigmoidNorm,
+};
+
+/// What stands in place of a pair's log ratios a and b (f-DPO: Wang et al. 2024; docs/losses.md, 2.1).
+enum class FDivergence {
+  kReverseKl,  ///< themselves
+  kForwardKl,  ///< 1 − e^−a
+  kJs,         ///< log 2 + log σ(a)
+  kAlpha,      ///< (e^((α − 1) a) − 1) / (α − 1), with f_alpha
+};
+
+/// The loss of a sequence that stands alone (docs/losses.md, 2.2).
+enum class UnpairedLoss {
+  kKto,
+  kApoZeroUnpaired,
+  kBco,
+  kA2po,
 };
 
 /// The names of losses.
 template <>
 inline constexpr std::array kNamesOf<PreferenceLoss> = {
     "sigmoid",  "hinge", "ipo",          "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
-    "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo"};
+    "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo",       "sigmoid_norm"};
+/// The names of f-divergences.
+template <>
+inline constexpr std::array kNamesOf<FDivergence> = {"reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"};
+/// The names of losses of single sequences.
+template <>
+inline constexpr std::array kNamesOf<UnpairedLoss> = {"kto", "apo_zero_unpaired", "bco", "a2po"};
 /// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
@@ -73,6 +96,17 @@ struct PreferenceOptions {
   bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
   double discopop_tau = 0.05;     ///< positive and finite
   double simpo_gamma = 0.5;       ///< finite
+  /// Any but kReverseKl is for sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and sft only.
+  FDivergence f_divergence = FDivergence::kReverseKl;
+  double f_alpha = 0.5;  ///< the α of kAlpha, finite; any other than 0.5 needs it
+  /// LD-DPO: tokens of a sequence beyond the length of the pair's shorter one count this much, in [0, 1]. A
+  /// reference then has one log-probability a token, or states and a head.
+  std::optional<double> ld_alpha = {};
+  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot,
+  /// aot_unpaired and sft.
+  bool use_weighting = false;
+  /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0 is L itself. Finite.
+  double reward_alpha = 0;
   /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
   /// orpo or cpo, else 0.
   std::optional<double> nll_weight = {};
@@ -135,12 +169,14 @@ LOGITLESS_API Plan plan_preference_loss(const Context& context, const HiddenStat
                                         const Targets& targets, const Reference& reference = {},
                                         const PreferenceOptions& options = {}, const Gradients& gradients = {});
 
-/// The constants of KTO.
+/// The loss of single sequences, and its constants.
 struct KtoOptions {
-  double beta = 0.1;                ///< positive and finite
-  double desirable_weight = 1.0;    ///< >= 0, finite
-  double undesirable_weight = 1.0;  ///< >= 0, finite
-  bool average_log_prob = false;    ///< a sequence's mean log-probability instead of its sum
+  UnpairedLoss loss = UnpairedLoss::kKto;  ///< which
+  double beta = 0.1;                       ///< positive and finite
+  double desirable_weight = 1.0;           ///< >= 0, finite
+  double undesirable_weight = 1.0;         ///< >= 0, finite
+  double bco_delta = 0;                    ///< bco: what rewards are compared with, the mean of past ones; finite
+  bool average_log_prob = false;           ///< a sequence's mean log-probability instead of its sum
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
@@ -150,12 +186,14 @@ struct KtoOptions {
 /// What a batch says of its sequences.
 struct KtoBatch {
   Targets targets;                  ///< [N]
-  std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable
+  std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable; a2po may have none
   Reference reference;              ///< needed; logps [B] or [N]
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
-  /// equal length; where both are empty the baseline is 0.
+  /// equal length; where both are empty the baseline is 0. For kto only.
   ConstVector kl_logps;
-  ConstVector kl_ref_logps;  ///< those of the reference
+  ConstVector kl_ref_logps;      ///< those of the reference
+  ConstVector sequence_weights;  ///< [B]: factors of the losses, >= 0, or empty: all are 1
+  ConstVector reward_targets;    ///< [B]: what a2po fits, reward − value; exactly for a2po
 };
 
 /// Means over the sequences of each kind that take part, and NaN when there are none.

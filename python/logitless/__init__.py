@@ -147,7 +147,7 @@ def policy_loss(
     **arguments: Any,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
-    teacher_logps, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
+    teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
 
     The other arguments are options("policy"), and the source's and outputs' as in cross_entropy().
@@ -178,7 +178,10 @@ def kto_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """KTO of single sequences with labels= (uint8, not 0 = desirable) and a reference as in preference_loss()."""
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (uint8, not 0 =
+    desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto, reward_targets for a2po,
+    sequence_weights for all.
+    """
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
 

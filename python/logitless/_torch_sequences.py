@@ -86,6 +86,7 @@ def policy_loss(
     ref_logps: Tensor | None = None,
     sampling_logps: Tensor | None = None,
     teacher_logps: Tensor | None = None,
+    scores: Tensor | None = None,
     mask: Tensor | None = None,
     kept_ids: Tensor | None = None,
     kept_counts: Tensor | None = None,
@@ -97,13 +98,13 @@ def policy_loss(
 ) -> Any:
     """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
     input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
-    members of PolicyOptions. teacher_logps and teacher_weight=1.0 distil on-policy; advantages may be left out
+    members of PolicyOptions. scores are one a sequence (variant="topr", positive_nll_weight). teacher_logps and teacher_weight=1.0 distil on-policy; advantages may be left out
     then. With return_metrics=True a dict of them comes with the loss.
 
     kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
     tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11)."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
-    arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, **options)
+    arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores, **options)
     if kept_ids is not None:
         kept = sets_of(kept_ids, input.shape[:-1], kept_counts, kept_offsets, "kept_ids")
         arguments.update({"kept_" + name.removeprefix("id_"): tensor for name, tensor in kept.items()})
@@ -170,16 +171,20 @@ def kto_loss(
     ref_weight: Tensor | None = None,
     kl_logps: Tensor | None = None,
     kl_ref_logps: Tensor | None = None,
+    sequence_weights: Tensor | None = None,
+    reward_targets: Tensor | None = None,
     softcap: float = 0.0,
     return_metrics: bool = False,
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """KTO of single sequences, float32: labels is one a sequence, true where it is desirable."""
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"), float32: labels is one a sequence,
+    true where it is desirable. reward_targets, one a sequence, are what a2po fits."""
     arguments: dict[str, Any] = {"labels": labels.to(torch.uint8), "ref_logps": ref_logps}
     arguments.update(
         ref_hidden=ref_input, ref_weight=ref_weight, kl_logps=kl_logps, kl_ref_logps=kl_ref_logps
     )
+    arguments.update(sequence_weights=sequence_weights, reward_targets=reward_targets)
     arguments.update(options)
     return _sequence_loss(
         _core.kto_loss,

@@ -268,7 +268,7 @@ def _soft_path(
     rest: dict[str, Any],
 ) -> Tensor:
     """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
-    unused = [name for name in beyond if name in ("z_loss", "shift")]
+    unused = [name for name in beyond if name in ("z_loss", "shift", "dft")]
     if unused:
         raise ValueError(f"{' and '.join(unused)} cannot be had where target holds class probabilities")
     if ignore_index is not None and ignore_index >= 0:

@@ -21,7 +21,9 @@ OLD = OWN + 0.3 * (np.arange(N) % 7 - 3)
 OLD[6] -= 27  # of a negative advantage: a log ratio beyond any clamp
 OLD[15:] += 2  # a sequence that has drifted
 MASK = np.ones(N, np.uint8)
-MASK[3:5] = 0  # sequences of different lengths
+MASK[3:5] = 0  # sequences of different lengths, one of them empty
+MASK[10:15] = 0
+SCORES = np.array([1.0, 0, 0, -1])
 SAMPLING = OLD + 0.8 * (np.arange(N) % 5 - 2.0)
 TEACHER = OWN + 0.4 * (np.arange(N) % 3 - 1)
 SUMS = np.array([-18.0, -20, -19, -17])
@@ -49,8 +51,13 @@ BESIDE = {
     "teacher_discount": {"teacher_weight": 0.5},
     "num_items_in_batch": {"variant": "dapo"},
     "max_completion_length": {"variant": "dr_grpo", "max_completion_length": 9},
+    "trust_region_low": {"trust_region": "tv_both", "trust_region_low": 0.02},
+    "trust_region_high": {"trust_region": "tv_both", "trust_region_high": 0.02},
     "discopop_tau": {"losses": ["discopop"]},
     "simpo_gamma": {"losses": ["simpo"]},
+    "reward_alpha": {"losses": ["simpo"]},
+    "f_alpha": {"f_divergence": "alpha_divergence"},
+    "bco_delta": {"loss": "bco"},
     "cross_weights": {"cross": True},
 }
 OF_DIVERGENCE = {
@@ -61,6 +68,8 @@ OF_DIVERGENCE = {
     "temperature_squared": {"temperature": 0.5},
     "hard_temperature": {"hard_weight": 0.5},
 }
+# Names that say of grpo what the default says.
+SAME = {"aggregation": {"default", "seq_mean_token_mean"}, "trust_region": {"default", "none"}}
 # What is refused, because the others leave it without a use.
 REFUSED = {
     ("soft_targets", "ignore_index", "37"),
@@ -76,14 +85,18 @@ REFUSED = {
     ("policy", "ignore_index", "37"),
     ("policy", "shift", "7"),
     ("policy", "variant", "dr_grpo"),
+    ("policy", "aggregation", "seq_mean_token_sum_norm"),
     ("preference", "losses", "[exo_pair]"),
     ("distillation", "temperature_meaning", "scale_logp"),
 }
 
 
 def beside(structure, name):
-    if name.startswith(("sapo", "vespo")):
+    if name.startswith(("sapo", "vespo", "dro", "topr")):
         return {"variant": name.split("_")[0]}
+    if name.startswith("cov_"):
+        chosen = {"variant": "kl_cov" if name == "cov_kl_weight" else "clip_cov"}
+        return {**chosen, "cov_low": -1.0, "cov_high": 1.5, "cov_share": 0.2 if name == "cov_seed" else 1.0}
     if structure == "preference" and name in ("losses", "label_smoothing"):
         return {"losses": ["cpo"]}
     if structure.endswith("distillation") and name in OF_DIVERGENCE:
@@ -100,6 +113,8 @@ def other_values(name, field, now):
         if kind == "name":
             return [[*now, "hinge"]] + [[one] for one in field["choices"] if [one] != now]
         return [[0.25 if kind == "float" else 3]]
+    if name in SAME:
+        return [one for one in field["choices"] if one not in SAME[name]]
     if kind == "name":
         return [one for one in field["choices"] if one != now and not (field.get("optional") and one in ("float32", "float64"))]
     if kind == "bool":
@@ -123,6 +138,23 @@ def cases(structure):
         base = beside(structure, name)
         for value in other_values(name, field, base.get(name, field["default"])):
             yield name, base, value
+
+
+def preference_reference(options):
+    if not set(options.get("losses", ["sigmoid"])) - RELATIVE:
+        return None
+    return OWN + 0.2 * (np.arange(N) % 5 - 2) if options.get("ld_alpha") is not None else SUMS
+
+
+def kto_batch(options):
+    batch = {"labels": np.array([1, 0, 0, 1], np.uint8), "ref_logps": SUMS}
+    if options.get("loss", "kto") == "kto":
+        batch.update(kl_logps=SUMS[:2], kl_ref_logps=SUMS[:2] - 0.5)
+    if options.get("loss") == "a2po":
+        batch["reward_targets"] = SCORES
+    if options.get("loss") == "bco":
+        batch["sequence_weights"] = np.array([1, 0.5, 2, 0.25])
+    return batch
 
 
 def run(structure, options):
@@ -153,19 +185,19 @@ def run(structure, options):
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
-        if options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling":
+        of_sampler = options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling"
+        if of_sampler or options.get("m2_threshold") or options.get("sampler_penalty"):
             batch["sampling_logps"] = SAMPLING
         if options.get("teacher_weight"):
             batch["teacher_logps"] = TEACHER
+        if options.get("variant") == "topr" or options.get("positive_nll_weight"):
+            batch["scores"] = SCORES
         result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
     elif structure == "preference":
-        needed = set(options.get("losses", ["sigmoid"])) - RELATIVE
-        result = logitless.preference_loss(
-            HIDDEN, WEIGHT, IDS, **outputs, ref_logps=SUMS if needed else None, **options
-        )
+        reference = preference_reference(options)
+        result = logitless.preference_loss(HIDDEN, WEIGHT, IDS, **outputs, ref_logps=reference, **options)
     else:
-        labels = np.array([1, 0, 0, 1], np.uint8)
-        batch = {"labels": labels, "ref_logps": SUMS, "kl_logps": SUMS[:2], "kl_ref_logps": SUMS[:2] - 0.5}
+        batch = kto_batch(options)
         result = logitless.kto_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
     arrays = [result.per_token_logps, result.per_token_loss, result.sequence_logps, result.sequence_losses]
     arrays += [np.array([result.loss, *result.metrics.values()]), *outputs.values()]

@@ -27,18 +27,19 @@ from test_fields import (  # noqa: E402
     MASK,
     OLD,
     OWN,
+    SCORES,
     REFUSED,
-    RELATIVE,
     SAMPLING,
     SET_IDS,
     SET_WEIGHTS,
     SOME_IDS,
     TEACHER,
     TEACHER_LOGPS,
-    SUMS,
     WEIGHT,
     N,
     cases,
+    kto_batch,
+    preference_reference,
     text_of,
 )
 
@@ -63,16 +64,18 @@ def batch_of(structure, options):
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
-        if options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling":
+        of_sampler = options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling"
+        if of_sampler or options.get("m2_threshold") or options.get("sampler_penalty"):
             batch["sampling_logps"] = SAMPLING
         if options.get("teacher_weight"):
             batch["teacher_logps"] = TEACHER
+        if options.get("variant") == "topr" or options.get("positive_nll_weight"):
+            batch["scores"] = SCORES
         return batch
     if structure == "preference":
-        needed = set(options.get("losses", ["sigmoid"])) - RELATIVE
-        return {"ref_logps": SUMS} if needed else {}
-    labels = np.array([1, 0, 0, 1], np.uint8)
-    return {"labels": labels, "ref_logps": SUMS, "kl_logps": SUMS[:2], "kl_ref_logps": SUMS[:2] - 0.5}
+        reference = preference_reference(options)
+        return {} if reference is None else {"ref_logps": reference}
+    return kto_batch(options)
 
 
 def of_core(structure, options):

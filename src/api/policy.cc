@@ -40,6 +40,10 @@ struct Completions {
       api::state_vector(statement, "ref_logps", problem, batch.ref_logps);
       api::state_vector(statement, "sampling_logps", problem, batch.sampling_logps);
       api::state_vector(statement, "teacher_logps", problem, batch.teacher_logps);
+      statement.say("scores", api::entries_of("scores", static_cast<int64_t>(loss.good_sequences().size()),
+                                              [good = loss.good_sequences()](int64_t s) -> double {
+                                                return good[static_cast<size_t>(s)];
+                                              }));
     });
     return loss;
   }

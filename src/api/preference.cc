@@ -30,11 +30,6 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
                 std::move(reads));
 }
 
-template <class Loss>
-void set_reference(const Call& call, const Reference& reference, const TokenOptions& token, Loss& loss) {
-  loss.set_reference(api::reference_sums(call, reference, loss.tokens(), token));
-}
-
 struct Pairs {
   static constexpr const char* kName = "preference_loss";
   using Loss = loss::PairLoss;
@@ -61,12 +56,17 @@ struct Pairs {
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
+    if (options.ld_alpha && needed && api::is_sums(reference, tokens)) {
+      core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *options.ld_alpha,
+                 " weighs tokens: it must have one a token");
+    }
     Loss loss(options, std::move(tokens), call.totals());
     set_task(call, loss, options.token, reference, {core::range_of("targets", targets)});
     return loss;
   }
   void prepare(const Call& call, Loss& loss) const {
-    if (needs_reference()) set_reference(call, reference, options.token, loss);
+    if (!needs_reference()) return;
+    loss.set_reference(api::reference_sums(call, reference, loss.tokens(), options.token, loss.token_weights()));
   }
 };
 
@@ -84,25 +84,34 @@ struct Singles {
     loss::SequenceTokens tokens = read_sequences(call, batch.targets, options.token);
     api::check_reference(batch.reference, tokens, call.shape());
     if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
-      core::fail("reference is not given: kto compares with it");
+      core::fail("reference is not given: ", name_of(options.loss), " compares with it");
     }
     Loss loss(options, batch, std::move(tokens), call.shape().rows_name, call.totals());
     set_task(call, loss, options.token, batch.reference,
              {core::range_of("targets", batch.targets),
               core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
-              core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps)});
+              core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
+              core::range_of("sequence_weights", batch.sequence_weights),
+              core::range_of("reward_targets", batch.reward_targets)});
     call.state_tokens([&](ranks::Statement& statement) { state_batch(statement); });
     return loss;
   }
-  void prepare(const Call& call, Loss& loss) const { set_reference(call, batch.reference, options.token, loss); }
+  void prepare(const Call& call, Loss& loss) const {
+    loss.set_reference(api::reference_sums(call, batch.reference, loss.tokens(), options.token));
+  }
   void state_batch(ranks::Statement& statement) const {
     const auto say = [&](const char* name, int64_t size, const std::function<double(int64_t)>& value) {
       statement.say(name, api::entries_of(name, size, value));
     };
     say("labels", static_cast<int64_t>(batch.labels.size()),
         [labels = batch.labels](int64_t s) { return labels[static_cast<size_t>(s)] != 0 ? 1.0 : 0.0; });
-    say("kl_logps", batch.kl_logps.size, [v = batch.kl_logps](int64_t j) { return core::read(v, j); });
-    say("kl_ref_logps", batch.kl_ref_logps.size, [v = batch.kl_ref_logps](int64_t j) { return core::read(v, j); });
+    const auto say_vector = [&](const char* name, const ConstVector& values) {
+      say(name, values.size, [values](int64_t j) { return core::read(values, j); });
+    };
+    say_vector("kl_logps", batch.kl_logps);
+    say_vector("kl_ref_logps", batch.kl_ref_logps);
+    say_vector("sequence_weights", batch.sequence_weights);
+    say_vector("reward_targets", batch.reward_targets);
   }
 };
 

@@ -73,14 +73,19 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   }
 }
 
+bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
+  const ConstVector& logps = reference.logps;
+  return logps.size != 0 &&
+         !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+}
+
 core::Array<double> reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                                   const TokenOptions& token) {
+                                   const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
   if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;
   whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
-  if (logps.size != 0 &&
-      !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences())) {
+  if (is_sums(reference, tokens)) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
       sums[static_cast<size_t>(s)] = loss::finite_entry("reference.logps", logps, s);
@@ -92,8 +97,8 @@ core::Array<double> reference_sums(const Call& whole, const Reference& reference
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
     if (tokens.targets[i] == problem::kNoTarget) continue;
-    sums[static_cast<size_t>(tokens.sequence[i])] +=
-        logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
+    const double logp = logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
+    sums[static_cast<size_t>(tokens.sequence[i])] += loss::weighted(weights.empty() ? 1 : weights[i], logp);
   }
   return sums;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "api/call.h"
 #include "core/checks.h"
@@ -21,8 +22,11 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
 /// Returns Σ_t log-probability under the reference, [S]; computes them, as a part of `whole`, where hidden
-/// states were given.
+/// states were given. `weights`, [N], are factors of the tokens; empty: all are 1.
 core::Array<double> reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                                   const TokenOptions& token);
+                                   const TokenOptions& token, std::span<const double> weights = {});
+
+/// Tells whether the reference is one log-probability a sequence.
+bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens);
 
 }  // namespace logitless::api

@@ -25,8 +25,8 @@ static_assert(kNamesOf<MeanOver>.size() == LOGITLESS_OVER_SEQUENCE_MEANS + 1);
 static_assert(static_cast<int>(Divergence::kAcceptance) == LOGITLESS_ACCEPTANCE);
 static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
 static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
-static_assert(static_cast<int>(PolicyVariant::kPpo) == LOGITLESS_PPO);
-static_assert(static_cast<int>(PreferenceLoss::kCpo) == LOGITLESS_CPO);
+static_assert(static_cast<int>(PolicyVariant::kKlCov) == LOGITLESS_KL_COV);
+static_assert(static_cast<int>(PreferenceLoss::kSigmoidNorm) == LOGITLESS_SIGMOID_NORM);
 
 }  // namespace
 
@@ -35,18 +35,32 @@ const char* logitless_plan_kind_name(int32_t kind) { return name_at<PlanKind, LO
 const char* logitless_gradient_precision_name(int32_t precision) {
   return name_at<GradientPrecision, LOGITLESS_PRECISION_FLOAT32>(precision);
 }
-const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_PPO>(variant); }
-const char* logitless_kl_estimator_name(int32_t estimator) { return name_at<KlEstimator, LOGITLESS_K3>(estimator); }
+const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_KL_COV>(variant); }
+const char* logitless_kl_estimator_name(int32_t estimator) {
+  return name_at<KlEstimator, LOGITLESS_K3_PLUS>(estimator);
+}
+const char* logitless_policy_aggregation_name(int32_t aggregation) {
+  return name_at<PolicyAggregation, LOGITLESS_SEQ_MEAN_TOKEN_SUM_NORM>(aggregation);
+}
+const char* logitless_trust_region_name(int32_t region) {
+  return name_at<TrustRegion, LOGITLESS_TRUST_REGION_KL>(region);
+}
 const char* logitless_importance_level_name(int32_t level) {
   return name_at<ImportanceLevel, LOGITLESS_SEQUENCE_RATIO>(level);
 }
 const char* logitless_sampler_correction_name(int32_t correction) {
-  return name_at<SamplerCorrection, LOGITLESS_SEQUENCE_MASK>(correction);
+  return name_at<SamplerCorrection, LOGITLESS_GEOMETRIC_MASK>(correction);
 }
 const char* logitless_teacher_against_name(int32_t against) {
   return name_at<TeacherAgainst, LOGITLESS_AGAINST_SAMPLING>(against);
 }
-const char* logitless_preference_loss_name(int32_t loss) { return name_at<PreferenceLoss, LOGITLESS_CPO>(loss); }
+const char* logitless_preference_loss_name(int32_t loss) {
+  return name_at<PreferenceLoss, LOGITLESS_SIGMOID_NORM>(loss);
+}
+const char* logitless_f_divergence_name(int32_t divergence) {
+  return name_at<FDivergence, LOGITLESS_F_ALPHA>(divergence);
+}
+const char* logitless_unpaired_loss_name(int32_t loss) { return name_at<UnpairedLoss, LOGITLESS_A2PO>(loss); }
 const char* logitless_divergence_name(int32_t divergence) {
   return name_at<Divergence, LOGITLESS_LK_HYBRID>(divergence);
 }

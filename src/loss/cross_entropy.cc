@@ -51,6 +51,11 @@ double CrossEntropyLoss::cross_factor() const {
   return options_.class_weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
 }
 
+// Returns what both parts of a token's loss, and their gradients, are multiplied with.
+double CrossEntropyLoss::factor(int64_t row, const TokenStats& stats) const {
+  return options_.dft ? std::exp(stats.logp[static_cast<size_t>(row)]) : 1;
+}
+
 double CrossEntropyLoss::nll(int64_t row, const TokenStats& stats) const {
   const auto i = static_cast<size_t>(row);
   double nll = weighted((1 - options_.label_smoothing) * class_weight(row), -stats.logp[i]);
@@ -66,12 +71,13 @@ double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
 void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    nll_[i] = nll(row, stats);
-    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream_.of(i);
-    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream_.of(i);
+    const double factor = this->factor(row, stats), upstream = factor * upstream_.of(i);
+    nll_[i] = weighted(factor, nll(row, stats));
+    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream;
+    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream;
     if (options_.z_loss > 0) {
-      z_[i] = z_loss(row, stats);
-      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream_.of(i), stats.lse[i]);
+      z_[i] = weighted(factor, z_loss(row, stats));
+      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream, stats.lse[i]);
     }
   }
 }

@@ -43,6 +43,7 @@ class CrossEntropyLoss final : public TokenLoss {
  private:
   double class_weight(int64_t row) const;
   double cross_factor() const;
+  double factor(int64_t row, const TokenStats& stats) const;
   double nll(int64_t row, const TokenStats& stats) const;
   double z_loss(int64_t row, const TokenStats& stats) const;
 

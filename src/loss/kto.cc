@@ -16,7 +16,8 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
     : options_(options), tokens_(std::move(tokens)), totals_(totals) {
   using core::fail;
   const int64_t sequences = tokens_.sequences();
-  if (static_cast<int64_t>(batch.labels.size()) != sequences) {
+  const bool fits = options.loss == UnpairedLoss::kA2po;
+  if (static_cast<int64_t>(batch.labels.size()) != sequences && !(fits && batch.labels.empty())) {
     fail("labels has ", batch.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
   }
   core::check_vector("kl_logps", batch.kl_logps.data, batch.kl_logps.dtype, batch.kl_logps.size);
@@ -24,11 +25,34 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
   if (batch.kl_logps.size != batch.kl_ref_logps.size) {
     fail("kl_logps has ", batch.kl_logps.size, " entries but kl_ref_logps has ", batch.kl_ref_logps.size);
   }
+  if (batch.kl_logps.size != 0 && options.loss != UnpairedLoss::kKto) {
+    fail("kl_logps is given but has no meaning for ", name_of(options.loss));
+  }
+  if (options.bco_delta != 0 && options.loss != UnpairedLoss::kBco) {
+    fail("bco_delta = ", options.bco_delta, " has no meaning for ", name_of(options.loss));
+  }
+  const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to, bool is_weight) {
+    core::check_vector(name, values.data, values.dtype, values.size);
+    if (values.size != sequences)
+      fail(name, " has ", values.size, " entries but must have one a sequence (", sequences, ")");
+    to.assign(static_cast<size_t>(sequences), 0);
+    for (int64_t s = 0; s < sequences; ++s) {
+      if (tokens_.counts[static_cast<size_t>(s)] == 0) continue;
+      const double value = finite_entry(name, values, s);
+      if (is_weight && value < 0) fail(name, "[", s, "] = ", value, " must be at least 0");
+      to[static_cast<size_t>(s)] = value;
+    }
+  };
+  if (batch.sequence_weights.size != 0) take("sequence_weights", batch.sequence_weights, weights_, true);
+  if (fits) take("reward_targets", batch.reward_targets, targets_, false);
+  if (!fits && batch.reward_targets.size != 0) {
+    fail("reward_targets is given but has no meaning for ", name_of(options.loss));
+  }
   for (int64_t j = 0; j < batch.kl_logps.size; ++j) {
     kl_ += finite_entry("kl_logps", batch.kl_logps, j) - finite_entry("kl_ref_logps", batch.kl_ref_logps, j);
   }
   double kl_count = static_cast<double>(batch.kl_logps.size);
-  desirable_.assign(batch.labels.size(), false);
+  desirable_.assign(static_cast<size_t>(sequences), true);
   for (size_t s = 0; s < batch.labels.size(); ++s) desirable_[s] = batch.labels[s] != 0;
   for (const int64_t count : tokens_.counts) active_ += count > 0;
   totals_.sum({&kl_, &kl_count, &active_});
@@ -41,6 +65,29 @@ double KtoLoss::scale(size_t s) const {
   return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(static_cast<int64_t>(s))) : 1;
 }
 
+// Returns the loss of a sequence; docs/losses.md, 2.2.
+KtoLoss::Value KtoLoss::value(size_t s) const {
+  const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
+  const double weight =
+      (desirable_[s] ? options_.desirable_weight : options_.undesirable_weight) * (weights_.empty() ? 1 : weights_[s]);
+  switch (options_.loss) {
+    case UnpairedLoss::kKto:
+    case UnpairedLoss::kApoZeroUnpaired: {
+      const double z = sign * beta * (log_ratio(s) - kl_);
+      return {weight * sigmoid(-z), -weight * sigmoid(z) * sigmoid(-z) * sign * beta};
+    }
+    case UnpairedLoss::kBco: {
+      const double z = sign * (beta * log_ratio(s) - options_.bco_delta);
+      return {-weight * log_sigmoid(z), -weight * sigmoid(-z) * sign * beta};
+    }
+    case UnpairedLoss::kA2po: {
+      const double error = beta * log_ratio(s) - targets_[s];
+      return {weight * error * error, weight * 2 * error * beta};
+    }
+  }
+  return {};
+}
+
 void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
@@ -49,12 +96,9 @@ void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, T
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const auto s = static_cast<size_t>(tokens_.sequence[i]);
-    const double sign = desirable_[s] ? 1 : -1;
-    const double weight = desirable_[s] ? options_.desirable_weight : options_.undesirable_weight;
-    const double z = sign * options_.beta * (log_ratio(s) - kl_);
-    loss_[s] = weight * sigmoid(-z);
-    grads.logp[i] =
-        -options_.loss_scale / active_ * weight * sigmoid(z) * sigmoid(-z) * sign * options_.beta * scale(s);
+    const Value of_sequence = value(s);
+    loss_[s] = of_sequence.loss;
+    grads.logp[i] = options_.loss_scale / active_ * of_sequence.slope * scale(s);
   }
 }
 

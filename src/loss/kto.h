@@ -34,6 +34,11 @@ class KtoLoss final : public TokenLoss {
   KtoResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
+  struct Value {
+    double loss = 0;
+    double slope = 0;  // by the log ratio
+  };
+  Value value(size_t s) const;
   double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }
   double scale(size_t s) const;
 
@@ -44,8 +49,10 @@ class KtoLoss final : public TokenLoss {
   double active_ = 0;  // sequences of the whole batch that take part
   core::Array<bool> desirable_;
   core::Array<double> reference_;
-  core::Array<double> sums_;  // [B]
-  core::Array<double> loss_;  // [B]
+  core::Array<double> weights_;  // [B] or empty
+  core::Array<double> targets_;  // [B] or empty
+  core::Array<double> sums_;     // [B]
+  core::Array<double> loss_;     // [B]
 };
 
 }  // namespace logitless::loss

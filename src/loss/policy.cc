@@ -7,6 +7,7 @@
 
 #include "core/checks.h"
 #include "core/store.h"
+#include "logitless/field_text.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {
@@ -15,9 +16,13 @@ namespace {
 constexpr uint8_t kLow = 1;
 constexpr uint8_t kHigh = 2;
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 bool is_mask(SamplerCorrection c) {
-  return c == SamplerCorrection::kTokenMask || c == SamplerCorrection::kSequenceMask;
+  return c == SamplerCorrection::kTokenMask || c == SamplerCorrection::kSequenceMask ||
+         c == SamplerCorrection::kGeometricMask;
 }
+
 }  // namespace
 
 StatsRequest PolicyLoss::needs() const {
@@ -25,25 +30,34 @@ StatsRequest PolicyLoss::needs() const {
 }
 
 bool PolicyLoss::coupled_ratio() const {
-  return variant().has_ratio_of_sequence || options_.importance_sampling_level == ImportanceLevel::kSequence;
+  return variant().sequence_ratio != SequenceRatio::kNone ||
+         options_.importance_sampling_level == ImportanceLevel::kSequence;
+}
+
+// Returns the option that makes the loss of a token depend on all tokens of the batch, or nothing.
+std::string PolicyLoss::coupling_of_batch() const {
+  if (options_.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options_.top_entropy_quantile);
+  if (variant().covariance != CovarianceRule::kNone) return std::string("variant = ") + name_of(options_.variant);
+  return options_.m2_threshold ? "m2_threshold = " + text_of(options_.m2_threshold) : "";
 }
 
 // Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
 double PolicyLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
-  const double batch = count(batch_);
-  const double tokens = count(tokens_);
-  switch (variant().divisor) {
-    case PolicyDivisor::kSequenceTokens:
-      return 1 / (batch * sequences_[static_cast<size_t>(sequence_[static_cast<size_t>(row)])].tokens);
-    case PolicyDivisor::kTokens:
-      return 1 / tokens;
-    case PolicyDivisor::kMaxCompletionLength:
-      return 1 / (batch * static_cast<double>(*options_.max_completion_length));
-    case PolicyDivisor::kItems:
-      return 1 / count(options_.num_items_in_batch.value_or(tokens));
-    case PolicyDivisor::kSequences:
-      return 1 / batch;
+  const double sequences = options_.num_sequences.value_or(count(batch_));
+  switch (aggregation_of(options_)) {
+    case PolicyAggregation::kTokenMean:
+      return 1 / count(options_.num_items_in_batch.value_or(tokens_));
+    case PolicyAggregation::kTokenSum:
+      return 1;
+    case PolicyAggregation::kSeqMeanTokenSum:
+      return 1 / sequences;
+    case PolicyAggregation::kSeqMeanTokenMean:
+      return 1 / (sequences * sequences_[static_cast<size_t>(sequence_[static_cast<size_t>(row)])].tokens);
+    case PolicyAggregation::kSeqMeanTokenSumNorm:
+      return 1 / (sequences * static_cast<double>(*options_.max_completion_length));
+    case PolicyAggregation::kDefault:
+      break;
   }
   return 0;
 }
@@ -62,7 +76,7 @@ double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
 double PolicyLoss::corrected(double log_ratio) const {
   const double r = bounded_exp(log_ratio, kMostLogRatio);
   const double low = options_.sampler_clip_min.value_or(0);
-  const double high = options_.sampler_clip_max.value_or(std::numeric_limits<double>::infinity());
+  const double high = options_.sampler_clip_max.value_or(kInfinity);
   if (is_mask(options_.sampler_correction)) return r < low || r > high ? 0 : r;
   return std::clamp(r, low, high);
 }
@@ -93,11 +107,21 @@ void PolicyLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* st
   }
 }
 
+// Returns what a token adds to the log ratio of its sequence, and its slope by logp.
+PolicyLoss::Ratio PolicyLoss::sequence_term(size_t i, double logp) const {
+  const double log_ratio = token_log_ratio(i, logp), a = advantage_[i];
+  if (variant().sequence_ratio != SequenceRatio::kClippedMean) return {log_ratio, 1};
+  const double most = epsilon_high(options_), least = -epsilon_low(options_);
+  if (a > 0 && log_ratio > most) return {most, 0};
+  if (a < 0 && log_ratio < least) return {least, 0};
+  return a == 0 ? Ratio{0, 0} : Ratio{log_ratio, 1};
+}
+
 void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   const auto i = static_cast<size_t>(row);
   Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   const double log_ratio = token_log_ratio(i, logp);
-  s.log_ratio += log_ratio;
+  s.log_ratio += sequence_term(i, logp).value;
   if (!sampling_.empty()) s.sampler += sampler_log_ratio(i, logp);
   if (options_.off_policy_mask_threshold) {
     const double behaviour = sampling_.empty() ? old_logp(i, logp) : sampling_[i];
@@ -111,34 +135,10 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   }
 }
 
-// Finds the (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
-void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
-  core::Array<double> entropies;
-  entropies.reserve(rows.size());
-  for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
-  kept_tokens_ = 0;
-  if (entropies.empty()) return;
-  if (std::any_of(entropies.begin(), entropies.end(), [](double entropy) { return std::isnan(entropy); })) {
-    // NaN cannot be sorted; nothing is dropped, so that the loss shows it.
-    entropy_threshold_ = std::numeric_limits<double>::quiet_NaN();
-    kept_tokens_ = static_cast<double>(entropies.size());
-    return;
-  }
-  std::sort(entropies.begin(), entropies.end());
-  // This is not written (1 − q)(n − 1), because 1 − 0.7 is above 0.3 and would drop the token at the
-  // quantile.
-  const double last = static_cast<double>(entropies.size() - 1);
-  const double at = last - options_.top_entropy_quantile * last;
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, entropies.size() - 1);
-  entropy_threshold_ = entropies[below] + (at - static_cast<double>(below)) * (entropies[above] - entropies[below]);
-  for (const double entropy : entropies) kept_tokens_ += entropy >= entropy_threshold_;
-}
-
 PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   double w = token_log_ratio(i, logp);
-  if (variant().has_ratio_of_sequence) {
+  if (variant().sequence_ratio == SequenceRatio::kSum) {
     w = s.log_ratio;
   } else if (coupled_ratio()) {
     w = s.log_ratio / s.tokens;
@@ -150,12 +150,36 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
 
 PolicyTokenLoss PolicyLoss::token_loss(size_t i, double logp, double ratio) const {
   const double a = advantage_[i];
-  if (a == 0) return {};  // This holds also where logp is −inf: 0 · ∞ is 0 here.
+  // This holds also where logp is −inf: 0 · ∞ is 0 here.
+  if (a == 0 && !variant().has_loss_without_advantage) return {};
+  const auto s = static_cast<size_t>(sequence_[i]);
   return variant().token_loss({.advantage = a,
                                .logp = logp,
+                               .log_ratio = token_log_ratio(i, logp),
                                .ratio = ratio,
-                               .log_sequence_weight = sequences_[static_cast<size_t>(sequence_[i])].vespo},
+                               .log_sequence_weight = sequences_[s].vespo,
+                               .is_good = !good_.empty() && good_[s],
+                               .is_chosen = !marks_.empty() && (marks_[i] & kChosen) != 0},
                               options_);
+}
+
+// Tells whether the policy is near enough to old_logps at this token. A NaN keeps the token, so that the loss
+// shows it.
+bool PolicyLoss::is_trusted(size_t i, double logp) const {
+  const TrustRegion region = trust_region_of(options_);
+  if (region == TrustRegion::kNone || old_.empty()) return true;
+  const double moved = std::exp(logp) - std::exp(old_[i]), a = advantage_[i];
+  const double by_default = region == TrustRegion::kTvBoth ? 0.1 : 0.2;
+  const double low = options_.trust_region_low.value_or(by_default);
+  const double high = options_.trust_region_high.value_or(by_default);
+  if (region == TrustRegion::kTvBoth) return !(moved > high || moved < -low);
+  if (region == TrustRegion::kTv) return !(a > 0 ? moved > high : moved < -low);
+  if (a > 0 ? moved <= 0 : moved >= 0) return true;
+  // KL of two outcomes. What is added to 1 − p is verl's.
+  constexpr double kRest = 1e-8;
+  const double rest = -std::expm1(logp), old_rest = -std::expm1(old_[i]);
+  const double kl = std::exp(old_[i]) * (old_[i] - logp) + old_rest * std::log((old_rest + kRest) / (rest + kRest));
+  return !(kl > (a > 0 ? high : low));
 }
 
 // Returns keep · r of docs/losses.md, 1.3.
@@ -165,12 +189,20 @@ double PolicyLoss::factor(size_t i, double logp) const {
       s.drift / s.tokens > *options_.off_policy_mask_threshold) {
     return 0;
   }
-  if (options_.sampler_correction == SamplerCorrection::kNone || variant().has_weight_of_sequence) return 1;
-  return corrected(is_sequence_level(options_.sampler_correction) ? s.sampler : sampler_log_ratio(i, logp));
+  if (!marks_.empty() && (marks_[i] & kDropped)) return 0;
+  if (!is_trusted(i, logp)) return 0;
+  const SamplerCorrection correction = options_.sampler_correction;
+  if (correction == SamplerCorrection::kNone || variant().has_weight_of_sequence) return 1;
+  if (correction != SamplerCorrection::kGeometricMask) {
+    return corrected(is_sequence_level(correction) ? s.sampler : sampler_log_ratio(i, logp));
+  }
+  return corrected(s.sampler / s.tokens) == 0 ? 0 : bounded_exp(sampler_log_ratio(i, logp), kMostLogRatio);
 }
 
 void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out) {
-  const double d = ref_[i] - logp;
+  const double d = ref_[i] - logp, c = clamp_bound();
+  const double bounded = std::clamp(d, -c, c);
+  const double k3 = std::expm1(bounded) - bounded;
   double kl = 0, by_logp = 0;
   switch (options_.kl_estimator) {
     case KlEstimator::kK1:
@@ -181,12 +213,22 @@ void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& ou
       kl = d * d / 2;
       by_logp = -d;
       break;
-    case KlEstimator::kK3: {
-      const double bounded = std::clamp(d, -clamp_bound(), clamp_bound());
-      kl = std::expm1(bounded) - bounded;
-      by_logp = d < -clamp_bound() || d > clamp_bound() ? 0 : -std::expm1(d);
+    case KlEstimator::kK3:
+      kl = k3;
+      by_logp = d < -c || d > c ? 0 : -std::expm1(d);
       break;
-    }
+    case KlEstimator::kAbs:
+      kl = std::abs(d);
+      by_logp = d > 0 ? -1 : d < 0 ? 1 : d;
+      break;
+    case KlEstimator::kK1Plus:
+      kl = -d;
+      by_logp = -d;
+      break;
+    case KlEstimator::kK3Plus:
+      kl = k3;
+      by_logp = -d;
+      break;
   }
   const double correction = options_.use_bias_correction_kl ? ratio : 1;
   out.loss += options_.beta * kl * correction;
@@ -195,13 +237,19 @@ void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& ou
   kl_[i] = kl * correction;
 }
 
-void PolicyLoss::note_clips(size_t i, double ratio) {
+void PolicyLoss::note_clips(size_t i, double logp, double ratio) {
   const double a = advantage_[i];
   const double most = epsilon_high(options_);
+  if (variant().sequence_ratio == SequenceRatio::kClippedMean) {
+    const bool passes = a == 0 || sequence_term(i, logp).slope != 0;
+    if (!passes) clips_[i] = a < 0 ? kLow : kHigh;
+    return;
+  }
   if (variant().is_truncated()) {
+    if (ratio < least_ratio(options_) && a < 0) clips_[i] = kLow;
     if (ratio > most && a > 0) clips_[i] = kHigh;
   } else if (variant().is_clipped_surrogate()) {
-    const double bounded = std::min(ratio, options_.delta.value_or(std::numeric_limits<double>::infinity()));
+    const double bounded = std::min(ratio, options_.delta.value_or(kInfinity));
     if (bounded < least_ratio(options_) && a < 0) clips_[i] = kLow;
     if (bounded > 1 + most && a > 0) clips_[i] = kHigh;
   }
@@ -211,6 +259,8 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
   if (!teacher_.empty() && teacher_is_against_policy()) add_teacher(rows, &stats);
   for (const int64_t row : rows) add_to_sequence(row, stats.logp[pick_of(static_cast<size_t>(row))]);
   if (options_.top_entropy_quantile < 1) find_entropy_threshold(rows, stats);
+  if (moments_need_policy()) drop_large_moments(rows, &stats);
+  if (variant().covariance != CovarianceRule::kNone) choose_by_covariance(rows, stats);
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const double logp = stats.logp[pick_of(i)];
@@ -221,12 +271,20 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
     token = weight == 0 ? PolicyTokenLoss{}
                         : PolicyTokenLoss{token.loss * weight, token.by_logp * weight, token.by_ratio * weight};
     if (options_.beta != 0) add_kl(i, logp, r.value, token);
-    note_clips(i, r.value);
+    if (options_.sampler_penalty != 0 && !std::isnan(sampling_[i])) {
+      const double drift = logp - sampling_[i];
+      token.loss += options_.sampler_penalty * drift * drift;
+      token.by_logp += 2 * options_.sampler_penalty * drift;
+    }
+    note_clips(i, logp, r.value);
     loss_[i] = token.loss;
     ratio_[i] = r.value;
     const double scale = normaliser(row) * options_.loss_scale;
     double& by_logp = grads.logp[pick_of(i)];
     by_logp = token.by_logp * scale;
+    if (options_.positive_nll_weight != 0 && good_[static_cast<size_t>(sequence_[i])]) {
+      by_logp -= options_.loss_scale * options_.positive_nll_weight / good_tokens_;
+    }
     const double by_log_ratio = token.by_ratio * r.slope * scale;
     if (coupled_ratio()) {
       sequences_[static_cast<size_t>(sequence_[i])].by_log_ratio += by_log_ratio;
@@ -241,7 +299,10 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
-    grads.logp[pick_of(i)] += variant().has_ratio_of_sequence ? s.by_log_ratio : s.by_log_ratio / s.tokens;
+    const double slope = sequence_term(i, stats.logp[pick_of(i)]).slope;
+    if (slope == 0) continue;
+    grads.logp[pick_of(i)] +=
+        variant().sequence_ratio == SequenceRatio::kSum ? s.by_log_ratio : s.by_log_ratio / s.tokens;
   }
 }
 
@@ -259,7 +320,8 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
   // A ratio that a whole sequence shares counts once a sequence.
   const bool once = coupled_ratio() && !advantage_per_token_;
   const bool entropies = needs().entropy;
-  double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0, teacher_kl = 0;
+  double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0, teacher_kl = 0,
+         good_logp = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
     if (targets_[i] == kNoTarget) continue;
     const double weight = once ? 1 / sequences_[static_cast<size_t>(sequence_[i])].tokens : 1;
@@ -275,9 +337,13 @@ PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const
       if (top) kept_entropy += stats.entropy[i];
     }
     logp += out.per_token_logps[i];
+    if (!good_.empty() && good_[static_cast<size_t>(sequence_[i])]) good_logp += out.per_token_logps[i];
     out.loss += loss_[i] * normaliser(static_cast<int64_t>(i));
   }
-  totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &teacher_kl, &out.loss});
+  totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &kept_entropy, &logp, &teacher_kl, &good_logp, &out.loss});
+  if (options_.positive_nll_weight != 0 && good_tokens_ != 0) {
+    out.loss -= options_.positive_nll_weight * good_logp / good_tokens_;
+  }
   if (options_.entropy_bonus != 0) out.loss -= options_.entropy_bonus * kept_entropy / std::max(kept_tokens_, 1.0);
   out.loss *= options_.loss_scale;
   const double tokens = tokens_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -27,7 +28,8 @@ inline bool has_kept(const PolicyBatch& batch) {
 
 /// Tells whether a correction takes the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
-  return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask;
+  return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask ||
+         correction == SamplerCorrection::kGeometricMask;
 }
 
 class PolicyLoss final : public TokenLoss {
@@ -45,6 +47,9 @@ class PolicyLoss final : public TokenLoss {
   /// Returns the advantage of each row, [N], or 0 where it takes no part.
   std::span<const double> advantages() const { return advantage_; }
 
+  /// Tells of each sequence whether it has a score above 0, [B], or nothing without scores.
+  std::span<const uint8_t> good_sequences() const { return good_; }
+
   StatsRequest needs() const override;
   GradsFilled gradients() const override { return {.entropy = options_.entropy_bonus != 0}; }
   std::span<const int64_t> groups() const override { return groups_; }
@@ -57,7 +62,7 @@ class PolicyLoss final : public TokenLoss {
   // Sums over the tokens of one sequence.
   struct Sequence {
     double tokens = 0;
-    double log_ratio = 0;     // Σ δ
+    double log_ratio = 0;     // Σ δ, or Σ of what is clipped of it
     double drift = 0;         // Σ (q − logp)
     double sampler = 0;       // Σ (old − sampling)
     double vespo = 0;         // Σ clamp(δ) + κ
@@ -67,11 +72,16 @@ class PolicyLoss final : public TokenLoss {
     double value = 1;
     double slope = 1;  // ∂ρ/∂w
   };
+  // What the whole batch decides of a token.
+  static constexpr uint8_t kDropped = 1;  // by its second moment against the sampler
+  static constexpr uint8_t kChosen = 2;   // by its covariance
 
   // Returns where the chosen id of a row stands among the picks.
   size_t pick_of(size_t i) const { return chosen_picks_.empty() ? i : static_cast<size_t>(chosen_picks_[i]); }
   const PolicyVariantRow& variant() const { return row_of(options_.variant); }
   bool coupled_ratio() const;
+  std::string coupling_of_batch() const;
+  bool moments_need_policy() const { return options_.m2_threshold && old_.empty(); }
   double clamp_bound() const { return options_.log_ratio_clamp.value_or(kMostLogRatio); }
   double normaliser(int64_t row) const;
   double old_logp(size_t i, double logp) const { return old_.empty() ? logp : old_[i]; }
@@ -80,20 +90,25 @@ class PolicyLoss final : public TokenLoss {
   bool teacher_is_against_policy() const;
   void add_teacher(std::span<const int64_t> rows, const TokenStats* stats);
   double corrected(double log_ratio) const;
+  Ratio sequence_term(size_t i, double logp) const;
 
   void add_to_sequence(int64_t row, double logp);
   void find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats);
+  void drop_large_moments(std::span<const int64_t> rows, const TokenStats* stats);
+  void choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats);
   Ratio ratio(size_t i, double logp) const;
   PolicyTokenLoss token_loss(size_t i, double logp, double ratio) const;
+  bool is_trusted(size_t i, double logp) const;
   double factor(size_t i, double logp) const;
   void add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out);
-  void note_clips(size_t i, double ratio);
+  void note_clips(size_t i, double logp, double ratio);
 
   const PolicyOptions& options_;
   ranks::Totals totals_;
   double tokens_ = 0;  // tokens that take part, of the whole batch
   double batch_ = 0;   // sequences of the whole batch, empty ones included
   bool advantage_per_token_ = false;
+  double good_tokens_ = 0;  // tokens of sequences with a score above 0, of the whole batch
   core::Array<int64_t> targets_;
   core::Array<int64_t> chosen_picks_;  // [N] or empty
   core::Array<int64_t> sequence_;      // [N]
@@ -101,6 +116,8 @@ class PolicyLoss final : public TokenLoss {
   core::Array<double> advantage_;      // [N]; the teacher's part is added once it is known
   core::Array<double> old_, ref_, sampling_, teacher_;
   core::Array<Sequence> sequences_;  // [B]
+  core::Array<uint8_t> good_;        // [B]: has a score above 0; empty without scores
+  core::Array<uint8_t> marks_;       // [N]: kDropped, kChosen; empty where nothing is
   double entropy_threshold_ = 0;
   double kept_tokens_ = 0;  // tokens with top_i = 1
 

@@ -23,6 +23,25 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
   core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
+void check_aggregation(const PolicyOptions& o) {
+  using enum PolicyAggregation;
+  const PolicyAggregation aggregation = aggregation_of(o);
+  const auto check = [&](bool given, bool used, std::string_view name) {
+    if (!given || used) return;
+    core::fail(name, " is set but has no meaning for aggregation ", name_of(aggregation), " (variant ",
+               name_of(o.variant), ")");
+  };
+  const bool of_sequences = aggregation != kTokenMean && aggregation != kTokenSum;
+  check(o.num_items_in_batch.has_value(), aggregation == kTokenMean, "num_items_in_batch");
+  check(o.max_completion_length.has_value(), aggregation == kSeqMeanTokenSumNorm, "max_completion_length");
+  check(o.num_sequences.has_value(), of_sequences, "num_sequences");
+  check(!o.count_empty_sequences, of_sequences && !o.num_sequences, "count_empty_sequences = false");
+  if (aggregation == kSeqMeanTokenSumNorm && !o.max_completion_length) {
+    core::fail("max_completion_length is not set: aggregation ", name_of(aggregation), " (variant ", name_of(o.variant),
+               ") divides by it");
+  }
+}
+
 void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
   using core::fail;
   const bool given = batch.teacher_logps.size != 0;
@@ -52,19 +71,24 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   if (o.sampler_clip_min && o.sampler_clip_max && *o.sampler_clip_min > *o.sampler_clip_max) {
     fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
   }
-  check_meaning(o.num_items_in_batch.has_value(), variant.divisor == PolicyDivisor::kItems, "num_items_in_batch", o);
-  const bool by_length = variant.divisor == PolicyDivisor::kMaxCompletionLength;
-  check_meaning(o.max_completion_length.has_value(), by_length, "max_completion_length", o);
-  if (by_length && !o.max_completion_length) {
-    fail("max_completion_length is not set: variant ", name_of(o.variant), " divides by it");
-  }
+  check_aggregation(o);
   check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
-                !variant.has_weight_of_sequence && !variant.has_ratio_of_sequence,
+                !variant.has_weight_of_sequence && variant.sequence_ratio == SequenceRatio::kNone,
                 "importance_sampling_level = sequence", o);
-  const bool clips = variant.is_clipped_surrogate();
-  check_meaning(o.delta.has_value(), clips, "delta", o);
-  check_meaning(o.epsilon_low.has_value(), clips, "epsilon_low", o);
-  check_meaning(o.epsilon_high.has_value(), clips || variant.is_truncated(), "epsilon_high", o);
+  const bool has_bounds =
+      variant.is_clipped_surrogate() || variant.is_truncated() || variant.sequence_ratio == SequenceRatio::kClippedMean;
+  check_meaning(o.delta.has_value(), variant.is_clipped_surrogate(), "delta", o);
+  check_meaning(o.epsilon_low.has_value(), has_bounds, "epsilon_low", o);
+  check_meaning(o.epsilon_high.has_value(), has_bounds, "epsilon_high", o);
+  if (variant.is_truncated() && least_ratio(o) > epsilon_high(o)) {
+    fail("epsilon_high = ", epsilon_high(o), " is below 1 - epsilon_low = ", least_ratio(o));
+  }
+  check_meaning(o.top_entropy_quantile < 1, variant.sequence_ratio != SequenceRatio::kClippedMean,
+                "top_entropy_quantile", o);
+  if (trust_region_of(o) == TrustRegion::kNone && (o.trust_region_low || o.trust_region_high)) {
+    fail(o.trust_region_low ? "trust_region_low" : "trust_region_high", " is set but there is no trust_region");
+  }
+  if (o.cov_low >= o.cov_high) fail("cov_low = ", o.cov_low, " must be below cov_high = ", o.cov_high);
   if (o.token.shift != 0) {
     fail("token.shift = ", o.token.shift, ": chosen_ids stand at the positions that predict them");
   }
@@ -85,10 +109,20 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
     fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
   }
   const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
-  if (!corrects && batch.sampling_logps.size != 0 && !o.off_policy_mask_threshold && !against_sampler) {
-    fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold or teacher_against uses it");
+  const bool penalises = o.sampler_penalty != 0, drops = o.m2_threshold.has_value();
+  if (batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0 && (penalises || drops)) {
+    fail(penalises ? "sampler_penalty" : "m2_threshold", " is set and needs sampling_logps");
+  }
+  const bool is_used = corrects || o.off_policy_mask_threshold || against_sampler || penalises || drops;
+  if (batch.sampling_logps.size != 0 && !is_used) {
+    fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold, teacher_against, ",
+         "sampler_penalty or m2_threshold uses it");
   }
   check_teacher(o, batch);
+  const bool reads_scores = variant.reads_scores || o.positive_nll_weight != 0;
+  if (batch.scores.size != 0 && !reads_scores) {
+    fail("scores is given but variant ", name_of(o.variant), " does not read it and positive_nll_weight = 0");
+  }
   if (has_kept(batch) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
     fail(
         "kept is given, and no entropy is known over it: want_entropy, entropy_bonus and top_entropy_quantile must be ",
@@ -133,6 +167,15 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   take("ref_logps", batch.ref_logps, ref_);
   take("sampling_logps", batch.sampling_logps, sampling_);
   take("teacher_logps", batch.teacher_logps, teacher_);
+  const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+  const bool reads_scores = row_of(options.variant).reads_scores || options.positive_nll_weight != 0;
+  if (reads_scores) {
+    core::check_vector("scores", batch.scores.data, batch.scores.dtype, batch.scores.size);
+    if (batch.scores.size != sequences) {
+      fail("scores has ", batch.scores.size, " entries but must have one a sequence (", sequences, ")");
+    }
+    good_.assign(static_cast<size_t>(sequences), 0);
+  }
 
   targets_.assign(size, kNoTarget);
   advantage_.assign(size, 0);
@@ -149,34 +192,46 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
     if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", batch.ref_logps, row);
     if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", batch.sampling_logps, row, true);
     if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", batch.teacher_logps, row);
-    sequences_[static_cast<size_t>(sequence_[i])].tokens += 1;
+    Sequence& sequence = sequences_[static_cast<size_t>(sequence_[i])];
+    sequence.tokens += 1;
     ++tokens_;
+    if (!reads_scores) continue;
+    uint8_t& good = good_[static_cast<size_t>(sequence_[i])];
+    if (sequence.tokens == 1) good = finite_entry("scores", batch.scores, sequence_[i]) > 0;
+    good_tokens_ += good;
+  }
+  if (!options.count_empty_sequences) {
+    for (const Sequence& sequence : sequences_) batch_ -= sequence.tokens == 0;
   }
 
-  if (options.top_entropy_quantile < 1) {
+  const bool chooses = row_of(options.variant).covariance != CovarianceRule::kNone;
+  if (chooses || options.m2_threshold) marks_.assign(size, 0);
+  if (options.top_entropy_quantile < 1 || chooses || moments_need_policy()) {
     groups_.assign(size, 0);
   } else if (coupled_ratio() || row_of(options.variant).has_weight_of_sequence || options.off_policy_mask_threshold ||
              is_sequence_level(options.sampler_correction) ||
              (options.teacher_discount != 0 && teacher_is_against_policy())) {
     groups_ = sequence_;
   }
-  if (options.top_entropy_quantile < 1 && totals.are_shared()) {
-    fail("top_entropy_quantile = ", options.top_entropy_quantile, " is of a whole batch, and ranks.data splits it");
+  if (const std::string coupling = coupling_of_batch(); !coupling.empty() && totals.are_shared()) {
+    fail(coupling, " is of a whole batch, and ranks.data splits it");
   }
-  totals_.sum({&tokens_, &batch_});
+  totals_.sum({&tokens_, &batch_, &good_tokens_});
   kept_tokens_ = tokens_;
   loss_.assign(size, 0);
   ratio_.assign(size, 0);
   clips_.assign(size, 0);
   if (options.beta != 0) kl_.assign(size, 0);
-  if (teacher_.empty()) return;
-  teacher_kl_.assign(size, 0);
-  if (teacher_is_against_policy()) return;
+  if (!teacher_.empty()) teacher_kl_.assign(size, 0);
+  const bool teaches = !teacher_.empty() && !teacher_is_against_policy();
+  const bool drops = options.m2_threshold && !moments_need_policy();
+  if (!teaches && !drops) return;
   core::Array<int64_t> rows;
   for (int64_t row = 0; row < n; ++row) {
     if (targets_[static_cast<size_t>(row)] != kNoTarget) rows.push_back(row);
   }
-  add_teacher(rows, nullptr);
+  if (teaches) add_teacher(rows, nullptr);
+  if (drops) drop_large_moments(rows, nullptr);
 }
 
 core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
@@ -186,7 +241,7 @@ core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
       {core::range_of("chosen_ids", batch.chosen_ids), core::range_of("advantages", batch.advantages),
        core::range_of("old_logps", batch.old_logps), core::range_of("ref_logps", batch.ref_logps),
        core::range_of("sampling_logps", batch.sampling_logps), core::range_of("teacher_logps", batch.teacher_logps),
-       core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+       core::range_of("scores", batch.scores), core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
   return ranges;
 }
 

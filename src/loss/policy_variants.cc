@@ -27,7 +27,7 @@ PolicyTokenLoss clipped_surrogate(const Token& t, const Options& o) {
 
 // CISPO: MiniMax-M1 2025, eq. 4.
 PolicyTokenLoss truncated_weight(const Token& t, const Options& o) {
-  const double weight = std::min(t.ratio, epsilon_high(o)) * t.advantage;
+  const double weight = std::clamp(t.ratio, least_ratio(o), epsilon_high(o)) * t.advantage;
   return {-weight * t.logp, -weight, 0};
 }
 
@@ -53,22 +53,79 @@ PolicyTokenLoss sequence_weight(const Token& t, const Options& o) {
 // REINFORCE: Williams 1992.
 PolicyTokenLoss of_logp(const Token& t, const Options&) { return {-t.advantage * t.logp, -t.advantage, 0}; }
 
+// A ratio that nothing clips; GMPO clips its terms (Zhao et al. 2025, eq. 4).
+PolicyTokenLoss of_ratio(const Token& t, const Options&) { return {-t.ratio * t.advantage, 0, -t.advantage}; }
+
+// Kimi k1.5 2025, eq. 3.
+PolicyTokenLoss of_logp_near_old(const Token& t, const Options& o) {
+  PolicyTokenLoss out = t.advantage == 0 ? PolicyTokenLoss() : of_logp(t, o);
+  out.loss += o.dro_tau / 2 * t.log_ratio * t.log_ratio;
+  out.by_logp += o.dro_tau * t.log_ratio;
+  return out;
+}
+
+// TOPR: Le Roux et al. 2025, eq. 8.
+PolicyTokenLoss tapered(const Token& t, const Options& o) {
+  const double weight = (t.is_good ? o.topr_weight_pos : o.topr_weight_neg * std::min(t.ratio, 1.0)) * t.advantage;
+  return {-weight * t.logp, -weight, 0};
+}
+
+// Clip-Cov: Cui et al. 2025, eq. 12.
+PolicyTokenLoss dropped_where_chosen(const Token& t, const Options& o) {
+  return t.is_chosen ? PolicyTokenLoss() : clipped_surrogate(t, o);
+}
+
+// KL-Cov: eq. 14 of the same.
+PolicyTokenLoss penalised_where_chosen(const Token& t, const Options& o) {
+  PolicyTokenLoss out = t.advantage == 0 ? PolicyTokenLoss() : of_ratio(t, o);
+  if (!t.is_chosen) return out;
+  out.loss += o.cov_kl_weight * std::abs(t.log_ratio);
+  if (t.log_ratio != 0) out.by_logp += std::copysign(o.cov_kl_weight, t.log_ratio);
+  return out;
+}
+
 using enum PolicyVariant;
-using enum PolicyDivisor;
+using enum PolicyAggregation;
 
 // In the order of the enumeration.
 constexpr PolicyVariantRow kRows[] = {
-    {.variant = kGrpo, .token_loss = clipped_surrogate, .divisor = kSequenceTokens},
-    {.variant = kBnpo, .token_loss = clipped_surrogate, .divisor = kTokens},
-    {.variant = kDrGrpo, .token_loss = clipped_surrogate, .divisor = kMaxCompletionLength},
-    {.variant = kDapo, .token_loss = clipped_surrogate, .divisor = kItems},
-    {.variant = kCispo, .token_loss = truncated_weight, .divisor = kItems, .default_epsilon_high = 5.0},
-    {.variant = kSapo, .token_loss = soft_gate, .divisor = kSequenceTokens},
-    {.variant = kLuspo, .token_loss = clipped_surrogate, .divisor = kSequences},
-    {.variant = kVespo, .token_loss = sequence_weight, .divisor = kItems, .has_weight_of_sequence = true},
-    {.variant = kReinforce, .token_loss = of_logp, .divisor = kSequences},
-    {.variant = kRloo, .token_loss = clipped_surrogate, .divisor = kSequenceTokens, .has_ratio_of_sequence = true},
-    {.variant = kPpo, .token_loss = clipped_surrogate, .divisor = kTokens},
+    {.variant = kGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenMean},
+    {.variant = kBnpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.variant = kDrGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSumNorm},
+    {.variant = kDapo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.variant = kCispo, .token_loss = truncated_weight, .aggregation = kTokenMean, .default_epsilon_high = 5.0},
+    {.variant = kSapo, .token_loss = soft_gate, .aggregation = kSeqMeanTokenMean},
+    {.variant = kLuspo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSum},
+    {.variant = kVespo, .token_loss = sequence_weight, .aggregation = kTokenMean, .has_weight_of_sequence = true},
+    {.variant = kReinforce, .token_loss = of_logp, .aggregation = kSeqMeanTokenSum},
+    {.variant = kRloo,
+     .token_loss = clipped_surrogate,
+     .aggregation = kSeqMeanTokenMean,
+     .sequence_ratio = SequenceRatio::kSum},
+    {.variant = kPpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.variant = kImportanceSampling, .token_loss = of_ratio, .aggregation = kTokenSum},
+    {.variant = kDppo,
+     .token_loss = truncated_weight,
+     .aggregation = kTokenMean,
+     .trust_region = TrustRegion::kTv,
+     .default_epsilon_high = 3.0},
+    {.variant = kGmpo,
+     .token_loss = of_ratio,
+     .aggregation = kSeqMeanTokenMean,
+     .sequence_ratio = SequenceRatio::kClippedMean,
+     .default_epsilon_low = 0.4,
+     .default_epsilon_high = 0.4},
+    {.variant = kDro, .token_loss = of_logp_near_old, .aggregation = kTokenMean, .has_loss_without_advantage = true},
+    {.variant = kTopr, .token_loss = tapered, .aggregation = kSeqMeanTokenMean, .reads_scores = true},
+    {.variant = kClipCov,
+     .token_loss = dropped_where_chosen,
+     .aggregation = kTokenMean,
+     .covariance = CovarianceRule::kDrop},
+    {.variant = kKlCov,
+     .token_loss = penalised_where_chosen,
+     .aggregation = kTokenMean,
+     .has_loss_without_advantage = true,
+     .covariance = CovarianceRule::kPenalise},
 };
 
 static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size(), "each has a row");
@@ -83,13 +140,37 @@ static_assert(
 
 }  // namespace
 
-bool PolicyVariantRow::is_clipped_surrogate() const { return token_loss == clipped_surrogate; }
+bool PolicyVariantRow::is_clipped_surrogate() const {
+  return token_loss == clipped_surrogate || token_loss == dropped_where_chosen;
+}
 bool PolicyVariantRow::is_truncated() const { return token_loss == truncated_weight; }
 
 const PolicyVariantRow& row_of(PolicyVariant variant) { return kRows[static_cast<size_t>(variant)]; }
+
+double epsilon_low(const PolicyOptions& options) {
+  return options.epsilon_low.value_or(row_of(options.variant).default_epsilon_low);
+}
 
 double epsilon_high(const PolicyOptions& options) {
   return options.epsilon_high.value_or(row_of(options.variant).default_epsilon_high);
 }
 
+double least_ratio(const PolicyOptions& options) {
+  if (row_of(options.variant).is_truncated() && !options.epsilon_low) return 0;
+  return 1 - epsilon_low(options);
+}
+
+TrustRegion trust_region_of(const PolicyOptions& options) {
+  return options.trust_region == TrustRegion::kDefault ? row_of(options.variant).trust_region : options.trust_region;
+}
+
 }  // namespace logitless::loss
+
+namespace logitless {
+
+PolicyAggregation aggregation_of(const PolicyOptions& options) {
+  const bool by_variant = options.aggregation == PolicyAggregation::kDefault;
+  return by_variant ? loss::row_of(options.variant).aggregation : options.aggregation;
+}
+
+}  // namespace logitless

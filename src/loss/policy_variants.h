@@ -20,10 +20,13 @@ inline constexpr double kMostLogWeight = 20;
 
 /// What a variant sees of one token. The letters are those of docs/losses.md, section 1.
 struct PolicyToken {
-  double advantage = 0;            ///< A, never 0
+  double advantage = 0;            ///< A
   double logp = 0;                 ///< log-probability of the token
+  double log_ratio = 0;            ///< δ, of the token
   double ratio = 1;                ///< ρ, of the token or of its sequence
   double log_sequence_weight = 0;  ///< W_s of vespo before it is clamped, 0 for the others
+  bool is_good = false;            ///< its sequence has a score above 0
+  bool is_chosen = false;          ///< by its covariance
 };
 
 /// One token's loss and its derivatives.
@@ -33,22 +36,28 @@ struct PolicyTokenLoss {
   double by_ratio = 0;
 };
 
-/// What the sum of the tokens' losses is divided by (docs/losses.md, 1.6).
-enum class PolicyDivisor {
-  kSequenceTokens,       ///< B, and each sequence's part by its tokens
-  kTokens,               ///< the tokens
-  kMaxCompletionLength,  ///< B · max_completion_length, which it needs
-  kItems,                ///< num_items_in_batch, or the tokens
-  kSequences,            ///< B
+/// Whether ρ is that of a whole sequence, whatever importance_sampling_level says.
+enum class SequenceRatio {
+  kNone,
+  kSum,          ///< w = Σ δ
+  kClippedMean,  ///< w = the mean of δ, each clipped in log space as its advantage pushes it
 };
+
+/// What the covariance of a token's advantage and log-probability decides (docs/losses.md, 1.12).
+enum class CovarianceRule { kNone, kDrop, kPenalise };
 
 struct PolicyVariantRow {
   PolicyVariant variant;
   PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyOptions& options);
-  PolicyDivisor divisor;
-  bool has_ratio_of_sequence = false;   ///< ρ is that of a whole sequence: Σ δ instead of a token's δ
-  bool has_weight_of_sequence = false;  ///< reads log_sequence_weight, which holds the sampler correction
-  double default_epsilon_high = 0.3;    ///< where epsilon_high is unset
+  PolicyAggregation aggregation;  ///< where the option is at its default
+  SequenceRatio sequence_ratio = SequenceRatio::kNone;
+  bool has_weight_of_sequence = false;      ///< reads log_sequence_weight, which holds the sampler correction
+  bool has_loss_without_advantage = false;  ///< the others lose nothing where A = 0
+  bool reads_scores = false;
+  TrustRegion trust_region = TrustRegion::kNone;  ///< where the option is at its default
+  CovarianceRule covariance = CovarianceRule::kNone;
+  double default_epsilon_low = 0.2;   ///< where epsilon_low is unset
+  double default_epsilon_high = 0.3;  ///< where epsilon_high is unset
 
   /// Tells whether the loss is −min(ρ A, clamp(ρ) A).
   bool is_clipped_surrogate() const;
@@ -58,8 +67,11 @@ struct PolicyVariantRow {
 
 const PolicyVariantRow& row_of(PolicyVariant variant);
 
-/// The bounds of the ratio, as the options and the variant say.
-inline double least_ratio(const PolicyOptions& options) { return 1 - options.epsilon_low.value_or(0.2); }
+/// The bounds and the trust region, as the options and the variant say.
+double epsilon_low(const PolicyOptions& options);
 double epsilon_high(const PolicyOptions& options);
+TrustRegion trust_region_of(const PolicyOptions& options);
+/// The least ratio: 1 − ε_low, or none for a truncated weight without epsilon_low.
+double least_ratio(const PolicyOptions& options);
 
 }  // namespace logitless::loss

@@ -14,6 +14,8 @@ namespace logitless {
 namespace loss {
 namespace {
 
+constexpr double kMostExponent = 700;
+
 template <class Predicate>
 bool any_row(const PreferenceOptions& options, Predicate matches) {
   return std::any_of(options.losses.begin(), options.losses.end(),
@@ -41,6 +43,19 @@ void check_preference_options(const PreferenceOptions& o) {
     }
     if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
   }
+  for (const PreferenceLoss loss : o.losses) {
+    const PairLossRow& row = row_of(loss);
+    if (o.f_divergence != FDivergence::kReverseKl && !row.takes_scores) {
+      fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
+    }
+    if (o.use_weighting && row.kind != PairKind::kPair) fail("use_weighting has no meaning for ", name_of(loss));
+  }
+  if (o.f_alpha != PreferenceOptions().f_alpha && o.f_divergence != FDivergence::kAlpha) {
+    fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
+  }
+  if (o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; })) {
+    fail("reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.losses[0]));
+  }
   if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
     fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.losses[0]));
   }
@@ -67,9 +82,24 @@ PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, rank
     groups_ = tokens_.sequence;
     for (int64_t& group : groups_) group %= batch_;
   }
+  if (options.ld_alpha) weigh_tails();
+  if (options.use_weighting) certainties_.assign(tokens_.counts.size(), 0);
+  likelihoods_.assign(tokens_.counts.size(), 0);
   sums_.assign(tokens_.counts.size(), 0);
   by_sum_.assign(tokens_.counts.size(), 0);
   loss_.assign(static_cast<size_t>(batch_), 0);
+}
+
+// LD-DPO (Liu et al. 2024, eq. 11): tokens of a sequence beyond the length of the pair's shorter one.
+void PairLoss::weigh_tails() {
+  token_weights_.assign(tokens_.targets.size(), 1);
+  core::Array<int64_t> seen(tokens_.counts.size(), 0);
+  for (size_t i = 0; i < tokens_.targets.size(); ++i) {
+    if (tokens_.targets[i] == kNoTarget) continue;
+    const int64_t s = tokens_.sequence[i];
+    const auto other = static_cast<size_t>(s < batch_ ? s + batch_ : s - batch_);
+    if (++seen[static_cast<size_t>(s)] > tokens_.counts[other]) token_weights_[i] = *options_.ld_alpha;
+  }
 }
 
 // The report shows means where all losses take them, or one that has no reference does.
@@ -99,6 +129,9 @@ PairLoss::Pair PairLoss::pair(int64_t index) const {
   out.rejected_ratio = reference_.empty() ? sums_[r] : sums_[r] - reference_[r];
   out.chosen_count = tokens_.count(index);
   out.rejected_count = tokens_.count(batch_ + index);
+  if (!certainties_.empty()) {
+    out.weight = bounded_exp(certainties_[c] / out.chosen_count + certainties_[r] / out.rejected_count, kMostExponent);
+  }
   return out;
 }
 
@@ -106,12 +139,14 @@ PairValue PairLoss::value(const PairLossRow& row, const Pair& pair) const {
   const bool averages = options_.average_log_prob || row.averages;
   const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
   const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
+  const Replaced a = score_of(pair.chosen_ratio, options_), b = score_of(pair.rejected_ratio, options_);
   const PairLogps logps = {.c = pair.chosen * chosen_scale,
                            .r = pair.rejected * rejected_scale,
-                           .a = pair.chosen_ratio * chosen_scale,
-                           .b = pair.rejected_ratio * rejected_scale};
+                           .a = a.value * chosen_scale,
+                           .b = b.value * rejected_scale};
   const PairValue out = row.value(logps, options_);
-  return {out.loss, out.by_chosen * chosen_scale, out.by_rejected * rejected_scale};
+  return {pair.weight * out.loss, pair.weight * out.by_chosen * chosen_scale * a.slope,
+          pair.weight * out.by_rejected * rejected_scale * b.slope};
 }
 
 void PairLoss::add(int64_t index, double scale, const PairValue& value) {
@@ -170,7 +205,10 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const int64_t s = tokens_.sequence[i];
-    sums_[static_cast<size_t>(s)] += stats.logp[i];
+    const auto at = static_cast<size_t>(s);
+    sums_[at] += weighted(token_weights_.empty() ? 1 : token_weights_[i], stats.logp[i]);
+    likelihoods_[at] += stats.logp[i];
+    if (!certainties_.empty()) certainties_[at] += stats.logp[i] - std::log(stats.square_sum[i]);
     if (s < batch_ && (pairs.empty() || pairs.back() != s)) pairs.push_back(s);
   }
   std::sort(pairs.begin(), pairs.end());
@@ -189,7 +227,8 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const int64_t s = tokens_.sequence[i];
-    grads.logp[i] = by_sum_[static_cast<size_t>(s)] - (s < batch_ ? likelihood : 0);
+    const double weight = token_weights_.empty() ? 1 : token_weights_[i];
+    grads.logp[i] = weight * by_sum_[static_cast<size_t>(s)] - (s < batch_ ? likelihood : 0);
   }
 }
 
@@ -213,14 +252,16 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
     if (tokens_.count(index) == 0) continue;
     const Pair p = pair(index);
     const double chosen_scale = averages ? 1 / p.chosen_count : 1, rejected_scale = averages ? 1 / p.rejected_count : 1;
-    const double win = options_.beta * p.chosen_ratio * chosen_scale;
-    const double lose = options_.beta * p.rejected_ratio * rejected_scale;
+    const auto reward = [&](double x) {
+      return options_.beta * (reference_.empty() ? reward_of(x, options_).value : x);
+    };
+    const double win = reward(p.chosen_ratio * chosen_scale), lose = reward(p.rejected_ratio * rejected_scale);
     chosen_reward += win;
     rejected_reward += lose;
     correct += win > lose;
     chosen += p.chosen * chosen_scale;
     rejected += p.rejected * rejected_scale;
-    likelihood -= p.chosen;
+    likelihood -= likelihoods_[static_cast<size_t>(index)];
     out.loss += loss_[static_cast<size_t>(index)];
   }
   if (options_.want_entropy) {

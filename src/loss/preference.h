@@ -25,8 +25,12 @@ class PairLoss final : public TokenLoss {
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a loss needs it.
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
+  /// Returns what each token counts in its sequence's sum, [N], or nothing where all count 1.
+  std::span<const double> token_weights() const { return token_weights_; }
 
-  StatsRequest needs() const override { return {.entropy = options_.want_entropy}; }
+  StatsRequest needs() const override {
+    return {.entropy = options_.want_entropy, .square_sum = options_.use_weighting};
+  }
   GradsFilled gradients() const override { return {}; }
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
@@ -39,6 +43,7 @@ class PairLoss final : public TokenLoss {
     double chosen = 0, rejected = 0;              // Σ logp
     double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
     double chosen_count = 1, rejected_count = 1;
+    double weight = 1;  // of WPO
   };
 
   bool averages_in_report() const;
@@ -46,6 +51,7 @@ class PairLoss final : public TokenLoss {
   Pair pair(int64_t index) const;
   PairValue value(const PairLossRow& row, const Pair& pair) const;
   double weight(size_t k) const;
+  void weigh_tails();
   void add_sorted(PairKind kind, double scale, std::span<const int64_t> pairs);
   void add(int64_t index, double scale, const PairValue& value);
 
@@ -56,10 +62,13 @@ class PairLoss final : public TokenLoss {
   double pairs_ = 0;          // pairs of the whole batch that take part
   double chosen_tokens_ = 0;  // their chosen tokens
   core::Array<int64_t> groups_;
-  core::Array<double> reference_;  // [2B] or empty
-  core::Array<double> sums_;       // [2B]: Σ logp
-  core::Array<double> by_sum_;     // [2B]: ∂loss/∂Σ logp
-  core::Array<double> loss_;       // [B], weighted and divided
+  core::Array<double> reference_;      // [2B] or empty
+  core::Array<double> token_weights_;  // [N] or empty
+  core::Array<double> sums_;           // [2B]: Σ logp, weighted
+  core::Array<double> likelihoods_;    // [2B]: Σ logp
+  core::Array<double> certainties_;    // [2B]: Σ (logp − log Σ p²), or empty
+  core::Array<double> by_sum_;         // [2B]: ∂loss/∂Σ logp
+  core::Array<double> loss_;           // [B], weighted and divided
 };
 
 }  // namespace logitless::loss

@@ -122,9 +122,22 @@ PairValue orpo(const PairLogps& p, const Options& o) {
   return {-o.beta * log_sigmoid(log_odds), -slope / std::expm1(chosen), slope / std::expm1(rejected)};
 }
 
+// The bound of exponents that nothing else bounds.
+constexpr double kMostLogRatio = 300;
+
+// (e^(k x) − 1) / k, x for k = 0. AlphaPO's reward, with −α for k: Gupta et al. 2025, eq. 5.
+Replaced exponential_of(double x, double k) {
+  if (std::abs(k) < 1e-6) return {x, 1};
+  const double exponent = k * x;
+  if (exponent > kMostLogRatio) return {std::expm1(kMostLogRatio) / k, 0};
+  return {std::expm1(exponent) / k, std::exp(exponent)};
+}
+
 PairValue logistic_of_logps(const PairLogps& p, const Options& o, double gamma) {
-  const Logistic logistic = smoothed_logistic(o.beta * (p.c - p.r) - gamma, o.label_smoothing);
-  return of_margin(logistic.loss, logistic.slope, o);
+  const Replaced c = reward_of(p.c, o), r = reward_of(p.r, o);
+  const Logistic logistic = smoothed_logistic(o.beta * (c.value - r.value) - gamma, o.label_smoothing);
+  const double slope = o.beta * logistic.slope;
+  return {logistic.loss, slope * c.slope, -slope * r.slope};
 }
 
 // SimPO: Meng et al. 2024, eq. 6.
@@ -138,23 +151,34 @@ using enum PairKind;
 
 // In the order of the enumeration. AOT is Melnyk et al. 2024.
 constexpr PairLossRow kRows[] = {
-    {.loss = kSigmoid, .value = dpo},
-    {.loss = kHinge, .value = hinge},
-    {.loss = kIpo, .value = ipo, .averages = true},
-    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true},
+    {.loss = kSigmoid, .value = dpo, .takes_scores = true},
+    {.loss = kHinge, .value = hinge, .takes_scores = true},
+    {.loss = kIpo, .value = ipo, .averages = true, .takes_scores = true},
+    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true, .takes_scores = true},
     {.loss = kNcaPair, .value = nca_pair},
-    {.loss = kRobust, .value = robust, .smooths = true, .smoothing_below = 0.5},
+    {.loss = kRobust, .value = robust, .smooths = true, .takes_scores = true, .smoothing_below = 0.5},
     {.loss = kBcoPair, .value = bco_pair},
     {.loss = kSppoHard, .value = sppo_hard},
     {.loss = kApoZero, .value = apo_zero},
     {.loss = kApoDown, .value = apo_down},
     {.loss = kAot, .kind = kSortedMargins, .smooths = true},
     {.loss = kAotUnpaired, .kind = kSortedRatios, .smooths = true},
-    {.loss = kDiscopop, .value = discopop},
-    {.loss = kSft, .kind = kLikelihood, .needs_reference = false},
+    {.loss = kDiscopop, .value = discopop, .takes_scores = true},
+    {.loss = kSft, .kind = kLikelihood, .needs_reference = false, .takes_scores = true},
     {.loss = kOrpo, .value = orpo, .needs_reference = false, .averages = true, .with_likelihood = true},
-    {.loss = kSimpo, .value = simpo, .needs_reference = false, .averages = true, .smooths = true},
-    {.loss = kCpo, .value = cpo, .needs_reference = false, .with_likelihood = true, .smooths = true},
+    {.loss = kSimpo,
+     .value = simpo,
+     .needs_reference = false,
+     .averages = true,
+     .smooths = true,
+     .takes_rewards = true},
+    {.loss = kCpo,
+     .value = cpo,
+     .needs_reference = false,
+     .with_likelihood = true,
+     .smooths = true,
+     .takes_rewards = true},
+    {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_scores = true},
 };
 
 static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size(), "each has a row");
@@ -171,5 +195,24 @@ static_assert(
 }  // namespace
 
 const PairLossRow& row_of(PreferenceLoss loss) { return kRows[static_cast<size_t>(loss)]; }
+
+// f-DPO: Wang et al. 2024, with s(0) = 0 as TRL has it.
+Replaced score_of(double log_ratio, const PreferenceOptions& options) {
+  switch (options.f_divergence) {
+    case FDivergence::kReverseKl:
+      break;
+    case FDivergence::kForwardKl:
+      return exponential_of(log_ratio, -1);
+    case FDivergence::kJs:
+      return {std::log(2.0) + log_sigmoid(log_ratio), sigmoid(-log_ratio)};
+    case FDivergence::kAlpha:
+      return exponential_of(log_ratio, options.f_alpha - 1);
+  }
+  return {log_ratio, 1};
+}
+
+Replaced reward_of(double logp, const PreferenceOptions& options) {
+  return exponential_of(logp, -options.reward_alpha);
+}
 
 }  // namespace logitless::loss

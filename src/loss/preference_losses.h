@@ -43,11 +43,22 @@ struct PairLossRow {
   bool with_likelihood = false;  ///< nll_weight is 1 where it is unset
   bool smooths = false;          ///< has a use for label_smoothing
   bool needs_smoothing = false;  ///< label_smoothing = 0 is an error
+  bool takes_scores = false;     ///< f_divergence may be another than reverse_kl
+  bool takes_rewards = false;    ///< has a use for reward_alpha
   double smoothing_below = 1;    ///< label_smoothing must be below this
 
   bool is_sorted() const { return kind == PairKind::kSortedMargins || kind == PairKind::kSortedRatios; }
 };
 
 const PairLossRow& row_of(PreferenceLoss loss);
+
+/// A number that stands in place of another one, and its slope by that.
+struct Replaced {
+  double value = 0, slope = 1;
+};
+/// Of a pair's log ratio: f_divergence.
+Replaced score_of(double log_ratio, const PreferenceOptions& options);
+/// Of a sequence's log-probability: reward_alpha.
+Replaced reward_of(double logp, const PreferenceOptions& options);
 
 }  // namespace logitless::loss

@@ -179,6 +179,7 @@ struct CBatch {
     in.ref_logps = vector_of(from.ref_logps);
     in.sampling_logps = vector_of(from.sampling_logps);
     in.teacher_logps = vector_of(from.teacher_logps);
+    in.scores = vector_of(from.scores);
     in.mask = from.mask.data();
     in.mask_count = from.mask.size();
     return logitless_policy_loss(context, &source, &in, &options, &gradients, &result, nullptr);
@@ -193,14 +194,14 @@ struct CBatch {
     const logitless_reference reference = reference_of(batch.reference_for(same));
     return logitless_preference_loss(context, &source, &targets, &reference, &options, &gradients, &result, nullptr);
   }
-  logitless_status run(const logitless_kto_options& options, logitless_kto_result& result, const KtoOptions&) {
+  logitless_status run(const logitless_kto_options& options, logitless_kto_result& result, const KtoOptions& same) {
     LOGITLESS_INIT(kto_result, &result);
     result.tokens = kTokens;
     result.sequences = kBatch;
     result.per_token_logps = a.data();
     result.sequence_logps = b.data();
     result.sequence_losses = c.data();
-    const KtoBatch from = batch.kto_batch();
+    const KtoBatch from = batch.kto_batch(same);
     const logitless_reference reference = reference_of(from.reference);
     logitless_kto_batch in;
     LOGITLESS_INIT(kto_batch, &in);
@@ -210,6 +211,8 @@ struct CBatch {
     in.reference = &reference;
     in.kl_logps = vector_of(from.kl_logps);
     in.kl_ref_logps = vector_of(from.kl_ref_logps);
+    in.sequence_weights = vector_of(from.sequence_weights);
+    in.reward_targets = vector_of(from.reward_targets);
     return logitless_kto_loss(context, &source, &in, &options, &gradients, &result, nullptr);
   }
 

@@ -270,6 +270,7 @@ void World::set_losses() {
   policy_batch.advantages = vector(per_sequence.data, kBatch);
   policy_batch.old_logps = policy_batch.ref_logps = policy_batch.sampling_logps = policy_batch.teacher_logps =
       vector(per_token.data, kTokens);
+  policy_batch.scores = vector(per_sequence.data, kBatch);
   policy_batch.mask = mask.data;
   policy_batch.mask_count = kTokens;
   LOGITLESS_INIT(policy_options, &policy);
@@ -282,6 +283,9 @@ void World::set_losses() {
   policy.sampler_clip_min = 0.5;
   policy.teacher_weight = 0.5;
   policy.teacher_discount = 0.5;
+  policy.trust_region = LOGITLESS_TRUST_REGION_KL;
+  policy.m2_threshold = 2;
+  policy.positive_nll_weight = 0.25;
   LOGITLESS_INIT(reference, &reference);
   reference.logps = vector(per_token.data, kTokens);
   LOGITLESS_INIT(preference_options, &preference);
@@ -290,13 +294,14 @@ void World::set_losses() {
   preference.loss_weights = loss_weights.data;
   preference.loss_count = preference.loss_weight_count = 2;
   preference.nll_weight = 0.5;
+  preference.use_weighting = 1;
   preference.token = &token;
   LOGITLESS_INIT(kto_batch, &kto_batch);
   kto_batch.targets = &targets;
   kto_batch.labels = labels.data;
   kto_batch.label_count = kBatch;
   kto_batch.reference = &reference;
-  kto_batch.kl_logps = kto_batch.kl_ref_logps = vector(per_sequence.data, kBatch);
+  kto_batch.kl_logps = kto_batch.kl_ref_logps = kto_batch.sequence_weights = vector(per_sequence.data, kBatch);
   LOGITLESS_INIT(kto_options, &kto);
   kto.token = &token;
   LOGITLESS_INIT(distillation_options, &distillation);

@@ -78,8 +78,9 @@ std::vector<Task> tasks() {
                      return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
                    }});
   }
-  for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kBnpo, PolicyVariant::kDapo,
-                                      PolicyVariant::kLuspo, PolicyVariant::kRloo}) {
+  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+    // These look at the whole batch, and are refused (rank_errors_test.cc).
+    if (variant == PolicyVariant::kClipCov || variant == PolicyVariant::kKlCov) continue;
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
                      PolicyOptions options;
                      options.variant = variant;
@@ -87,8 +88,13 @@ std::vector<Task> tasks() {
                      // is large for these inputs and multiplies the rounding of a log-probability.
                      options.kl_estimator = KlEstimator::kK2;
                      options.beta = 0.04;
-                     options.entropy_bonus = 0.02;
+                     if (variant != PolicyVariant::kTopr) options.entropy_bonus = 0.02;
+                     if (variant == PolicyVariant::kDrGrpo) options.max_completion_length = 5;
+                     const bool scored = variant == PolicyVariant::kTopr || variant == PolicyVariant::kGmpo;
+                     if (variant == PolicyVariant::kGmpo) options.positive_nll_weight = 0.1;
+                     if (variant == PolicyVariant::kGrpo) options.count_empty_sequences = false;
                      PolicyBatch batch;
+                     if (scored) batch.scores = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
                      batch.chosen_ids = p.targets();
                      batch.advantages = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
                      batch.old_logps = {p.batch.old_logps.data(), static_cast<int64_t>(p.batch.old_logps.size())};

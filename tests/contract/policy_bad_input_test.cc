@@ -43,6 +43,7 @@ struct Call {
     batch.ref_logps = view(ref_logps);
     batch.sampling_logps = view(sampling_logps);
     batch.teacher_logps = view(teacher_logps);
+    batch.scores = view(scores);
     batch.mask = mask;
   }
   static ConstVector view(const std::vector<double>& values) {
@@ -60,7 +61,7 @@ struct Call {
   std::vector<int64_t> ids = {0, 1, 2, -5, 3, 4};
   std::vector<uint8_t> mask = {1, 1, 1, 0, 1, 1};
   std::vector<double> advantages = {1, -1}, old_logps = {-1, -1, -1, kNaN, -1, -1}, ref_logps, sampling_logps,
-                      teacher_logps;
+                      teacher_logps, scores;
   std::vector<double> temperatures;
   std::vector<int64_t> offsets;
 };
@@ -246,6 +247,29 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
     set_variant(c, PolicyVariant::kDrGrpo);
     c.options.max_completion_length = static_cast<int64_t>(x);
   });
+  add("num_sequences", not_positive, [](Call& c, double x) { c.options.num_sequences = x; });
+  add("trust_region_low", negative, [](Call& c, double x) {
+    c.options.trust_region = TrustRegion::kTv;
+    c.options.trust_region_low = x;
+  });
+  add("trust_region_high", negative, [](Call& c, double x) {
+    c.options.trust_region = TrustRegion::kKl;
+    c.options.trust_region_high = x;
+  });
+  add("m2_threshold", not_positive,
+      [](Call& c, double x) { c.sampling_logps = kSixLogps, c.options.m2_threshold = x, c.refresh(); });
+  add("sampler_penalty", negative,
+      [](Call& c, double x) { c.sampling_logps = kSixLogps, c.options.sampler_penalty = x, c.refresh(); });
+  add("positive_nll_weight", negative, [](Call& c, double x) {
+    c.scores = {1, 0}, c.options.positive_nll_weight = x, c.refresh();
+  });
+  add("dro_tau", negative, [](Call& c, double x) { c.options.dro_tau = x; });
+  add("topr_weight_pos", negative, [](Call& c, double x) { c.options.topr_weight_pos = x; });
+  add("topr_weight_neg", negative, [](Call& c, double x) { c.options.topr_weight_neg = x; });
+  add("cov_share", {0, -1, 1.1, kNaN}, [](Call& c, double x) { c.options.cov_share = x; });
+  add("cov_low", not_finite, [](Call& c, double x) { c.options.cov_low = x; });
+  add("cov_high", not_finite, [](Call& c, double x) { c.options.cov_high = x; });
+  add("cov_kl_weight", negative, [](Call& c, double x) { c.options.cov_kl_weight = x; });
   add("sapo_temperature_pos", not_positive, [](Call& c, double x) { c.options.sapo_temperature_pos = x; });
   add("sapo_temperature_neg", not_positive, [](Call& c, double x) { c.options.sapo_temperature_neg = x; });
   add("vespo_k_pos", not_finite, [](Call& c, double x) { c.options.vespo_k_pos = x; });
@@ -256,6 +280,10 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   expect_all_refused(cases);
   expect_all_refused({
       {"the value", option([](auto& o) { o.epsilon_low = 1.25; }), {"epsilon_low = 1.25", "from 0 to 1"}},
+      {"covariance bounds", option([](auto& o) { o.cov_low = 5; }), {"cov_low = 5", "must be below", "cov_high = 5"}},
+      {"weight bounds",
+       option([](auto& o) { o.variant = PolicyVariant::kCispo, o.epsilon_low = 0.25, o.epsilon_high = 0.5; }),
+       {"epsilon_high = 0.5", "1 - epsilon_low = 0.75"}},
       {"clip bounds",
        [](Call& c) { use_sampling(c), c.options.sampler_clip_min = 4, c.refresh(); },
        {"sampler_clip_min = 4", "sampler_clip_max = 3"}},
@@ -296,6 +324,29 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
        with(&Call::teacher_logps, {-1, -1, kNaN, -1, -1, -1}, [](Call& c) { c.options.teacher_weight = 1; }),
        {"teacher_logps[2]", "finite"}},
       {"no advantages and no teacher", with(&Call::advantages, {}), {"advantages", "0"}},
+      {"topr without scores",
+       option([](auto& o) { o.variant = PolicyVariant::kTopr; }),
+       {"scores has 0 entries", "one a sequence (2)"}},
+      {"positive_nll_weight alone", option([](auto& o) { o.positive_nll_weight = 0.1; }), {"scores has 0 entries"}},
+      {"scores a token",
+       with(&Call::scores, kSixLogps, [](Call& c) { c.options.positive_nll_weight = 1; }),
+       {"scores has 6 entries", "one a sequence (2)"}},
+      {"scores that are not finite",
+       with(&Call::scores, {1, kNaN}, [](Call& c) { c.options.positive_nll_weight = 1; }),
+       {"scores[1]", "finite"}},
+      {"scores alone", with(&Call::scores, {1, 1}), {"scores", "variant grpo", "positive_nll_weight = 0"}},
+      {"m2_threshold alone", option([](auto& o) { o.m2_threshold = 0.1; }), {"m2_threshold", "sampling_logps"}},
+      {"sampler_penalty alone",
+       option([](auto& o) { o.sampler_penalty = 0.1; }),
+       {"sampler_penalty", "sampling_logps"}},
+      {"trust_region_low alone",
+       option([](auto& o) { o.trust_region_low = 0.1; }),
+       {"trust_region_low", "no trust_region"}},
+      {"trust_region_high beside none",
+       option([](auto& o) {
+         o.variant = PolicyVariant::kDppo, o.trust_region = TrustRegion::kNone, o.trust_region_high = 0.1;
+       }),
+       {"trust_region_high", "no trust_region"}},
       {"kl_estimator alone",
        option([](auto& o) { o.kl_estimator = KlEstimator::kK1; }),
        {"kl_estimator = k1", "beta = 0"}},
@@ -326,25 +377,33 @@ TEST(PolicyBadInput, OptionsWithoutAMeaningForTheVariant) {
     cases.push_back({name_of(variant) + (", " + name), spoil, {name, name_of(variant)}});
   };
   for (const PolicyVariant variant : all_of<PolicyVariant>()) {
-    const bool by_items =
-        variant == PolicyVariant::kDapo || variant == PolicyVariant::kCispo || variant == PolicyVariant::kVespo;
-    if (!by_items) add(variant, "num_items_in_batch", [](Call& c) { c.options.num_items_in_batch = 7; });
+    using enum PolicyAggregation;
+    const PolicyAggregation aggregation = aggregation_of({.variant = variant});
+    if (aggregation != kTokenMean) {
+      add(variant, "num_items_in_batch", [](Call& c) { c.options.num_items_in_batch = 7; });
+    }
     if (variant != PolicyVariant::kDrGrpo) {
       add(variant, "max_completion_length", [](Call& c) { c.options.max_completion_length = 7; });
     }
+    if (aggregation != kTokenMean && aggregation != kTokenSum) continue;
+    add(variant, "num_sequences", [](Call& c) { c.options.num_sequences = 7; });
+    add(variant, "count_empty_sequences", [](Call& c) { c.options.count_empty_sequences = false; });
   }
+  using enum PolicyVariant;
   for (const PolicyVariant variant :
-       {PolicyVariant::kCispo, PolicyVariant::kSapo, PolicyVariant::kVespo, PolicyVariant::kReinforce}) {
+       {kCispo, kSapo, kVespo, kReinforce, kImportanceSampling, kDppo, kGmpo, kDro, kTopr, kKlCov}) {
     add(variant, "delta", [](Call& c) { c.options.delta = 2; });
+    if (variant == kCispo || variant == kDppo || variant == kGmpo) continue;
     add(variant, "epsilon_low", [](Call& c) { c.options.epsilon_low = 0.2; });
-    if (variant == PolicyVariant::kCispo) continue;
     add(variant, "epsilon_high", [](Call& c) { c.options.epsilon_high = 0.3; });
   }
-  for (const PolicyVariant variant : {PolicyVariant::kRloo, PolicyVariant::kVespo}) {
+  add(kGmpo, "top_entropy_quantile", [](Call& c) { c.options.top_entropy_quantile = 0.5; });
+  for (const PolicyVariant variant : {kRloo, kVespo, kGmpo}) {
     add(variant, "importance_sampling_level",
         [](Call& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; });
   }
-  for (const auto mode : {SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask}) {
+  for (const auto mode :
+       {SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask, SamplerCorrection::kGeometricMask}) {
     add(PolicyVariant::kVespo, name_of(mode), [=](Call& c) { use_sampling(c), c.options.sampler_correction = mode; });
   }
   expect_all_refused(cases);
@@ -372,6 +431,12 @@ TEST(PolicyBadInput, Overlaps) {
          c.options.off_policy_mask_threshold = 1;
        }),
        {"d_hidden", "overlaps", "sampling_logps"}},
+      {"scores",
+       over([](Call& c, ConstVector v) {
+         c.batch.scores = {v.data, v.dtype, 2};
+         c.options.positive_nll_weight = 1;
+       }),
+       {"d_hidden", "overlaps", "scores"}},
       {"chosen_ids", [](Call& c) { c.gradients.d_bias.data = c.ids.data(); }, {"d_bias", "overlaps", "chosen_ids"}},
       {"temperatures",
        [](Call& c) {

@@ -71,6 +71,9 @@ struct Call {
     if (!policy_case.on_policy) batch.old_logps = view(old_logps);
     if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
     if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
+    const bool scored =
+        policy_case.options.variant == PolicyVariant::kTopr || policy_case.options.positive_nll_weight != 0;
+    if (scored) batch.scores = view(advantages);
     return batch;
   }
   PolicyResult run(const PolicyCase& policy_case, const Context& context = small_context()) {

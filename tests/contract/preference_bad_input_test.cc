@@ -91,9 +91,43 @@ TEST(PreferenceBadInput, Numbers) {
           [](Call& c, double x) { c.options.token.temperature = c.kto.token.temperature = x; });
   refused(of_pairs, "discopop_tau", not_positive, [](Call& c, double x) { c.options.discopop_tau = x; });
   refused(of_pairs, "simpo_gamma", not_finite, [](Call& c, double x) { c.options.simpo_gamma = x; });
+  refused(of_pairs, "f_alpha", not_finite, [](Call& c, double x) {
+    c.options.f_divergence = FDivergence::kAlpha;
+    c.options.f_alpha = x;
+  });
+  refused(of_pairs, "ld_alpha", {-0.1, 1.1, kNaN}, [](Call& c, double x) { c.options.ld_alpha = x; });
+  refused(of_pairs, "reward_alpha", not_finite, [](Call& c, double x) {
+    c.use_loss(L::kSimpo, 0);
+    c.options.reward_alpha = x;
+  });
+  refused(of_kto, "bco_delta", not_finite, [](Call& c, double x) {
+    c.kto.loss = UnpairedLoss::kBco;
+    c.kto.bco_delta = x;
+  });
   refused(of_pairs, "nll_weight", negative, [](Call& c, double x) { c.options.nll_weight = x; });
   refused(of_kto, "desirable_weight", negative, [](Call& c, double x) { c.kto.desirable_weight = x; });
   refused(of_kto, "undesirable_weight", negative, [](Call& c, double x) { c.kto.undesirable_weight = x; });
+}
+
+TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
+  std::vector<BadCase> cases;
+  for (const L loss : every_preference_loss()) {
+    const bool takes_scores = loss == L::kSigmoid || loss == L::kHinge || loss == L::kIpo || loss == L::kExoPair ||
+                              loss == L::kRobust || loss == L::kDiscopop || loss == L::kSigmoidNorm || loss == L::kSft;
+    const double smoothing = loss == L::kExoPair ? 0.1 : 0;
+    const auto add = [&](const std::string& option, const std::function<void(PreferenceOptions&)>& set) {
+      cases.push_back({name_of(loss) + (" with " + option),
+                       [=](Call& c) { c.use_loss(loss, smoothing), set(c.options); },
+                       {option, name_of(loss)}});
+    };
+    if (!takes_scores) add("f_divergence = js_divergence", [](auto& o) { o.f_divergence = FDivergence::kJs; });
+    if (loss == L::kAot || loss == L::kAotUnpaired || loss == L::kSft) {
+      add("use_weighting", [](auto& o) { o.use_weighting = true; });
+    }
+    if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
+  }
+  cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
+  expect_refused_by({run_preference}, cases);
 }
 
 TEST(PreferenceBadInput, LabelSmoothing) {

@@ -49,6 +49,14 @@ std::vector<Enum> other_values(Enum value) {
   }
   return others;
 }
+/// Those that change a loss whose variant is grpo or dppo.
+inline std::vector<PolicyAggregation> other_values(PolicyAggregation) {
+  using enum PolicyAggregation;
+  return {kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenSumNorm};
+}
+inline std::vector<TrustRegion> other_values(TrustRegion) {
+  return {TrustRegion::kTv, TrustRegion::kTvBoth, TrustRegion::kKl};
+}
 inline std::vector<std::vector<PreferenceLoss>> other_values(const std::vector<PreferenceLoss>& value) {
   std::vector<std::vector<PreferenceLoss>> others = {{value.at(0), PreferenceLoss::kHinge}};
   for (const PreferenceLoss loss : other_values(value.at(0))) others.push_back({loss});
@@ -87,6 +95,18 @@ inline void prepare(const std::string& field, PolicyOptions& options) {
   if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
   if (field.starts_with("teacher_") && field != "teacher_weight") options.teacher_weight = 0.5;
   if (field == "num_items_in_batch") options.variant = PolicyVariant::kDapo;
+  if (field.starts_with("dro")) options.variant = PolicyVariant::kDro;
+  if (field.starts_with("topr")) options.variant = PolicyVariant::kTopr;
+  if (field.starts_with("trust_region_")) {
+    options.trust_region = TrustRegion::kTvBoth;
+    options.trust_region_low = options.trust_region_high = 0.02;
+  }
+  if (field.starts_with("cov_")) {
+    options.variant = field == "cov_kl_weight" ? PolicyVariant::kKlCov : PolicyVariant::kClipCov;
+    options.cov_low = -1;
+    options.cov_high = 1.5;
+    options.cov_share = field == "cov_seed" ? 0.2 : 1;
+  }
   if (field.starts_with("sapo")) options.variant = PolicyVariant::kSapo;
   if (field.starts_with("vespo")) options.variant = PolicyVariant::kVespo;
   if (field == "max_completion_length") {
@@ -98,11 +118,15 @@ inline void prepare(const std::string& field, PreferenceOptions& options) {
   prepare_token(field, options.token);
   if (field == "losses" || field == "label_smoothing") options.losses = {PreferenceLoss::kCpo};
   if (field == "discopop_tau") options.losses = {PreferenceLoss::kDiscopop};
-  if (field == "simpo_gamma") options.losses = {PreferenceLoss::kSimpo};
+  if (field == "simpo_gamma" || field == "reward_alpha") options.losses = {PreferenceLoss::kSimpo};
+  if (field == "f_alpha") options.f_divergence = FDivergence::kAlpha;
 }
 inline void prepare(const std::string& field, SoftCrossEntropyOptions& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, IdLogpsOptions& options) { prepare_token(field, options.token); }
-inline void prepare(const std::string& field, KtoOptions& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, KtoOptions& options) {
+  prepare_token(field, options.token);
+  if (field == "bco_delta") options.loss = UnpairedLoss::kBco;
+}
 
 inline void prepare(const std::string& field, DistillationOptions& options) {
   prepare_token(field, options.token);
@@ -188,6 +212,7 @@ struct Outcome {
 /// What the calls read beside their options: ratios are on both sides of their bounds.
 struct OptionBatch : Batch {
   std::vector<float> sampling_logps, teacher_logps;
+  std::vector<float> scores = {1, 0, 0, -1}, sequence_weights = {1, 0.5, 2, 0.25};
   std::vector<double> kl = {-30, -31, -32}, kl_ref = {-30.5, -31.5, -33};
   FromHidden other;  ///< a teacher with other hidden states
 
@@ -202,7 +227,8 @@ struct OptionBatch : Batch {
     old_logps[6] -= 27;                                  // Of a negative advantage: beyond any clamp.
     for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // A sequence that has drifted.
     other.hidden = normal(kTokens * kHidden, 11);
-    mask[3] = mask[4] = 0;  // Sequences of different lengths.
+    mask[3] = mask[4] = 0;  // Sequences of different lengths, one of them empty.
+    for (size_t i = 10; i < 15; ++i) mask[i] = 0;
   }
 
   CrossEntropyResult run(const CrossEntropyOptions& options, const Gradients& out) const {
@@ -213,9 +239,12 @@ struct OptionBatch : Batch {
   }
   PolicyBatch policy_for(const PolicyOptions& options) const {
     PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
-    const bool sampled =
-        options.sampler_correction != SamplerCorrection::kNone || options.teacher_against == TeacherAgainst::kSampling;
+    const bool sampled = options.sampler_correction != SamplerCorrection::kNone ||
+                         options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold ||
+                         options.sampler_penalty != 0;
     if (sampled) batch.sampling_logps = {sampling_logps.data(), kTokens};
+    const bool scored = options.variant == PolicyVariant::kTopr || options.positive_nll_weight != 0;
+    if (scored) batch.scores = {scores.data(), kBatch};
     if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
     return batch;
   }
@@ -223,19 +252,26 @@ struct OptionBatch : Batch {
     return policy_loss(Context(), model.states(), model.head(), policy_for(options), options, out);
   }
   Reference reference_for(const PreferenceOptions& options) const {
-    return std::ranges::any_of(options.losses, needs_reference) ? reference() : Reference();
+    if (!std::ranges::any_of(options.losses, needs_reference)) return {};
+    Reference result = reference();
+    if (options.ld_alpha) result.logps = {ref_logps.data(), kTokens};
+    return result;
   }
   PreferenceResult run(const PreferenceOptions& options, const Gradients& out) const {
     return preference_loss(Context(), model.states(), model.head(), targets(), reference_for(options), options, out);
   }
-  KtoBatch kto_batch() const {
+  KtoBatch kto_batch(const KtoOptions& options) const {
     KtoBatch batch = kto(reference());
-    batch.kl_logps = {kl.data(), 3};
-    batch.kl_ref_logps = {kl_ref.data(), 3};
+    if (options.loss == UnpairedLoss::kKto) {
+      batch.kl_logps = {kl.data(), 3};
+      batch.kl_ref_logps = {kl_ref.data(), 3};
+    }
+    if (options.loss == UnpairedLoss::kA2po) batch.reward_targets = {scores.data(), kBatch};
+    if (options.loss == UnpairedLoss::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
     return batch;
   }
   KtoResult run(const KtoOptions& options, const Gradients& out) const {
-    return kto_loss(Context(), model.states(), model.head(), kto_batch(), options, out);
+    return kto_loss(Context(), model.states(), model.head(), kto_batch(options), options, out);
   }
 
   DistillationResult run(const DistillationOptions& options, const Gradients& out) const {
@@ -295,7 +331,7 @@ inline std::set<std::string> refused(const CrossEntropyOptions&) { return {}; }
 inline std::set<std::string> refused(const SoftCrossEntropyOptions&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const IdLogpsOptions&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const PolicyOptions&) {
-  return {"ignore_index = 37", "shift = 37", "variant = dr_grpo"};
+  return {"ignore_index = 37", "shift = 37", "variant = dr_grpo", "aggregation = seq_mean_token_sum_norm"};
 }
 inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
 inline std::set<std::string> refused(const KtoOptions&) { return {}; }

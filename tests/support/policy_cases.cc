@@ -11,16 +11,33 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool takes_sequence_ratio(PolicyVariant v) { return v != PolicyVariant::kRloo && v != PolicyVariant::kVespo; }
-bool takes_sequence_correction(PolicyVariant v) { return v != PolicyVariant::kVespo; }
-// The rest refuses delta and epsilon_low, and but for cispo epsilon_high.
-bool clips_on_both_sides(PolicyVariant v) {
-  return v != PolicyVariant::kCispo && v != PolicyVariant::kSapo && v != PolicyVariant::kVespo &&
-         v != PolicyVariant::kReinforce;
+bool takes_sequence_ratio(PolicyVariant v) {
+  return v != PolicyVariant::kRloo && v != PolicyVariant::kVespo && v != PolicyVariant::kGmpo;
 }
-bool has_upper_bound(PolicyVariant v) { return clips_on_both_sides(v) || v == PolicyVariant::kCispo; }
-bool takes_item_count(PolicyVariant v) {
-  return v == PolicyVariant::kDapo || v == PolicyVariant::kCispo || v == PolicyVariant::kVespo;
+bool takes_sequence_correction(PolicyVariant v) { return v != PolicyVariant::kVespo; }
+// The rest refuses delta.
+bool clips_on_both_sides(PolicyVariant v) {
+  using enum PolicyVariant;
+  return v == kGrpo || v == kBnpo || v == kDrGrpo || v == kDapo || v == kLuspo || v == kRloo || v == kPpo ||
+         v == kClipCov;
+}
+bool truncates(PolicyVariant v) { return v == PolicyVariant::kCispo || v == PolicyVariant::kDppo; }
+bool is_gmpo(PolicyVariant v) { return v == PolicyVariant::kGmpo; }
+bool takes_narrow_clip(PolicyVariant v) { return clips_on_both_sides(v) || is_gmpo(v); }
+bool has_upper_bound(PolicyVariant v) { return clips_on_both_sides(v) || truncates(v); }
+
+// A case that has these options and not those of another aggregation.
+void aggregate(PolicyCase& c, PolicyAggregation aggregation) {
+  c.options.aggregation = aggregation;
+  c.options.num_items_in_batch = std::nullopt;
+  c.options.num_sequences = std::nullopt;
+  c.options.count_empty_sequences = true;
+  c.options.max_completion_length = std::nullopt;
+  if (aggregation_of(c.options) == PolicyAggregation::kSeqMeanTokenSumNorm) c.options.max_completion_length = 11;
+}
+bool is_of_sequences(const PolicyCase& c) {
+  const PolicyAggregation aggregation = aggregation_of(c.options);
+  return aggregation != PolicyAggregation::kTokenMean && aggregation != PolicyAggregation::kTokenSum;
 }
 
 std::vector<PolicyTwist> make_twists() {
@@ -29,7 +46,8 @@ std::vector<PolicyTwist> make_twists() {
       {"on-policy", [](auto& c) { c.on_policy = true; }},
       {"sequence level", [](auto& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; },
        takes_sequence_ratio},
-      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, clips_on_both_sides},
+      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, takes_narrow_clip},
+      {"two-sided weight", [](auto& c) { c.options.epsilon_low = 0.15, c.options.epsilon_high = 1.05; }, truncates},
       {"tight cispo bound", [](auto& c) { c.options.epsilon_high = 1.1; }, has_upper_bound},
       {"delta", [](auto& c) { c.options.delta = 1.45; }, clips_on_both_sides},
       {"delta inside of the clip range", [](auto& c) { c.options.delta = 1.1; }, clips_on_both_sides},
@@ -37,11 +55,21 @@ std::vector<PolicyTwist> make_twists() {
       {"tight log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = 0.23; }},
       {"no log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = std::nullopt; }},
       {"entropy bonus", [](auto& c) { c.options.entropy_bonus = 0.3; }},
-      {"top entropy quantile", [](auto& c) { c.options.top_entropy_quantile = 0.35; }},
+      {"top entropy quantile", [](auto& c) { c.options.top_entropy_quantile = 0.35; },
+       [](PolicyVariant v) { return !is_gmpo(v); }},
       {"off-policy mask", [](auto& c) { c.options.off_policy_mask_threshold = 0.05; }},
       {"off-policy mask by the sampler",
        [](auto& c) { c.options.off_policy_mask_threshold = 0.05, c.with_sampling = true; }},
-      {"number of items", [](auto& c) { c.options.num_items_in_batch = 37.5; }, takes_item_count},
+      {"second moments", [](auto& c) { c.options.m2_threshold = 0.02, c.with_sampling = true; }},
+      {"sampler penalty", [](auto& c) { c.options.sampler_penalty = 0.3, c.with_sampling = true; }},
+      {"likelihood of good answers", [](auto& c) { c.options.positive_nll_weight = 0.2; }},
+      {"dro tau", [](auto& c) { c.options.dro_tau = 1.7; }},
+      {"topr weights", [](auto& c) { c.options.topr_weight_pos = 0.4, c.options.topr_weight_neg = 2.5; }},
+      {"covariances",
+       [](auto& c) {
+         c.options.cov_share = 0.4, c.options.cov_seed = 7, c.options.cov_kl_weight = 0.8;
+         c.options.cov_low = -1, c.options.cov_high = 0.75;
+       }},
       {"sapo temperatures",
        [](auto& c) { c.options.sapo_temperature_pos = 0.7, c.options.sapo_temperature_neg = 2.5; }},
       {"vespo weights",
@@ -64,7 +92,28 @@ std::vector<PolicyTwist> make_twists() {
     }
   }
   twists.push_back({"teacher alone", [](auto& c) { c.options.teacher_weight = -0.8, c.teacher_alone = true; }});
-  for (const KlEstimator estimator : {KlEstimator::kK1, KlEstimator::kK2, KlEstimator::kK3}) {
+  for (const TrustRegion region : all_of<TrustRegion>()) {
+    twists.push_back({std::string("trust region ") + name_of(region), [=](auto& c) {
+                        c.options.trust_region = region;
+                        if (region == TrustRegion::kNone || region == TrustRegion::kDefault) return;
+                        c.options.trust_region_low = region == TrustRegion::kKl ? 0.006 : 0.03;
+                        c.options.trust_region_high = region == TrustRegion::kKl ? 0.004 : 0.02;
+                      }});
+  }
+  for (const PolicyAggregation aggregation : all_of<PolicyAggregation>()) {
+    twists.push_back({std::string("aggregation ") + name_of(aggregation), [=](auto& c) { aggregate(c, aggregation); }});
+  }
+  twists.push_back({"number of items", [](auto& c) {
+                      if (aggregation_of(c.options) == PolicyAggregation::kTokenMean)
+                        c.options.num_items_in_batch = 37.5;
+                    }});
+  twists.push_back({"number of sequences", [](auto& c) {
+                      if (is_of_sequences(c)) c.options.num_sequences = 6.5;
+                    }});
+  twists.push_back({"no empty sequences", [](auto& c) {
+                      if (is_of_sequences(c) && !c.options.num_sequences) c.options.count_empty_sequences = false;
+                    }});
+  for (const KlEstimator estimator : all_of<KlEstimator>()) {
     for (const bool corrected : {false, true}) {
       twists.push_back(
           {std::string("beta with ") + name_of(estimator) + (corrected ? ", bias correction" : ""), [=](auto& c) {
@@ -74,8 +123,9 @@ std::vector<PolicyTwist> make_twists() {
            }});
     }
   }
-  for (const auto mode : {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask,
-                          SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask}) {
+  for (const auto mode :
+       {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask, SamplerCorrection::kSequenceTruncate,
+        SamplerCorrection::kSequenceMask, SamplerCorrection::kGeometricMask}) {
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
     for (const bool low : {false, true}) {
       for (const bool high : {false, true}) {
@@ -101,6 +151,12 @@ ConstVector view(const std::vector<T>& values) {
 }
 
 }  // namespace
+
+bool couples_batch(const PolicyCase& policy_case) {
+  const PolicyOptions& options = policy_case.options;
+  return options.top_entropy_quantile < 1 || options.variant == PolicyVariant::kClipCov ||
+         options.variant == PolicyVariant::kKlCov || (options.m2_threshold && policy_case.on_policy);
+}
 
 PolicyCase plain_case(PolicyVariant variant) {
   PolicyCase result;
@@ -150,6 +206,9 @@ PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
   if (!policy_case.on_policy) batch.old_logps = view(old_logps);
   if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
   if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
+  const bool scored =
+      policy_case.options.variant == PolicyVariant::kTopr || policy_case.options.positive_nll_weight != 0;
+  if (scored) batch.scores = view(scores);
   batch.mask = mask;
   return batch;
 }
@@ -164,7 +223,9 @@ PolicyData mixed_data(uint64_t seed) {
   data.mask = {1, 0, 1, 1, 1, /**/ 1, /**/ 1, 1, 1, 1, /**/ 0, 0, 0, 0};
   if (seed % 2 == 0) data.mask = {1, 1, 1, 1, 1, /**/ 0, /**/ 0, 1, 0, 1, /**/ 1, 0, 1, 1};
   data.sequence_advantages = {0.73, kNaN, -1.31, -0.57, 1.9};
+  data.scores = {0.25, kNaN, 1, 0, 0.5};
   data.sequence_advantages[seed % 2 == 0 ? 2 : 4] = kNaN;  // of the sequence that is all masked
+  data.scores[seed % 2 == 0 ? 2 : 4] = kNaN;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 1);
   for (int64_t i = 0; i < data.tokens(); ++i) {
@@ -194,6 +255,7 @@ PolicyData data_of(const std::vector<std::vector<double>>& log_ratios, const std
   PolicyData data;
   data.offsets = {0};
   data.sequence_advantages = advantages;
+  for (const double advantage : advantages) data.scores.push_back(advantage);
   for (size_t s = 0; s < log_ratios.size(); ++s) {
     for (const double log_ratio : log_ratios[s]) {
       data.at.logp.push_back(-2);

@@ -29,6 +29,8 @@ struct PolicyTwist {
   std::function<bool(PolicyVariant)> allowed = [](PolicyVariant) { return true; };
 };
 
+/// Tells whether the loss of a token depends on all tokens of the batch.
+bool couples_batch(const PolicyCase& policy_case);
 /// Returns the variant with what it cannot do without.
 PolicyCase plain_case(PolicyVariant variant);
 /// Returns every option there is, one at a time.
@@ -43,6 +45,7 @@ struct PolicyData {
   std::vector<uint8_t> mask;
   std::vector<int64_t> ids;
   std::vector<double> sequence_advantages, token_advantages, old_logps, ref_logps, sampling_logps, teacher_logps;
+  std::vector<double> scores;  // [B]
   oracle::PolicyPoint at;
 
   int64_t tokens() const { return offsets.back(); }

@@ -25,7 +25,7 @@ struct PolicyTester::Reference {
   HostArray<double> temperatures;
   HostArray<int64_t> ids;
   HostArray<uint8_t> mask;
-  HostTensor advantages, old_logps, ref_logps, sampling_logps, teacher_logps;
+  HostTensor advantages, old_logps, ref_logps, sampling_logps, teacher_logps, scores;
   PolicyBatch batch;
   Expected expected;  // its statistics; the rest and what follows is of truth()
   bool has_truth = false;
@@ -167,6 +167,8 @@ void PolicyTester::make_batch(Reference& reference) const {
     reference.advantages.set(0, i, read ? normal(random) : kNaN);
   }
   if (reference.advantages.cols() > 2) reference.advantages.set(0, 2, 0);
+  reference.scores = column(sequences);
+  for (int64_t s = 0; s < sequences; ++s) reference.scores.set(0, s, s % 3 == 1 ? -0.5 : static_cast<double>(s % 3));
   reference.ids = reference.inputs.laid_out(ids);
   reference.mask = HostArray<uint8_t>(mask, spec_.allocate);
 
@@ -178,6 +180,8 @@ void PolicyTester::make_batch(Reference& reference) const {
   if (!case_.on_policy) batch.old_logps = reference.old_logps.vector_view();
   if (case_.options.beta != 0) batch.ref_logps = reference.ref_logps.vector_view();
   if (case_.with_sampling) batch.sampling_logps = reference.sampling_logps.vector_view();
+  const bool scored = case_.options.variant == PolicyVariant::kTopr || case_.options.positive_nll_weight != 0;
+  if (scored) batch.scores = reference.scores.vector_view();
 }
 
 PolicyTester::Reference& PolicyTester::reference() {

@@ -1,7 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "support/preference_cases.h"
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -13,7 +16,7 @@ using L = PreferenceLoss;
 const char* short_name(L loss) {
   static const char* const names[] = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
                                       "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
-                                      "discopop", "sft",       "orpo",     "simpo",    "cpo"};
+                                      "discopop", "sft",       "orpo",     "simpo",    "cpo",      "sigmoid_norm"};
   return names[static_cast<size_t>(loss)];
 }
 
@@ -45,6 +48,32 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
   if (loss == L::kAot || loss == L::kAotUnpaired || loss == L::kSimpo || loss == L::kCpo) smoothings = {0.1, 0.5, 0.9};
   for (const double smoothing : smoothings) {
     add("label_smoothing " + std::to_string(smoothing), [=](auto& o) { o.label_smoothing = smoothing; });
+  }
+  const auto is_one_of = [=](std::initializer_list<L> losses) {
+    return std::find(losses.begin(), losses.end(), loss) != losses.end();
+  };
+  if (is_one_of({L::kSigmoid, L::kHinge, L::kIpo, L::kExoPair, L::kRobust, L::kDiscopop, L::kSigmoidNorm, L::kSft})) {
+    for (const FDivergence f : all_of<FDivergence>()) {
+      add(name_of(f), [=](auto& o) { o.f_divergence = f; });
+    }
+    for (const double alpha : {-0.5, 1.0, 2.0}) {
+      add("f_alpha " + std::to_string(alpha),
+          [=](auto& o) { o.f_divergence = FDivergence::kAlpha, o.f_alpha = alpha, o.average_log_prob = alpha == 2; });
+    }
+  }
+  if (!is_one_of({L::kAot, L::kAotUnpaired, L::kSft})) {
+    add("weighting", [](auto& o) { o.use_weighting = true; });
+    add("weighting and a likelihood", [](auto& o) { o.use_weighting = true, o.nll_weight = 0.5; });
+  }
+  for (const double alpha : {0.0, 0.3, 1.0}) {
+    add("ld_alpha " + std::to_string(alpha), [=](auto& o) { o.ld_alpha = alpha, o.nll_weight = 0.25; });
+  }
+  if (is_one_of({L::kSimpo, L::kCpo})) {
+    for (const double alpha : {0.25, -0.5}) {
+      add("reward_alpha " + std::to_string(alpha), [=](auto& o) { o.reward_alpha = alpha; });
+    }
+    add("reward_alpha, weighting, ld_alpha",
+        [](auto& o) { o.reward_alpha = 0.2, o.use_weighting = true, o.ld_alpha = 0.5; });
   }
   if (loss == L::kDiscopop) {
     for (const double tau : {0.3, 1.0, 4.0}) {
@@ -79,6 +108,10 @@ std::vector<PreferenceCase> make_cases() {
   add_sum({{L::kOrpo, 1.0}, {L::kRobust, 0.3}, {L::kAotUnpaired, 0.7}}, 0.25, [](auto& o) { o.want_entropy = true; });
   add_sum({{L::kHinge, 1.0}, {L::kSimpo, 0.5}, {L::kCpo, 0.25}}, 0.1, [](auto& o) { o.beta = 1.25; });
   add_sum({{L::kSft, 0.5}, {L::kSft, 0.25}, {L::kNcaPair, 1.0}}, 0, [](auto& o) { o.nll_weight = 0.125; });
+  add_sum({{L::kSigmoid, 0.5}, {L::kIpo, 1.0}, {L::kSigmoidNorm, 2.0}, {L::kSft, 0.5}}, 0, [](auto& o) {
+    o.f_divergence = FDivergence::kJs;
+    o.ld_alpha = 0.25;
+  });
   add_sum({{L::kSigmoid, 0.0}, {L::kCpo, 1.0}, {L::kSigmoid, 2.0}}, 0, [](auto& o) { o.average_log_prob = true; });
   return cases;
 }
@@ -86,9 +119,10 @@ std::vector<PreferenceCase> make_cases() {
 }  // namespace
 
 const std::vector<PreferenceLoss>& every_preference_loss() {
-  static const std::vector<L> all = {L::kSigmoid,  L::kHinge,    L::kIpo,     L::kExoPair, L::kNcaPair, L::kRobust,
-                                     L::kBcoPair,  L::kSppoHard, L::kApoZero, L::kApoDown, L::kAot,     L::kAotUnpaired,
-                                     L::kDiscopop, L::kSft,      L::kOrpo,    L::kSimpo,   L::kCpo};
+  static const std::vector<L> all = {L::kSigmoid, L::kHinge,       L::kIpo,        L::kExoPair, L::kNcaPair,
+                                     L::kRobust,  L::kBcoPair,     L::kSppoHard,   L::kApoZero, L::kApoDown,
+                                     L::kAot,     L::kAotUnpaired, L::kDiscopop,   L::kSft,     L::kOrpo,
+                                     L::kSimpo,   L::kCpo,         L::kSigmoidNorm};
   return all;
 }
 
@@ -117,7 +151,9 @@ oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t
       batch.entropy.push_back(surprise(random));
       // The first token of a sequence always takes part.
       batch.takes_part.push_back(t == 0 || random() % 4 != 0);
-      if (batch.takes_part.back()) reference += batch.logp.back() + normal(random);
+      batch.reference_tokens.push_back(batch.logp.back() + normal(random));
+      batch.square_sums.push_back(std::exp(-surprise(random)));
+      if (batch.takes_part.back()) reference += batch.reference_tokens.back();
     }
     batch.reference.push_back(reference);
     batch.offsets.push_back(batch.tokens());
@@ -132,6 +168,8 @@ oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std
   batch.takes_part.assign(logp.size(), true);
   for (size_t s = 0; s <= logp.size(); ++s) batch.offsets.push_back(static_cast<int64_t>(s));
   batch.reference = reference;
+  batch.reference_tokens = reference;
+  batch.square_sums.assign(logp.size(), 0.25);
   return batch;
 }
 
@@ -182,6 +220,19 @@ const std::vector<KtoCase>& kto_cases() {
       with_baseline(c);
       c.labels = {0};
     });
+    add("sequence weights", [&](auto& c) { with_baseline(c), c.weighs = true; });
+    for (const UnpairedLoss loss : {UnpairedLoss::kApoZeroUnpaired, UnpairedLoss::kBco, UnpairedLoss::kA2po}) {
+      const std::string name = name_of(loss);
+      add(name, [=](auto& c) { c.options.loss = loss; });
+      add(name + " with weights", [=](auto& c) {
+        c.options.loss = loss;
+        c.weighs = true;
+        c.options.desirable_weight = 0.75;
+        c.options.loss_scale = -1.5;
+        c.options.average_log_prob = true;
+        if (loss == UnpairedLoss::kBco) c.options.bco_delta = 0.3;
+      });
+    }
     add("undesirable ones weigh nothing", [](auto& c) { c.options.undesirable_weight = 0; });
     return all;
   }();
@@ -193,7 +244,16 @@ oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kt
   input.batch = batch;
   input.kl_logps = kto_case.kl_logps;
   input.kl_ref_logps = kto_case.kl_ref_logps;
-  for (int64_t s = 0; s < batch.sequences(); ++s) input.labels.push_back(kto_case.labels[s % kto_case.labels.size()]);
+  for (int64_t s = 0; s < batch.sequences(); ++s) {
+    input.labels.push_back(kto_case.labels[s % kto_case.labels.size()]);
+    // Those of sequences without a token are not read.
+    const bool read = batch.count(s) > 0;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    if (kto_case.weighs) input.sequence_weights.push_back(read ? 0.5 * static_cast<double>(s % 4) : nan);
+    if (kto_case.options.loss == UnpairedLoss::kA2po) {
+      input.reward_targets.push_back(read ? 0.4 - 0.3 * static_cast<double>(s % 3) : nan);
+    }
+  }
   return input;
 }
 

@@ -34,6 +34,7 @@ struct KtoCase {
   KtoOptions options;
   std::vector<double> kl_logps, kl_ref_logps;
   std::vector<uint8_t> labels;  ///< used over and over
+  bool weighs = false;          ///< with sequence_weights
 };
 
 const std::vector<KtoCase>& kto_cases();

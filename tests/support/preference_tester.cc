@@ -55,14 +55,21 @@ Truth bound_truth(const SequenceData& data, const std::function<Truth(const orac
     for (size_t k = 0; k < worst.size(); ++k) *total[k] += worst[k];
   };
   for (int64_t s = 0; s < data.batch.sequences(); ++s) {
+    int64_t first = -1;
     for (int64_t i = data.batch.offsets[s]; i < data.batch.offsets[s + 1]; ++i) {
       if (!data.batch.takes_part[i]) continue;
-      add_change([=](oracle::SequenceBatch& batch, double step) { batch.logp[i] += step; }, data.errors[s]);
-      break;
+      if (first < 0) first = i;
+      add_change([=](oracle::SequenceBatch& batch, double step) { batch.square_sums[i] += step; },
+                 data.expected.stat_bounds.square_sum[i]);
     }
-    if (data.batch.reference.empty() || data.batch.count(s) == 0) continue;
-    add_change([=](oracle::SequenceBatch& batch, double step) { batch.reference[s] += step; },
-               data.reference_errors[s]);
+    if (first < 0) continue;
+    add_change([=](oracle::SequenceBatch& batch, double step) { batch.logp[first] += step; }, data.errors[s]);
+    if (data.batch.reference.empty()) continue;
+    const auto move_reference = [=](oracle::SequenceBatch& batch, double step) {
+      batch.reference[s] += step;
+      batch.reference_tokens[first] += step;
+    };
+    add_change(move_reference, data.reference_errors[s]);
   }
   return bound;
 }
@@ -246,6 +253,9 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   batch.reference = data.reference;
   batch.kl_logps = ConstVector(kl_logps.data(), kl_logps.size());
   batch.kl_ref_logps = ConstVector(kl_ref_logps.data(), kl_ref_logps.size());
+  const HostArray<double> weights(input.sequence_weights, spec_.allocate), fits(input.reward_targets, spec_.allocate);
+  if (!input.sequence_weights.empty()) batch.sequence_weights = ConstVector(weights.data(), weights.size());
+  if (!input.reward_targets.empty()) batch.reward_targets = ConstVector(fits.data(), fits.size());
   const Context context = this->context();
   with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {

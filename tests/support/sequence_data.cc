@@ -69,6 +69,7 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
   problem.labels = data.expected.problem.labels;
   const Expected reference = expect_statistics(problem, arithmetic);
   batch.reference = sums_of(batch, reference.stats.logp);
+  batch.reference_tokens.assign(reference.stats.logp.begin(), reference.stats.logp.end());
   if (form == ReferenceForm::kModel) {
     data.reference.hidden = model.hidden_view();
     data.reference.head = model.head_view();
@@ -89,6 +90,7 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
       rounded[i] = data.reference_logps.get(0, i);
     }
     batch.reference = sums_of(batch, rounded);
+    batch.reference_tokens.assign(rounded.begin(), rounded.end());
   }
   if (form != ReferenceForm::kModel) data.reference.logps = data.reference_logps.vector_view();
   add_arithmetic(batch.reference, data.reference_errors);

@@ -157,7 +157,8 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
                           {"temperature=0.5", "loss_scale=-100", "round_logits_to=float16"},
                           {"seq_len=0"}};
   for (const Words& settings : logits) checks({kLogits}, settings);
-  for (const char* variant : {"bnpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo"}) {
+  for (const char* variant : {"bnpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo",
+                              "importance_sampling", "dppo", "gmpo", "dro", "topr", "clip_cov", "kl_cov"}) {
     const std::string setting = std::string("policy.variant=") + variant;
     checks({config_named("tiny-grpo"), kGrpoLogits}, {setting});
   }

@@ -40,6 +40,7 @@ inline TokenStats stats_of(const oracle::SequenceBatch& batch, const loss::Seque
     const bool active = tokens.targets[i] != loss::kNoTarget;
     stats.logp.push_back(active ? batch.logp[i] : kNaN);
     stats.entropy.push_back(active ? batch.entropy[i] : kNaN);
+    if (!batch.square_sums.empty()) stats.square_sum.push_back(active ? batch.square_sums[i] : kNaN);
   }
   return stats;
 }

@@ -26,6 +26,9 @@ KtoRun run_kto(const oracle::KtoInput& input, const KtoOptions& options, bool by
     batch.kl_logps = ConstVector(input.kl_logps.data(), static_cast<int64_t>(input.kl_logps.size()));
     batch.kl_ref_logps = ConstVector(input.kl_ref_logps.data(), static_cast<int64_t>(input.kl_ref_logps.size()));
   }
+  const auto view = [](const std::vector<double>& v) { return ConstVector(v.data(), static_cast<int64_t>(v.size())); };
+  if (!input.sequence_weights.empty()) batch.sequence_weights = view(input.sequence_weights);
+  if (!input.reward_targets.empty()) batch.reward_targets = view(input.reward_targets);
   loss::KtoLoss loss(options, batch, tokens_of(input.batch), "hidden");
   loss.set_reference(reference_of(input.batch, loss.tokens()));
   const TokenStats stats = stats_of(input.batch, loss.tokens());

@@ -27,8 +27,7 @@ TEST(PolicyLoss, ChunksOfWholeGroupsChangeNoBit) {
     SCOPED_TRACE(policy_case.name);
     const PolicyData data = mixed_data(1);
     const loss::PolicyLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
-    const bool of_batch = policy_case.options.top_entropy_quantile < 1;
-    if (of_batch) continue;
+    if (couples_batch(policy_case)) continue;
     const bool of_sequence = !loss.groups().empty();
     const Evaluated once = evaluate(policy_case, data);
     const Evaluated often = evaluate(policy_case, data, of_sequence ? Calls::kOneASequence : Calls::kOneAToken);
@@ -47,13 +46,14 @@ TEST(PolicyLoss, Groups) {
     SCOPED_TRACE(policy_case.name);
     const PolicyOptions& options = policy_case.options;
     const loss::PolicyLoss loss(data.batch(policy_case), options, data.offsets, 3);
-    const bool of_batch = options.top_entropy_quantile < 1;
+    const bool of_batch = couples_batch(policy_case);
     const bool of_sequence =
-        options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo ||
-        options.importance_sampling_level == ImportanceLevel::kSequence ||
+        options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kGmpo ||
+        options.variant == PolicyVariant::kVespo || options.importance_sampling_level == ImportanceLevel::kSequence ||
         options.off_policy_mask_threshold.has_value() ||
         options.sampler_correction == SamplerCorrection::kSequenceTruncate ||
         options.sampler_correction == SamplerCorrection::kSequenceMask ||
+        options.sampler_correction == SamplerCorrection::kGeometricMask ||
         (options.teacher_discount != 0 && (options.teacher_against == TeacherAgainst::kCurrent ||
                                            (options.teacher_against == TeacherAgainst::kOld && policy_case.on_policy)));
     ASSERT_EQ(loss.groups().empty(), !of_batch && !of_sequence);
@@ -78,7 +78,7 @@ TEST(PolicyLoss, NaNReachesTheLoss) {
       EXPECT_TRUE(std::isnan(after.result.loss));
       EXPECT_TRUE(std::isnan(after.result.metrics.mean_logp));
       EXPECT_TRUE(after.grads.logp[token] != 0) << "the row would be dropped";
-      if (policy_case.options.top_entropy_quantile < 1) continue;
+      if (couples_batch(policy_case)) continue;
       for (const int64_t other : {9, 6, 2}) {
         const auto sequence = [](int64_t i) { return i < 5 ? 0 : i < 6 ? 1 : 2; };
         if (sequence(other) != sequence(token)) {
@@ -132,6 +132,7 @@ TEST(PolicyLoss, NoTokens) {
       data.ids[i] = -1;
     }
     data.sequence_advantages.assign(data.sequence_advantages.size(), kNaN);
+    data.scores.assign(data.scores.size(), kNaN);
     matches_oracle(policy_case, data);
     EXPECT_EQ(evaluate(policy_case, data).result.loss, 0);
     const PolicyMetrics metrics = evaluate(policy_case, data).result.metrics;

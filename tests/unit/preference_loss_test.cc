@@ -25,7 +25,15 @@ struct PairsRun {
 PairsRun run_pairs(const SequenceBatch& batch, const PreferenceOptions& options, bool by_group = false) {
   loss::PairLoss loss(options, tokens_of(batch));
   const bool relative = std::ranges::any_of(options.losses, oracle::compares_with_reference);
-  if (relative) loss.set_reference(reference_of(batch, loss.tokens()));
+  core::Array<double> reference = reference_of(batch, loss.tokens());
+  if (relative && options.ld_alpha) {
+    std::fill(reference.begin(), reference.end(), 0);
+    for (int64_t i = 0; i < batch.tokens(); ++i) {
+      if (loss.tokens().targets[i] == loss::kNoTarget) continue;
+      reference[loss.tokens().sequence[i]] += loss.token_weights()[i] * batch.reference_tokens[i];
+    }
+  }
+  if (relative) loss.set_reference(std::move(reference));
   const TokenStats stats = stats_of(batch, loss.tokens());
   PairsRun run;
   run.d_logp = evaluate(loss, stats, calls_of(loss, by_group));

@@ -169,7 +169,7 @@ void check_task(const Config& config) {
   const std::string needs = "has no meaning for task " + std::string(name_of(config.task)) + ": ";
   const std::tuple<Task, std::vector<std::string_view>, const char*> owned[] = {
       {Task::kCrossEntropy,
-       {"reduction", "label_smoothing", "z_loss", "class_weights", "normaliser", "metrics.accuracy"},
+       {"reduction", "label_smoothing", "z_loss", "dft", "class_weights", "normaliser", "metrics.accuracy"},
        "it belongs to cross_entropy"},
       {Task::kGrpo, {"policy."}, "it belongs to grpo"},
       {Task::kDpo, {"preference."}, "it belongs to dpo"},

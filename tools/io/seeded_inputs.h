@@ -34,6 +34,8 @@ enum class SeededTensor : uint64_t {
   kSetIds,
   kSetValues,
   kSetMass,
+  kScores,
+  kRewardTargets,
 };
 
 class SeededNumbers {

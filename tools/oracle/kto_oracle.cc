@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "oracle/number.h"
 #include "oracle/preference_oracle.h"
@@ -38,12 +39,27 @@ KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options) {
     if (tokens == 0) continue;
     const double log_ratio = truth.sequence_logps[s] - batch.reference[s] / divisor;  // L − L⁰
     const bool desirable = input.labels[s] != 0;
-    // ℓ = weight (1 − σ(x)), with x = ± β (L − L⁰ − kl).
-    const double weight = desirable ? options.desirable_weight : options.undesirable_weight;
+    const double weight = (desirable ? options.desirable_weight : options.undesirable_weight) *
+                          (input.sequence_weights.empty() ? 1 : input.sequence_weights[s]);
     const double sign = desirable ? 1 : -1;
-    const double x = sign * options.beta * (log_ratio - kl);
-    truth.sequence_losses[s] = weight * sigmoid(-x).value;
-    const double by_logp = -weight * sigmoid(x).value * sigmoid(-x).value * sign * options.beta;
+    double loss = 0, by_logp = 0;
+    if (options.loss == UnpairedLoss::kBco) {
+      // −log σ(x), with x = ± (β (L − L⁰) − δ).
+      const double x = sign * (options.beta * log_ratio - options.bco_delta);
+      loss = x > 0 ? std::log1p(std::exp(-x)) : std::log1p(std::exp(x)) - x;
+      by_logp = -sigmoid(-x).value * sign * options.beta;
+    } else if (options.loss == UnpairedLoss::kA2po) {
+      const double error = options.beta * log_ratio - input.reward_targets[s];
+      loss = error * error;
+      by_logp = 2 * error * options.beta;
+    } else {
+      // 1 − σ(x), with x = ± β (L − L⁰ − kl).
+      const double x = sign * options.beta * (log_ratio - kl);
+      loss = sigmoid(-x).value;
+      by_logp = -sigmoid(x).value * sigmoid(-x).value * sign * options.beta;
+    }
+    by_logp *= weight;
+    truth.sequence_losses[s] = weight * loss;
     const double share = options.loss_scale / static_cast<double>(sequences);
     truth.loss += share * truth.sequence_losses[s];
     for (int64_t i = batch.offsets[s]; i < batch.offsets[s + 1]; ++i) {
@@ -73,8 +89,11 @@ LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, cons
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
   input.batch.reference = read_reference(batch.reference.logps, input.batch);
   input.labels.assign(batch.labels.begin(), batch.labels.end());
+  input.labels.resize(input.batch.sequences(), 1);
   input.kl_logps = read_vector(batch.kl_logps);
   input.kl_ref_logps = read_vector(batch.kl_ref_logps);
+  input.sequence_weights = read_vector(batch.sequence_weights);
+  input.reward_targets = read_vector(batch.reward_targets);
   const KtoTruth loss = compute_kto(input, options);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);

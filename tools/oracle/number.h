@@ -150,6 +150,12 @@ class Kinks {
     note(x, bound);
     return detail::function(std::min(x.value, bound), std::min(x.held, bound), x.value <= bound ? 1 : 0, x);
   }
+  /// |x|, whose gradient at 0 is 0.
+  Number absolute(const Number& x) {
+    note(x, 0);
+    const double sign = x.value > 0 ? 1 : x.value < 0 ? -1 : 0;
+    return detail::function(std::abs(x.value), std::abs(x.held), sign, x);
+  }
   bool at_most(const Number& x, const Number& bound) {
     note(x, bound);
     return x.value <= bound.value;

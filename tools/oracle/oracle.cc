@@ -300,11 +300,14 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
     // · ∞.
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
     if (smoothing > 0) nll += smoothing * -stats.cross[i];
-    const double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
+    double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
+    const double p = options.dft ? std::exp(stats.logp[i]) : 1;
+    nll *= p;
+    z *= p;
     result.loss += weights.nll[i] * nll + weights.z[i] * z;
     result.per_token_loss[i] = options.loss_scale * (nll + z);
 
-    const double up = upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i];
+    const double up = p * (upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i]);
     result.grads.logp[i] = -up * weights.nll[i] * (1 - smoothing) * class_weight;
     result.grads.cross[i] = -up * weights.nll[i] * smoothing;
     if (options.z_loss > 0) result.grads.lse[i] = up * weights.z[i] * 2 * options.z_loss * stats.lse[i];

@@ -41,6 +41,8 @@ class Evaluation {
     tape_ = result.tape.get();
     find_ratios();
     find_quantile();
+    drop_moments();
+    choose_tokens();
     result.per_token_loss.assign(tokens_.tokens(), Number());
     result.tokens = static_cast<int64_t>(active_.size());
     Number sum;
@@ -48,6 +50,7 @@ class Evaluation {
       result.per_token_loss[i] = token_loss(i);
       sum = sum + result.per_token_loss[i] / normaliser(i);
     }
+    if (options_.positive_nll_weight != 0) sum = sum + options_.positive_nll_weight * positive_nll();
     result.loss = options_.loss_scale * (sum - options_.entropy_bonus * mean_of_top_entropies());
     add_metrics(result);
     result.kinks = kinks_.all();
@@ -80,11 +83,19 @@ class Evaluation {
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
   double most_exponent() const { return options_.log_ratio_clamp.value_or(300); }
-  double epsilon_low() const { return options_.epsilon_low.value_or(0.2); }
-  double epsilon_high() const { return options_.epsilon_high.value_or(is(PolicyVariant::kCispo) ? 5.0 : 0.3); }
-  bool ratio_is_of_sequence() const {
-    return is(PolicyVariant::kRloo) || options_.importance_sampling_level == ImportanceLevel::kSequence;
+  double epsilon_low() const { return options_.epsilon_low.value_or(is(PolicyVariant::kGmpo) ? 0.4 : 0.2); }
+  double epsilon_high() const {
+    if (options_.epsilon_high) return *options_.epsilon_high;
+    if (is(PolicyVariant::kCispo)) return 5.0;
+    if (is(PolicyVariant::kDppo)) return 3.0;
+    return is(PolicyVariant::kGmpo) ? 0.4 : 0.3;
   }
+  bool ratio_is_of_sequence() const {
+    return is(PolicyVariant::kRloo) || is(PolicyVariant::kGmpo) ||
+           options_.importance_sampling_level == ImportanceLevel::kSequence;
+  }
+  bool truncates() const { return is(PolicyVariant::kCispo) || is(PolicyVariant::kDppo); }
+  bool is_good(int64_t i) const { return tokens_.scores && (*tokens_.scores)[sequence_of_[i]] > 0; }
   bool uses_entropy() const {
     return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
   }
@@ -116,7 +127,10 @@ class Evaluation {
     for (int64_t s = 0; s < tokens_.sequences(); ++s) {
       for (const int64_t i : members_[s]) {
         const bool first = i == members_[s].front();
-        if (is(PolicyVariant::kRloo)) {
+        if (is(PolicyVariant::kGmpo)) {
+          const auto term = [&](int64_t t) { return clipped_term(t, delta(t)); };
+          ratio_[i] = first ? to_ratio(sum_over(s, term) / count(s)) : ratio_[members_[s].front()];
+        } else if (is(PolicyVariant::kRloo)) {
           ratio_[i] = first ? to_ratio(sum_over(s, delta)) : ratio_[members_[s].front()];
         } else if (options_.importance_sampling_level == ImportanceLevel::kSequence) {
           ratio_[i] = first ? to_ratio(sum_over(s, delta) / count(s)) : ratio_[members_[s].front()];
@@ -126,6 +140,11 @@ class Evaluation {
       }
     }
   }
+  Number clipped_term(int64_t t, const Number& delta) {
+    if (advantage(t) > 0) return kinks_.min(delta, epsilon_high());
+    if (advantage(t) < 0) return -kinks_.min(-delta, epsilon_low());
+    return 0;
+  }
   const Number& ratio(int64_t i) const { return ratio_[i]; }
   Number capped_ratio(int64_t i) { return options_.delta ? kinks_.min(ratio(i), *options_.delta) : ratio(i); }
 
@@ -133,7 +152,20 @@ class Evaluation {
   Number variant_loss(int64_t i) {
     const double a = advantage(i);
     if (is(PolicyVariant::kReinforce)) return -a * logp(i);
-    if (is(PolicyVariant::kCispo)) return -a * sg(kinks_.min(ratio(i), epsilon_high())) * logp(i);
+    if (truncates()) return -a * sg(truncated(ratio(i))) * logp(i);
+    if (is(PolicyVariant::kImportanceSampling) || is(PolicyVariant::kGmpo)) return -a * ratio(i);
+    if (is(PolicyVariant::kDro)) {
+      const Number delta = logp(i) - old(i);
+      return -a * logp(i) + options_.dro_tau / 2 * delta * delta;
+    }
+    if (is(PolicyVariant::kTopr)) {
+      if (is_good(i)) return -a * options_.topr_weight_pos * logp(i);
+      return -a * options_.topr_weight_neg * sg(kinks_.min(ratio(i), 1)) * logp(i);
+    }
+    if (is(PolicyVariant::kClipCov) && chosen_[i]) return 0;
+    if (is(PolicyVariant::kKlCov)) {
+      return chosen_[i] ? -a * ratio(i) + options_.cov_kl_weight * kinks_.absolute(logp(i) - old(i)) : -a * ratio(i);
+    }
     if (is(PolicyVariant::kVespo)) return -a * sg(vespo_factor(i)) * logp(i);
     if (is(PolicyVariant::kSapo)) {
       const double tau = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
@@ -145,6 +177,11 @@ class Evaluation {
     const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
     return -a * (first ? capped : clipped);
+  }
+
+  Number truncated(const Number& ratio) {
+    if (!options_.epsilon_low) return kinks_.min(ratio, epsilon_high());
+    return kinks_.clamp(ratio, 1 - epsilon_low(), epsilon_high());
   }
 
   Number vespo_factor(int64_t i) {
@@ -175,6 +212,101 @@ class Evaluation {
     });
     return kinks_.at_most(drift / count(s), *options_.off_policy_mask_threshold) ? 1 : 0;
   }
+  bool is_trusted(int64_t i) {
+    TrustRegion region = options_.trust_region;
+    if (region == TrustRegion::kDefault) region = is(PolicyVariant::kDppo) ? TrustRegion::kTv : TrustRegion::kNone;
+    if (region == TrustRegion::kNone) return true;
+    const double by_default = region == TrustRegion::kTvBoth ? 0.1 : 0.2;
+    const double low = options_.trust_region_low.value_or(by_default);
+    const double high = options_.trust_region_high.value_or(by_default);
+    const Number x = sg(logp(i)), p = exp(x), q = exp(old(i)), moved = p - q;
+    if (!tokens_.old_logps || std::isnan(moved.value)) return true;
+    const bool up = advantage(i) > 0;
+    if (region == TrustRegion::kTvBoth) return !kinks_.above(moved, high) && !kinks_.below(moved, -low);
+    if (region == TrustRegion::kTv) return up ? !kinks_.above(moved, high) : !kinks_.below(moved, -low);
+    if (up ? !kinks_.above(moved, 0) : !kinks_.below(moved, 0)) return true;
+    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both.
+    const auto of = [&](double log_p) {
+      const double log_q = (*tokens_.old_logps)[i], rest = 1 - std::exp(log_q) + 1e-8;
+      return std::exp(log_q) * (log_q - log_p) +
+             (1 - std::exp(log_q)) * (std::log(rest) - std::log(1 - std::exp(log_p) + 1e-8));
+    };
+    const double slope = -q.value + (1 - q.value) * p.value / (1 - p.value + 1e-8);
+    return !kinks_.above(detail::function(of(x.value), of(x.held), slope, x), up ? high : low);
+  }
+
+  // 1.12
+  void drop_moments() {
+    dropped_.assign(tokens_.tokens(), false);
+    if (!options_.m2_threshold) return;
+    const auto moment = [this](int64_t i) -> Number {
+      const double sampling = (*tokens_.sampling_logps)[i];
+      if (std::isnan(sampling)) return 0;
+      const Number drift = sg(old(i)) - sampling;
+      return drift * drift;
+    };
+    std::vector<int64_t> rest = active_;
+    for (const int64_t i : rest) {
+      if (std::isnan(moment(i).value)) return;
+    }
+    std::stable_sort(rest.begin(), rest.end(), [&](int64_t i, int64_t j) { return moment(i).value > moment(j).value; });
+    while (rest.size() > 1 && !kinks_.below(mean_over(rest, moment), *options_.m2_threshold)) {
+      dropped_[rest.front()] = true;
+      kinks_.at_most(moment(rest[1]), moment(rest[0]));
+      rest.erase(rest.begin());
+    }
+  }
+  static uint64_t split_mix(uint64_t state) {
+    state += 0x9E3779B97F4A7C15u;
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9u;
+    state = (state ^ state >> 27) * 0x94D049BB133111EBu;
+    return state ^ state >> 31;
+  }
+  void choose_tokens() {
+    chosen_.assign(tokens_.tokens(), false);
+    const bool clips = is(PolicyVariant::kClipCov);
+    if (!clips && !is(PolicyVariant::kKlCov)) return;
+    if (active_.empty()) return;
+    const Number mean_logp = sg(mean_over(active_, [this](int64_t i) { return logp(i); }));
+    const Number mean_advantage = mean_over(active_, [this](int64_t i) { return Number(advantage(i)); });
+    if (!std::isfinite(mean_logp.value) || !std::isfinite(mean_advantage.value)) return;
+    const auto covariance = [&](int64_t i) { return (advantage(i) - mean_advantage) * (sg(logp(i)) - mean_logp); };
+    std::vector<int64_t> candidates;
+    for (const int64_t i : active_) {
+      if (clips) {
+        const bool is_within =
+            kinks_.above(covariance(i), options_.cov_low) & kinks_.below(covariance(i), options_.cov_high);
+        const bool is_clipped = advantage(i) > 0   ? kinks_.above(ratio(i), 1 + epsilon_high())
+                                : advantage(i) < 0 ? kinks_.below(ratio(i), 1 - epsilon_low())
+                                                   : false;
+        if (!is_within || is_clipped) continue;
+      }
+      candidates.push_back(i);
+    }
+    const auto most =
+        static_cast<size_t>(std::max(1.0, std::floor(options_.cov_share * static_cast<double>(active_.size()))));
+    const uint64_t seed = split_mix(static_cast<uint64_t>(options_.cov_seed));
+    std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t i, int64_t j) {
+      if (!clips) return covariance(i).value > covariance(j).value;
+      return split_mix(seed + static_cast<uint64_t>(i)) < split_mix(seed + static_cast<uint64_t>(j));
+    });
+    if (!clips && candidates.size() > most) {
+      kinks_.at_most(covariance(candidates[most]), covariance(candidates[most - 1]));
+    }
+    candidates.resize(std::min(candidates.size(), most));
+    for (const int64_t i : candidates) chosen_[i] = true;
+  }
+  Number positive_nll() {
+    Number sum;
+    double tokens = 0;
+    for (const int64_t i : active_) {
+      if (!is_good(i)) continue;
+      sum = sum - logp(i);
+      ++tokens;
+    }
+    return sum / std::max(1.0, tokens);
+  }
+
   void find_quantile() {
     if (!(options_.top_entropy_quantile < 1) || active_.empty()) return;
     std::vector<Number> sorted;
@@ -203,12 +335,14 @@ class Evaluation {
     };
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
     const Number exponent = of_token ? difference(i) : sum_once(sampler_exponent_, sequence_of_[i], difference);
-    const Number r = exp(kinks_.clamp(exponent, -300, 300));
+    const bool geometric = mode == SamplerCorrection::kGeometricMask;
+    const Number r = exp(kinks_.clamp(geometric ? exponent / count(sequence_of_[i]) : exponent, -300, 300));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
       return kinks_.clamp(r, low, high);
     }
-    return kinks_.below(r, low) || kinks_.above(r, high) ? Number(0) : r;
+    if (kinks_.below(r, low) || kinks_.above(r, high)) return 0;
+    return geometric ? exp(kinks_.clamp(difference(i), -300, 300)) : r;
   }
 
   // 1.4
@@ -220,37 +354,72 @@ class Evaluation {
       const Number held_within = kinks_.clamp(d, -most_exponent(), most_exponent());
       k = expm1(held_within) - held_within;
     }
+    if (options_.kl_estimator == KlEstimator::kAbs) k = kinks_.absolute(d);
+    // The value of one, the gradient of k2.
+    const Number k2 = d * d / 2;
+    if (options_.kl_estimator == KlEstimator::kK1Plus) k = k2 - sg(k2) + sg(-d);
+    if (options_.kl_estimator == KlEstimator::kK3Plus) {
+      const Number held_within = kinks_.clamp(d, -most_exponent(), most_exponent());
+      k = k2 - sg(k2) + sg(expm1(held_within) - held_within);
+    }
     return options_.use_bias_correction_kl ? k * ratio(i) : k;
   }
 
   Number token_loss(int64_t i) {
     Number loss = variant_loss(i) * off_policy_keep(i) * top(i);
+    if (dropped_[i] || !is_trusted(i)) loss = 0;
     if (!is(PolicyVariant::kVespo)) loss = loss * sampler_factor(i);
-    return options_.beta != 0 ? loss + options_.beta * kl(i) : loss;
+    if (options_.beta != 0) loss = loss + options_.beta * kl(i);
+    if (options_.sampler_penalty != 0 && !std::isnan((*tokens_.sampling_logps)[i])) {
+      const Number drift = logp(i) - (*tokens_.sampling_logps)[i];
+      loss = loss + options_.sampler_penalty * drift * drift;
+    }
+    return loss;
   }
 
-  // 1.6: what a token's loss is divided by.
-  double normaliser(int64_t i) const {
-    const auto sequences = static_cast<double>(tokens_.sequences());
+  // 1.6
+  PolicyAggregation aggregation() const {
+    using enum PolicyAggregation;
+    if (options_.aggregation != kDefault) return options_.aggregation;
     switch (options_.variant) {
       case PolicyVariant::kGrpo:
       case PolicyVariant::kSapo:
       case PolicyVariant::kRloo:
-        return sequences * count(sequence_of_[i]);
-      case PolicyVariant::kBnpo:
-      case PolicyVariant::kPpo:
-        return count();
-      case PolicyVariant::kDrGrpo:
-        return sequences * static_cast<double>(*options_.max_completion_length);
-      case PolicyVariant::kDapo:
-      case PolicyVariant::kCispo:
-      case PolicyVariant::kVespo:
-        return std::max(1.0, options_.num_items_in_batch.value_or(count()));
+      case PolicyVariant::kGmpo:
+      case PolicyVariant::kTopr:
+        return kSeqMeanTokenMean;
       case PolicyVariant::kLuspo:
       case PolicyVariant::kReinforce:
-        return sequences;
+        return kSeqMeanTokenSum;
+      case PolicyVariant::kDrGrpo:
+        return kSeqMeanTokenSumNorm;
+      case PolicyVariant::kImportanceSampling:
+        return kTokenSum;
+      default:
+        return kTokenMean;
     }
-    return kNaN;
+  }
+  // What a token's loss is divided by.
+  double normaliser(int64_t i) const {
+    double sequences = 0;
+    for (int64_t s = 0; s < tokens_.sequences(); ++s) {
+      sequences += options_.count_empty_sequences || !members_[s].empty();
+    }
+    sequences = options_.num_sequences.value_or(std::max(1.0, sequences));
+    switch (aggregation()) {
+      case PolicyAggregation::kTokenMean:
+        return std::max(1.0, options_.num_items_in_batch.value_or(count()));
+      case PolicyAggregation::kTokenSum:
+        return 1;
+      case PolicyAggregation::kSeqMeanTokenSum:
+        return sequences;
+      case PolicyAggregation::kSeqMeanTokenMean:
+        return sequences * count(sequence_of_[i]);
+      case PolicyAggregation::kSeqMeanTokenSumNorm:
+        return sequences * static_cast<double>(*options_.max_completion_length);
+      default:
+        return kNaN;
+    }
   }
   Number mean_of_top_entropies() {
     if (options_.entropy_bonus == 0) return 0;
@@ -275,17 +444,21 @@ class Evaluation {
       result.mean_teacher_kl = mean_over(active_, [this](int64_t i) { return Number(-teacher_ratio(i)); });
     }
     if (uses_entropy()) result.mean_entropy = mean_over(active_, [this](int64_t i) { return entropy(i); });
-    // A sequence's ratio counts once, at its first token.
-    std::vector<int64_t> counted = active_;
-    if (ratio_is_of_sequence() && tokens_.one_advantage_a_sequence && !tokens_.teacher_logps) {
-      counted.clear();
-      for (const auto& members : members_) {
-        if (!members.empty()) counted.push_back(members.front());
+    // A sequence's ratio counts once, and its tokens share in that.
+    const bool once = ratio_is_of_sequence() && tokens_.one_advantage_a_sequence && !tokens_.teacher_logps;
+    const auto mean = [&](auto of) {
+      Number sum;
+      double weights = 0;
+      for (const int64_t i : active_) {
+        const double weight = once ? 1 / count(sequence_of_[i]) : 1;
+        sum = sum + weight * of(i);
+        weights += weight;
       }
-    }
-    result.mean_ratio = mean_over(counted, [this](int64_t i) { return ratio(i); });
+      return sum / weights;
+    };
+    result.mean_ratio = mean([this](int64_t i) { return ratio(i); });
     const auto fraction = [&](auto is_clipped) {
-      return mean_over(counted, [&](int64_t i) { return Number(is_clipped(i) ? 1 : 0); }).value;
+      return mean([&](int64_t i) { return Number(is_clipped(i) ? 1 : 0); }).value;
     };
     const auto low = [this](int64_t i) { return advantage(i) < 0 && clips_low(i); };
     const auto high = [this](int64_t i) { return advantage(i) > 0 && clips_high(i); };
@@ -300,15 +473,19 @@ class Evaluation {
     return sum / static_cast<double>(tokens.size());
   }
   bool clips_nothing() const {
-    return is(PolicyVariant::kSapo) || is(PolicyVariant::kVespo) || is(PolicyVariant::kReinforce);
+    return is(PolicyVariant::kSapo) || is(PolicyVariant::kVespo) || is(PolicyVariant::kReinforce) ||
+           is(PolicyVariant::kImportanceSampling) || is(PolicyVariant::kDro) || is(PolicyVariant::kTopr) ||
+           is(PolicyVariant::kKlCov);
   }
   bool clips_low(int64_t i) {
-    if (clips_nothing() || is(PolicyVariant::kCispo)) return false;
-    return kinks_.below(capped_ratio(i), 1 - epsilon_low());
+    if (clips_nothing() || (truncates() && !options_.epsilon_low)) return false;
+    if (is(PolicyVariant::kGmpo)) return kinks_.below(logp(i) - old(i), -epsilon_low());
+    return kinks_.below(truncates() ? ratio(i) : capped_ratio(i), 1 - epsilon_low());
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;
-    if (is(PolicyVariant::kCispo)) return kinks_.above(ratio(i), epsilon_high());
+    if (is(PolicyVariant::kGmpo)) return kinks_.above(logp(i) - old(i), epsilon_high());
+    if (truncates()) return kinks_.above(ratio(i), epsilon_high());
     return kinks_.above(capped_ratio(i), 1 + epsilon_high());
   }
 
@@ -323,6 +500,7 @@ class Evaluation {
   std::vector<int64_t> active_;                                                   // tokens that take part
   std::vector<std::vector<int64_t>> members_;                                     // T_s
   std::vector<int64_t> sequence_of_;                                              // s(i)
+  std::vector<bool> dropped_, chosen_;                                            // 1.12
   std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
 };
 
@@ -351,6 +529,7 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   result.ref_logps = read_optional(batch.ref_logps);
   result.sampling_logps = read_optional(batch.sampling_logps);
   result.teacher_logps = read_optional(batch.teacher_logps);
+  result.scores = read_optional(batch.scores);
   result.one_advantage_a_sequence =
       batch.advantages_per == EntriesPer::kSequence ||
       (batch.advantages_per == EntriesPer::kBySize && batch.advantages.size == result.sequences());

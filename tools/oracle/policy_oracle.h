@@ -21,6 +21,7 @@ struct PolicyTokens {
   std::vector<double> advantages;  ///< [N], also when the batch has one a sequence
   bool one_advantage_a_sequence = true;
   std::optional<std::vector<double>> old_logps, ref_logps, sampling_logps, teacher_logps;  ///< [N]
+  std::optional<std::vector<double>> scores;                                               ///< [B]
 
   int64_t tokens() const { return static_cast<int64_t>(takes_part.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }

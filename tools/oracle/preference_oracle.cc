@@ -39,7 +39,7 @@ bool any_needs_reference(const PreferenceOptions& options) {
 
 bool averages(PreferenceLoss loss, const PreferenceOptions& options) {
   return options.average_log_prob || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo ||
-         loss == PreferenceLoss::kSimpo;
+         loss == PreferenceLoss::kSimpo || loss == PreferenceLoss::kSigmoidNorm;
 }
 
 bool metrics_average(const PreferenceOptions& options) {
@@ -47,20 +47,64 @@ bool metrics_average(const PreferenceOptions& options) {
          contains(options, PreferenceLoss::kSimpo);
 }
 
+// 2.1: what stands in place of a log ratio.
+Number score(const Number& a, const PreferenceOptions& options) {
+  switch (options.f_divergence) {
+    case FDivergence::kReverseKl:
+      return a;
+    case FDivergence::kForwardKl:
+      return -expm1(Kinks().clamp(-a, -1e300, 300));
+    case FDivergence::kJs:
+      return std::log(2.0) + log_sigmoid(a);
+    case FDivergence::kAlpha:
+      break;
+  }
+  const double k = options.f_alpha - 1;
+  return std::abs(k) < 1e-6 ? a : expm1(Kinks().clamp(k * a, -1e300, 300)) / k;
+}
+Number reward(const Number& logp, const PreferenceOptions& options) {
+  const double alpha = options.reward_alpha;
+  return std::abs(alpha) < 1e-6 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
+}
+
 // A pair that takes part: sums, or averages.
 struct Pair {
   int64_t chosen = 0, rejected = 0;             // sequences
   double chosen_count = 0, rejected_count = 0;  // n_s
+  double chosen_per = 1, rejected_per = 1;      // what sums are divided by
+  double weight = 1;                            // of WPO
+  const PreferenceOptions* options = nullptr;
   Number c, r;
   double c0 = 0, r0 = 0;
-  Number a() const { return c - c0; }
-  Number b() const { return r - r0; }
+  Number a() const { return score((c - c0) * chosen_per, *options) / chosen_per; }
+  Number b() const { return score((r - r0) * rejected_per, *options) / rejected_per; }
 };
 
+// What each token counts in its sequence's sum (LD-DPO).
+std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceOptions& options) {
+  std::vector<double> weights(batch.logp.size(), 1);
+  const int64_t half = batch.sequences() / 2;
+  for (int64_t s = 0; options.ld_alpha && s < batch.sequences(); ++s) {
+    const int64_t least = std::min(batch.count(s), batch.count((s + half) % (2 * half)));
+    int64_t rank = 0;
+    for (int64_t i = batch.offsets[s]; i < batch.offsets[s + 1]; ++i) {
+      if (batch.takes_part[i] && ++rank > least) weights[i] = *options.ld_alpha;
+    }
+  }
+  return weights;
+}
+
 // c and r of pair k are the inputs 2k and 2k + 1 of the tape; without one they are constants.
-std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, Tape* tape = nullptr) {
+std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const PreferenceOptions& options,
+                           Tape* tape = nullptr) {
   std::vector<Pair> pairs;
   const int64_t half = batch.sequences() / 2;
+  const std::vector<double> weights = token_weights(batch, options);
+  const auto times_weights = [&](std::vector<double> values) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] *= weights[i];
+    return values;
+  };
+  const std::vector<double> logps = times_weights(batch.logp), references = times_weights(batch.reference_tokens);
   for (int64_t k = 0; k < half; ++k) {
     Pair pair;
     pair.chosen = k;
@@ -70,15 +114,29 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, Tape* tape
     if (pair.chosen_count == 0 || pair.rejected_count == 0) continue;
     const auto per = [&](double count) { return averaged ? count : 1; };
     const auto sum = [&](int64_t sequence, double count, int64_t side) {
-      const double value = batch.sum(batch.logp, sequence) / per(count);
+      const double value = batch.sum(logps, sequence) / per(count);
       const auto input = 2 * static_cast<int64_t>(pairs.size()) + side;
       return tape ? Number::input(*tape, value, value, input) : Number(value);
     };
     pair.c = sum(pair.chosen, pair.chosen_count, 0);
     pair.r = sum(pair.rejected, pair.rejected_count, 1);
+    pair.options = &options;
+    pair.chosen_per = per(pair.chosen_count);
+    pair.rejected_per = per(pair.rejected_count);
     if (!batch.reference.empty()) {
-      pair.c0 = batch.reference[pair.chosen] / per(pair.chosen_count);
-      pair.r0 = batch.reference[pair.rejected] / per(pair.rejected_count);
+      const auto reference_of = [&](int64_t s) {
+        return options.ld_alpha ? batch.sum(references, s) : batch.reference[s];
+      };
+      pair.c0 = reference_of(pair.chosen) / pair.chosen_per;
+      pair.r0 = reference_of(pair.rejected) / pair.rejected_per;
+    }
+    if (options.use_weighting) {
+      std::vector<double> certainty(batch.logp.size(), 0);
+      for (size_t i = 0; i < certainty.size(); ++i) {
+        if (batch.takes_part[i]) certainty[i] = batch.logp[i] - std::log(batch.square_sums[i]);
+      }
+      pair.weight = std::exp(batch.sum(certainty, pair.chosen) / pair.chosen_count +
+                             batch.sum(certainty, pair.rejected) / pair.rejected_count);
     }
     pairs.push_back(pair);
   }
@@ -97,6 +155,7 @@ Number pair_loss(PreferenceLoss loss, const Pair& pair, const PreferenceOptions&
   const Number a = pair.a(), b = pair.b(), z = beta * (a - b), c = pair.c, r = pair.r;
   switch (loss) {
     case PreferenceLoss::kSigmoid:
+    case PreferenceLoss::kSigmoidNorm:
       return -log_sigmoid(z);
     case PreferenceLoss::kHinge:
       return z.value >= 1 ? Number(0) : 1 - z;
@@ -122,9 +181,9 @@ Number pair_loss(PreferenceLoss loss, const Pair& pair, const PreferenceOptions&
     case PreferenceLoss::kOrpo:
       return -beta * log_sigmoid((c - r) - (log_of_rest(c) - log_of_rest(r)));
     case PreferenceLoss::kSimpo:
-      return smoothed(beta * (c - r) - options.simpo_gamma, epsilon);
+      return smoothed(beta * (reward(c, options) - reward(r, options)) - options.simpo_gamma, epsilon);
     case PreferenceLoss::kCpo:
-      return smoothed(beta * (c - r), epsilon);
+      return smoothed(beta * (reward(c, options) - reward(r, options)), epsilon);
     case PreferenceLoss::kAot:
     case PreferenceLoss::kAotUnpaired:
     case PreferenceLoss::kSft:
@@ -150,9 +209,10 @@ std::pair<Numbers, Numbers> sorted_lists(PreferenceLoss loss, const std::vector<
   return lists;
 }
 
-void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, std::vector<double>& tokens) {
+void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, std::vector<double>& tokens,
+                   const std::vector<double>& weights = {}) {
   for (int64_t i = batch.offsets[sequence]; i < batch.offsets[sequence + 1]; ++i) {
-    if (batch.takes_part[i]) tokens[i] += value;
+    if (batch.takes_part[i]) tokens[i] += value * (weights.empty() ? 1 : weights[i]);
   }
 }
 
@@ -160,7 +220,8 @@ void add_pairwise_loss(const SequenceBatch& batch, PreferenceLoss loss, double w
                        PreferenceTruth& truth) {
   const bool averaged = averages(loss, options);
   Tape tape;
-  const std::vector<Pair> pairs = pairs_of(batch, averaged, &tape);
+  const std::vector<Pair> pairs = pairs_of(batch, averaged, options, &tape);
+  const std::vector<double> weights = token_weights(batch, options);
   Number sum;
   if (is_aot(loss)) {
     const auto& [first, second] = sorted_lists(loss, pairs);
@@ -168,7 +229,7 @@ void add_pairwise_loss(const SequenceBatch& batch, PreferenceLoss loss, double w
       sum = sum + smoothed(options.beta * (first[k] - second[k]), options.label_smoothing);
     }
   } else {
-    for (const Pair& pair : pairs) sum = sum + pair_loss(loss, pair, options);
+    for (const Pair& pair : pairs) sum = sum + pair.weight * pair_loss(loss, pair, options);
   }
   const double share = options.loss_scale * weight / std::max<double>(1, static_cast<double>(pairs.size()));
   truth.loss += share * sum.value;
@@ -176,7 +237,7 @@ void add_pairwise_loss(const SequenceBatch& batch, PreferenceLoss loss, double w
     const Pair& pair = pairs[input / 2];
     const bool chosen = input % 2 == 0;
     const double count = averaged ? (chosen ? pair.chosen_count : pair.rejected_count) : 1;
-    add_to_tokens(batch, chosen ? pair.chosen : pair.rejected, share * slope / count, truth.d_logp);
+    add_to_tokens(batch, chosen ? pair.chosen : pair.rejected, share * slope / count, truth.d_logp, weights);
   }
 }
 
@@ -186,9 +247,11 @@ struct ChosenTokens {
   double count = 0;
 };
 
+const PreferenceOptions kPlain;
+
 ChosenTokens chosen_tokens(const SequenceBatch& batch) {
   ChosenTokens chosen;
-  for (const Pair& pair : pairs_of(batch, false)) {
+  for (const Pair& pair : pairs_of(batch, false, kPlain)) {
     chosen.nll_sum -= pair.c.value;
     chosen.count += pair.chosen_count;
   }
@@ -199,13 +262,13 @@ void add_likelihood(const SequenceBatch& batch, double weight, PreferenceTruth& 
   const ChosenTokens chosen = chosen_tokens(batch);
   if (weight == 0 || chosen.count == 0) return;
   truth.loss += weight * chosen.nll_sum / chosen.count;
-  for (const Pair& pair : pairs_of(batch, false)) {
+  for (const Pair& pair : pairs_of(batch, false, kPlain)) {
     add_to_tokens(batch, pair.chosen, -weight / chosen.count, truth.d_logp);
   }
 }
 
 PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceOptions& options) {
-  const std::vector<Pair> pairs = pairs_of(batch, metrics_average(options));
+  const std::vector<Pair> pairs = pairs_of(batch, metrics_average(options), options);
   const bool relative = any_needs_reference(options);
   PreferenceMetrics metrics;
   metrics.pairs = static_cast<int64_t>(pairs.size());
@@ -215,8 +278,8 @@ PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceOptions
   double entropy = 0;
   const auto count = static_cast<double>(pairs.size());
   for (const Pair& pair : pairs) {
-    const double chosen = options.beta * (relative ? pair.a() : pair.c).value;
-    const double rejected = options.beta * (relative ? pair.b() : pair.r).value;
+    const double chosen = options.beta * (relative ? pair.c - pair.c0 : reward(pair.c, options)).value;
+    const double rejected = options.beta * (relative ? pair.r - pair.r0 : reward(pair.r, options)).value;
     metrics.chosen_reward += chosen / count;
     metrics.rejected_reward += rejected / count;
     metrics.margin += (chosen - rejected) / count;
@@ -279,6 +342,7 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
     batch.logp.push_back(stats.logp[i]);
     batch.entropy.push_back(stats.entropy[i]);
     batch.takes_part.push_back(tokens.takes_part(i));
+    batch.square_sums.push_back(stats.square_sum[i]);
   }
   return batch;
 }
@@ -305,7 +369,7 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceO
   const bool has_likelihood = contains(options, PreferenceLoss::kOrpo) || contains(options, PreferenceLoss::kCpo);
   add_likelihood(batch, options.loss_scale * options.nll_weight.value_or(has_likelihood ? 1.0 : 0.0), truth);
   truth.sequence_logps.assign(batch.sequences(), 0.0);
-  for (const Pair& pair : pairs_of(batch, metrics_average(options))) {
+  for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
     truth.sequence_logps[pair.chosen] = pair.c.value;
     truth.sequence_logps[pair.rejected] = pair.r.value;
   }
@@ -316,11 +380,11 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceO
 double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& options) {
   double distance = std::numeric_limits<double>::infinity();
   const bool relative = any_needs_reference(options);
-  for (const Pair& pair : pairs_of(batch, metrics_average(options))) {
-    distance = std::min(distance, std::abs((relative ? pair.a() - pair.b() : pair.c - pair.r).value));
+  for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
+    distance = std::min(distance, std::abs((relative ? pair.c - pair.c0 - (pair.r - pair.r0) : pair.c - pair.r).value));
   }
   for (const PreferenceLoss loss : options.losses) {
-    const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options));
+    const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options), options);
     for (const Pair& pair : pairs) {
       if (loss == PreferenceLoss::kHinge) {
         distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
@@ -342,6 +406,7 @@ LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& token
                            const ConstVector& reference, const PreferenceOptions& options) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
   if (reference.size > 0) batch.reference = read_reference(reference, batch);
+  if (reference.size == batch.tokens()) batch.reference_tokens = read_vector(reference);
   const PreferenceTruth loss = compute_preference(batch, options);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);

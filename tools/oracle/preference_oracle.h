@@ -13,11 +13,13 @@ namespace logitless::oracle {
 
 /// The tokens of S sequences. For pairs: the B chosen sequences, then the B rejected ones.
 struct SequenceBatch {
-  std::vector<double> logp;       ///< [N]
-  std::vector<double> entropy;    ///< [N]; empty: not asked for
-  std::vector<bool> takes_part;   ///< [N]
-  std::vector<int64_t> offsets;   ///< [S + 1]: sequence s holds the tokens [offsets[s], offsets[s + 1])
-  std::vector<double> reference;  ///< [S]: the reference's sums over the tokens that take part; empty: none
+  std::vector<double> logp;              ///< [N]
+  std::vector<double> entropy;           ///< [N]; empty: not asked for
+  std::vector<bool> takes_part;          ///< [N]
+  std::vector<int64_t> offsets;          ///< [S + 1]: sequence s holds the tokens [offsets[s], offsets[s + 1])
+  std::vector<double> reference;         ///< [S]: the reference's sums over the tokens that take part; empty: none
+  std::vector<double> reference_tokens;  ///< [N]: what they are sums of, where that is known
+  std::vector<double> square_sums;       ///< [N]: Σ p²; empty: not asked for
 
   int64_t tokens() const { return static_cast<int64_t>(logp.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
@@ -55,6 +57,7 @@ struct KtoInput {
   SequenceBatch batch;
   std::vector<uint8_t> labels;  ///< [S]
   std::vector<double> kl_logps, kl_ref_logps;
+  std::vector<double> sequence_weights, reward_targets;  ///< [S] or empty
 };
 
 struct KtoTruth {

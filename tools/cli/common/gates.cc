@@ -13,14 +13,20 @@ double tokens_a_sequence(const Job& job, double tokens) {
 }
 
 double tokens_in_policy_loss(const PolicyOptions& options, const Job& job, double tokens) {
-  switch (options.variant) {
-    case PolicyVariant::kLuspo:  // sums over a sequence
-    case PolicyVariant::kReinforce:
-    case PolicyVariant::kRloo:  // a ratio of all its tokens
-    case PolicyVariant::kVespo:
-      return tokens_a_sequence(job, tokens);
+  const bool has_ratio_of_sequence =
+      options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo;
+  const double in_a_ratio = has_ratio_of_sequence ? tokens_a_sequence(job, tokens) : 1;
+  const double sequences = static_cast<double>(std::max<int64_t>(1, job.sequences));
+  const double shares = options.num_sequences ? sequences / *options.num_sequences : 1;
+  switch (aggregation_of(options)) {
+    case PolicyAggregation::kTokenMean:
+      return options.num_items_in_batch ? in_a_ratio * tokens / *options.num_items_in_batch : in_a_ratio;
+    case PolicyAggregation::kTokenSum:
+      return tokens;
+    case PolicyAggregation::kSeqMeanTokenSum:
+      return tokens_a_sequence(job, tokens) * shares;
     default:
-      return options.num_items_in_batch ? tokens / *options.num_items_in_batch : 1;
+      return in_a_ratio * shares;
   }
 }
 

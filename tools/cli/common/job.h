@@ -16,31 +16,34 @@
 namespace logitless::cli {
 
 enum class TensorId {
-  kHidden,         ///< [N, H]
-  kWeight,         ///< the head
-  kBias,           ///< [V]
-  kLogits,         ///< [N, V], level logits
-  kTargets,        ///< int64 or int32 [N]
-  kOffsets,        ///< int64 [B + 1], packed sequences
-  kClassWeights,   ///< float32 [V]
-  kTemperatures,   ///< float64 [N]
-  kMask,           ///< uint8 [N]
-  kAdvantages,     ///< float64 [B] or [N], as are all below unless said otherwise
-  kOldLogps,       ///< [N]
-  kRefLogps,       ///< [N], or sums, one a sequence
-  kSamplingLogps,  ///< [N]
-  kTeacherLogps,   ///< [N]
-  kLabels,         ///< uint8 [B]
-  kKlLogps,        ///< [any]
-  kKlRefLogps,     ///< as many
-  kTeacherHidden,  ///< [N, H of the teacher]
-  kTeacherWeight,  ///< the teacher's head
-  kTeacherBias,    ///< [V]
-  kSetIds,         ///< int64 [N, K]
-  kSetCounts,      ///< int64 [N]: how many of a token's K ids count
-  kSetValues,      ///< float64 [N, K]: a weight, a teacher's log-probability, or dL/dlogp of each id
-  kSoftRows,       ///< [N, V]: a weight of each vocabulary entry, float64 beside float64 states, else float32
-  kDHidden,        ///< outputs from here on
+  kHidden,           ///< [N, H]
+  kWeight,           ///< the head
+  kBias,             ///< [V]
+  kLogits,           ///< [N, V], level logits
+  kTargets,          ///< int64 or int32 [N]
+  kOffsets,          ///< int64 [B + 1], packed sequences
+  kClassWeights,     ///< float32 [V]
+  kTemperatures,     ///< float64 [N]
+  kMask,             ///< uint8 [N]
+  kAdvantages,       ///< float64 [B] or [N], as are all below unless said otherwise
+  kOldLogps,         ///< [N]
+  kRefLogps,         ///< [N], or sums, one a sequence
+  kSamplingLogps,    ///< [N]
+  kTeacherLogps,     ///< [N]
+  kScores,           ///< [B]
+  kLabels,           ///< uint8 [B]
+  kKlLogps,          ///< [any]
+  kKlRefLogps,       ///< as many
+  kSequenceWeights,  ///< [B]
+  kRewardTargets,    ///< [B]
+  kTeacherHidden,    ///< [N, H of the teacher]
+  kTeacherWeight,    ///< the teacher's head
+  kTeacherBias,      ///< [V]
+  kSetIds,           ///< int64 [N, K]
+  kSetCounts,        ///< int64 [N]: how many of a token's K ids count
+  kSetValues,        ///< float64 [N, K]: a weight, a teacher's log-probability, or dL/dlogp of each id
+  kSoftRows,         ///< [N, V]: a weight of each vocabulary entry, float64 beside float64 states, else float32
+  kDHidden,          ///< outputs from here on
   kDWeight,
   kDBias,
   kDLogits,  ///< [N, V]

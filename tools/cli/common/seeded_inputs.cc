@@ -73,8 +73,12 @@ void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
                     inputs);
 
+  if (policy.options.variant == PolicyVariant::kTopr || policy.options.positive_nll_weight != 0) {
+    add_drawn<double>(config, SeededTensor::kScores, TensorId::kScores, "scores", job.sequences, normal_of, inputs);
+  }
   const bool taught = policy.options.teacher_weight != 0;
-  const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone ||
+  const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone || policy.options.m2_threshold ||
+                       policy.options.sampler_penalty != 0 ||
                        (taught && policy.options.teacher_against == TeacherAgainst::kSampling);
   if (policy.on_policy && policy.options.beta == 0 && !sampled && !taught) return;
   const std::vector<double> own = own_logps(config, job);
@@ -106,7 +110,11 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
   // The first two differ.
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
   add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
-  if (!config.kto.kl_baseline) return;
+  if (config.kto.options.loss == UnpairedLoss::kA2po) {
+    add_drawn<double>(config, SeededTensor::kRewardTargets, TensorId::kRewardTargets, "reward_targets", sequences,
+                      normal_of, inputs);
+  }
+  if (!config.kto.kl_baseline || config.kto.options.loss != UnpairedLoss::kKto) return;
   // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
   // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));

@@ -108,6 +108,7 @@ void TaskRun::set_batches(const Job& job) {
   policy_batch.ref_logps = vector_of(job, TensorId::kRefLogps);
   policy_batch.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
   policy_batch.teacher_logps = vector_of(job, TensorId::kTeacherLogps);
+  policy_batch.scores = vector_of(job, TensorId::kScores);
   policy_batch.mask = span_of<uint8_t>(job, TensorId::kMask);
   reference.logps = vector_of(job, TensorId::kRefLogps);
   kto_batch.targets = targets;
@@ -115,6 +116,8 @@ void TaskRun::set_batches(const Job& job) {
   kto_batch.reference = reference;
   kto_batch.kl_logps = vector_of(job, TensorId::kKlLogps);
   kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
+  kto_batch.sequence_weights = vector_of(job, TensorId::kSequenceWeights);
+  kto_batch.reward_targets = vector_of(job, TensorId::kRewardTargets);
 }
 
 void TaskRun::set_distributions(const Job& job) {

@@ -83,6 +83,9 @@ Cut cut_of(const Job& whole, TensorId id, const RankPart& part) {
     case TensorId::kKlRefLogps:
       return cut_of_rows(tensor, tensor.count(sizeof(double)), part.kl);
     case TensorId::kLabels:
+    case TensorId::kScores:
+    case TensorId::kSequenceWeights:
+    case TensorId::kRewardTargets:
       return cut_of_rows(tensor, whole.sequences, part.sequences);
     case TensorId::kAdvantages:
     case TensorId::kRefLogps:  // one a token or one a sequence

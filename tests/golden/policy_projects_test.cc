@@ -1,0 +1,97 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Policy losses against the functions of other projects on many small batches (tests/golden/README.md): loss
+// and ∂loss/∂logp, on given log-probabilities.
+#include <string>
+#include <vector>
+
+#include "golden.h"
+#include "loss/policy.h"
+
+namespace logitless::testing {
+namespace {
+
+class ProjectBatch {
+ public:
+  ProjectBatch(const json& values, double unit) : values_(values), unit_(unit) {
+    append<int64_t>(values.at("offsets"), offsets);
+    append<uint8_t>(values.at("mask"), mask);
+    logps = column("logps");
+  }
+  std::vector<double> column(const std::string& name) const {
+    std::vector<double> out = flat(values_.at(name));
+    for (double& value : out) value /= unit_;
+    return out;
+  }
+
+  std::vector<int64_t> offsets;
+  std::vector<uint8_t> mask;
+  std::vector<double> logps;
+
+ private:
+  const json& values_;
+  double unit_;
+};
+
+// The loss, and its gradients by the log-probabilities.
+struct Evaluated {
+  double loss = 0;
+  std::vector<double> d_logps;
+};
+
+Evaluated evaluate(const ProjectBatch& from, const json& c) {
+  const auto view = [](const std::vector<double>& v) { return ConstVector(v.data(), static_cast<int64_t>(v.size())); };
+  const std::vector<int64_t> ids(from.logps.size(), 0);
+  const std::vector<double> advantages = from.column(c.at("advantages").get<std::string>());
+  std::vector<double> old, ref, sampling, scores;
+  PolicyBatch batch;
+  batch.chosen_ids = Targets(std::span<const int64_t>(ids));
+  batch.mask = from.mask;
+  batch.advantages = view(advantages);
+  batch.advantages_per = c.at("advantages") == "token_advantages" ? EntriesPer::kToken : EntriesPer::kSequence;
+  for (const json& name : c.at("reads")) {
+    const auto read = [&](const char* wanted, std::vector<double>& to, ConstVector& member) {
+      if (name != wanted) return;
+      to = from.column(wanted);
+      member = view(to);
+    };
+    read("old_logps", old, batch.old_logps);
+    read("ref_logps", ref, batch.ref_logps);
+    read("sampling_logps", sampling, batch.sampling_logps);
+    read("teacher_logps", ref, batch.teacher_logps);
+    read("scores", scores, batch.scores);
+  }
+  PolicyOptions options = read_options<PolicyOptions>(c.at("options"));
+  options.want_entropy = false;
+  loss::PolicyLoss loss(batch, options, from.offsets, 1);
+  TokenStats stats;
+  stats.logp = from.logps;
+  stats.entropy.assign(from.logps.size(), 0);
+  TokenGrads grads;
+  grads.logp.assign(from.logps.size(), 0);
+  grads.entropy = grads.logp;
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < from.mask.size(); ++i) {
+    if (from.mask[i]) rows.push_back(static_cast<int64_t>(i));
+  }
+  loss.evaluate(rows, stats, grads);
+  return {loss.result(stats, Plan()).loss, grads.logp};
+}
+
+TEST(PolicyProjects, EveryCase) {
+  const Golden golden("policy_projects.json");
+  const double unit = golden.inputs.at("unit").get<double>();
+  std::vector<ProjectBatch> batches;
+  for (const json& values : golden.inputs.at("batches")) batches.emplace_back(values, unit);
+  EXPECT_GE(golden.cases.size(), 1000U);
+  for (const auto& [name, c] : golden.cases) {
+    SCOPED_TRACE(name);
+    const Evaluated got = evaluate(batches.at(c.at("batch").get<size_t>()), c);
+    const double want = c.at("loss").get<double>();
+    // Counts that others add 1e-8 to, and twelve digits.
+    expect_near("loss", got.loss, want, 1e-7 * (1 + std::abs(want)));
+    expect_all_near("d_logps", got.d_logps, flat(c.at("d_logps")), 1e-7, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
