@@ -213,8 +213,9 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
              (options.teacher_discount != 0 && teacher_is_against_policy())) {
     groups_ = sequence_;
   }
-  if (const std::string coupling = coupling_of_batch(); !coupling.empty() && totals.are_shared()) {
-    fail(coupling, " is of a whole batch, and ranks.data splits it");
+  if (totals.are_shared()) {
+    const std::string coupling = coupling_of_batch();
+    if (!coupling.empty()) fail(coupling, " is of a whole batch, and ranks.data splits it");
   }
   totals_.sum({&tokens_, &batch_, &good_tokens_});
   kept_tokens_ = tokens_;

@@ -78,7 +78,9 @@ void PolicyLoss::choose_by_covariance(std::span<const int64_t> rows, const Token
     size_t token;
   };
   core::Array<Candidate> candidates;
+  uint64_t key = core::random_bits(static_cast<uint64_t>(options_.cov_seed)) - 1;
   for (const int64_t row : rows) {
+    ++key;  // the same in every layout of the tokens
     const auto i = static_cast<size_t>(row);
     const double logp = stats.logp[pick_of(i)];
     const double covariance = (advantage_[i] - mean_advantage) * (logp - mean_logp);
@@ -87,7 +89,6 @@ void PolicyLoss::choose_by_covariance(std::span<const int64_t> rows, const Token
       const double r = ratio(i, logp).value;
       if (advantage_[i] > 0 ? r > 1 + epsilon_high(options_) : advantage_[i] < 0 && r < least_ratio(options_)) continue;
     }
-    const auto key = core::random_bits(static_cast<uint64_t>(options_.cov_seed)) + static_cast<uint64_t>(row);
     candidates.push_back({covariance, drops ? core::random_bits(key) : 0, i});
   }
   // clip_cov takes candidates at random, kl_cov those of the largest covariance, and of equal ones the first.

@@ -50,7 +50,8 @@ void check_preference_options(const PreferenceOptions& o) {
     }
     if (o.use_weighting && row.kind != PairKind::kPair) fail("use_weighting has no meaning for ", name_of(loss));
   }
-  if (o.f_alpha != PreferenceOptions().f_alpha && o.f_divergence != FDivergence::kAlpha) {
+  constexpr double kDefaultAlpha = 0.5;
+  if (o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha) {
     fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
   }
   if (o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; })) {

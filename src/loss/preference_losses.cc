@@ -127,7 +127,7 @@ constexpr double kMostLogRatio = 300;
 
 // (e^(k x) − 1) / k, x for k = 0. AlphaPO's reward, with −α for k: Gupta et al. 2025, eq. 5.
 Replaced exponential_of(double x, double k) {
-  if (std::abs(k) < 1e-6) return {x, 1};
+  if (k == 0) return {x, 1};
   const double exponent = k * x;
   if (exponent > kMostLogRatio) return {std::expm1(kMostLogRatio) / k, 0};
   return {std::expm1(exponent) / k, std::exp(exponent)};
@@ -206,7 +206,7 @@ Replaced score_of(double log_ratio, const PreferenceOptions& options) {
     case FDivergence::kJs:
       return {std::log(2.0) + log_sigmoid(log_ratio), sigmoid(-log_ratio)};
     case FDivergence::kAlpha:
-      return exponential_of(log_ratio, options.f_alpha - 1);
+      return exponential_of(log_ratio, std::abs(options.f_alpha - 1) < 1e-6 ? 0 : options.f_alpha - 1);
   }
   return {log_ratio, 1};
 }

@@ -237,6 +237,10 @@ TEST(CApi, LossesHaveTheBitsOfCxx) {
       options.max_completion_length = 9;
       same.max_completion_length = 9;
     }
+    if (same.variant == PolicyVariant::kTopr) {
+      batch.scores = batch.advantages;
+      same_batch.scores = same_batch.advantages;
+    }
     logitless_policy_result result;
     LOGITLESS_INIT(policy_result, &result);
     ASSERT_EQ(logitless_policy_loss(c.context, &c.source, &batch, &options, &c.gradients, &result, nullptr),

@@ -231,21 +231,33 @@ TEST(DataRanks, OfAGridEndTogether) {
 }
 
 TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
-  ThreadGroup group(2);
-  const auto errors = run_ranks(2, [&](int rank) {
-    ContextOptions options;
-    options.ranks.data = &group.of(rank);
-    const Part part = part_of({0, 1});
-    PolicyOptions policy;
-    policy.top_entropy_quantile = 0.5;
-    PolicyBatch batch;
-    batch.chosen_ids = part.targets();
-    batch.advantages = {part.batch.advantages.data(), 2};
-    batch.mask = part.batch.mask;
-    policy_loss(Context(options), part.states(), part.source.head(), batch, policy);
-  });
-  for (const auto& error : errors) {
-    EXPECT_NE(message_of(error).find("top_entropy_quantile = 0.5 is of a whole batch"), std::string::npos);
+  const std::pair<const char*, std::function<void(PolicyOptions&)>> cases[] = {
+      {"top_entropy_quantile = 0.5", [](auto& o) { o.top_entropy_quantile = 0.5; }},
+      {"variant = clip_cov", [](auto& o) { o.variant = PolicyVariant::kClipCov; }},
+      {"variant = kl_cov", [](auto& o) { o.variant = PolicyVariant::kKlCov; }},
+      {"m2_threshold = 0.25", [](auto& o) { o.m2_threshold = 0.25; }},
+  };
+  for (const auto& [what, set] : cases) {
+    SCOPED_TRACE(what);
+    ThreadGroup group(2);
+    const auto errors = run_ranks(2, [&, &set = set](int rank) {
+      ContextOptions options;
+      options.ranks.data = &group.of(rank);
+      const Part part = part_of({0, 1});
+      PolicyOptions policy;
+      set(policy);
+      PolicyBatch batch;
+      batch.chosen_ids = part.targets();
+      batch.advantages = {part.batch.advantages.data(), 2};
+      const ConstVector logps(part.batch.old_logps.data(), static_cast<int64_t>(part.batch.old_logps.size()));
+      batch.old_logps = logps;
+      if (policy.m2_threshold) batch.sampling_logps = logps;
+      batch.mask = part.batch.mask;
+      policy_loss(Context(options), part.states(), part.source.head(), batch, policy);
+    });
+    for (const auto& error : errors) {
+      EXPECT_NE(message_of(error).find(std::string(what) + " is of a whole batch"), std::string::npos);
+    }
   }
 }
 

@@ -65,12 +65,14 @@ void add_cross_entropy(Cases& cases) {
 
 // Returns losses of one token, of a sequence and of the whole batch.
 std::vector<PolicyTester> policy_losses(const PolicyTester& base) {
-  std::vector<PolicyTester> testers(5, base);
+  std::vector<PolicyTester> testers(7, base);
   testers[0].variant(PolicyVariant::kGrpo).twist("token_truncate clip_max");
   testers[1].variant(PolicyVariant::kCispo).twist("beta with k3").twist("entropy bonus");
   testers[2].variant(PolicyVariant::kRloo).twist("sequence_mask clip_min clip_max");
   testers[3].variant(PolicyVariant::kVespo).twist("beta with k2, bias correction");
   testers[4].variant(PolicyVariant::kPpo).twist("top entropy quantile").twist("advantages per token");
+  testers[5].variant(PolicyVariant::kGmpo).twist("trust region kl").twist("sampler penalty");
+  testers[6].variant(PolicyVariant::kKlCov).twist("covariances").twist("second moments");
   return testers;
 }
 

@@ -30,12 +30,16 @@ std::vector<PolicyTester> token_local() {
       policy(PolicyVariant::kCispo, {"beta with k3", "entropy bonus"}),
       policy(PolicyVariant::kDapo, {"advantages per token", "token_truncate clip_max", "entropy metric"}),
       policy(PolicyVariant::kSapo, {"on-policy", "loss scale"}),
+      policy(PolicyVariant::kDppo, {"trust region kl", "beta with k3_plus", "number of items"}),
+      policy(PolicyVariant::kImportanceSampling, {"trust region tv_both", "sampler penalty"}),
+      policy(PolicyVariant::kTopr, {"likelihood of good answers", "no empty sequences"}),
   };
 }
 std::vector<PolicyTester> sequence_coupled() {
   return {
       policy(PolicyVariant::kGrpo, {"sequence level", "beta with k2, bias correction"}),
       policy(PolicyVariant::kRloo),
+      policy(PolicyVariant::kGmpo, {"narrow clip", "geometric_mask clip_max"}),
       policy(PolicyVariant::kVespo, {"token_mask clip_max"}),
       policy(PolicyVariant::kDrGrpo, {"off-policy mask", "sequence_truncate clip_max"}),
   };
@@ -43,6 +47,8 @@ std::vector<PolicyTester> sequence_coupled() {
 std::vector<PolicyTester> batch_coupled() {
   return {
       policy(PolicyVariant::kPpo, {"top entropy quantile", "entropy bonus"}),
+      policy(PolicyVariant::kClipCov, {"covariances"}),
+      policy(PolicyVariant::kKlCov, {"covariances", "second moments", "on-policy"}),
       policy(PolicyVariant::kLuspo, {"top entropy quantile", "sequence level", "beta with k1"}),
   };
 }

@@ -30,7 +30,7 @@ void matches_oracle_in_every_plan(PreferenceTester tester) {
 TEST(Preference, NamesAreThoseOfTheDocumentation) {
   const std::vector<std::string> names = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
                                           "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
-                                          "discopop", "sft",       "orpo",     "simpo",    "cpo"};
+                                          "discopop", "sft",       "orpo",     "simpo",    "cpo",      "sigmoid_norm"};
   ASSERT_EQ(all_of<PreferenceLoss>().size(), names.size());
   for (size_t k = 0; k < names.size(); ++k) {
     EXPECT_EQ(all_of<PreferenceLoss>()[k], every_preference_loss()[k]);

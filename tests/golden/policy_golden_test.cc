@@ -96,7 +96,10 @@ INSTANTIATE_TEST_SUITE_P(Golden, PolicyGoldenTest,
 
 TEST(GoldenFilesTest, HoldEveryPolicyVariant) {
   std::set<std::string> held;
-  for (const auto& [name, c] : policy_golden().cases) held.insert(c.at("options").value("variant", "grpo"));
+  const Golden projects("policy_projects.json");
+  for (const Golden* golden : {&policy_golden(), &projects}) {
+    for (const auto& [name, c] : golden->cases) held.insert(c.at("options").value("variant", "grpo"));
+  }
   for (const PolicyVariant variant : all_of<PolicyVariant>()) EXPECT_TRUE(held.contains(name_of(variant)));
   EXPECT_EQ(held.size(), all_of<PolicyVariant>().size());
 }

@@ -171,6 +171,10 @@ TEST(GoldenFilesTest, HoldEveryPreferenceLossAlone) {
   for (const auto& [name, c] : preference_golden().cases) {
     if (!is_kto(c) && c.at("terms").size() == 1) held.insert(c.at("terms")[0].at("loss").get<std::string>());
   }
+  for (const auto& [name, c] : Golden("preference_projects.json").cases) {
+    const json losses = c.at("options").value("losses", json::array());
+    if (losses.size() == 1) held.insert(losses[0].get<std::string>());
+  }
   for (const PreferenceLoss loss : all_of<PreferenceLoss>()) EXPECT_TRUE(held.contains(name_of(loss)));
   EXPECT_EQ(held.size(), all_of<PreferenceLoss>().size());
 }

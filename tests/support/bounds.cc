@@ -288,9 +288,11 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
         options.z_loss > 0 ? options.z_loss * bounds.lse[i] * (2 * std::abs(stats.lse[i]) + bounds.lse[i]) : 0.0;
     double nll_error = (1 - options.label_smoothing) * class_weight * bounds.logp[i];
     if (options.label_smoothing > 0) nll_error += options.label_smoothing * bounds.cross[i];
-    lse_error = p * (1 + p_error) * lse_error + p * p_error * z;
-    nll_error = p * (1 + p_error) * nll_error +
-                p_error * std::abs(options.loss_scale == 0 ? 0 : loss.per_token_loss[i] / options.loss_scale - p * z);
+    if (options.dft) {
+      lse_error = p * (1 + p_error) * lse_error + p * p_error * z;
+      nll_error = p * (1 + p_error) * nll_error +
+                  p_error * std::abs(options.loss_scale == 0 ? 0 : loss.per_token_loss[i] / options.loss_scale - p * z);
+    }
     const double error = std::abs(weights.nll[i]) * nll_error + std::abs(weights.z[i]) * lse_error;
     result.loss += error;
     result.metrics.z_loss += std::abs(weights.z[i]) * lse_error;
@@ -299,10 +301,12 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
     result.metrics.mean_nll += bounds.logp[i];
     result.metrics.mean_entropy += bounds.entropy[i];
     // Gradients with respect to logp and cross are constants but for p; z-loss's follows lse.
-    result.grads.logp[i] = (2 * u + p_error) * std::abs(loss.grads.logp[i]);
-    result.grads.cross[i] = (2 * u + p_error) * std::abs(loss.grads.cross[i]);
+    result.grads.logp[i] = (2 * u + (options.dft ? p_error : 0)) * std::abs(loss.grads.logp[i]);
+    result.grads.cross[i] = (2 * u + (options.dft ? p_error : 0)) * std::abs(loss.grads.cross[i]);
     result.grads.lse[i] = stats.lse[i] == 0 ? 0.0 : std::abs(loss.grads.lse[i] / stats.lse[i]) * bounds.lse[i];
-    result.grads.lse[i] = (1 + p_error) * result.grads.lse[i] + p_error * std::abs(loss.grads.lse[i]);
+    if (options.dft) {
+      result.grads.lse[i] = (1 + p_error) * result.grads.lse[i] + p_error * std::abs(loss.grads.lse[i]);
+    }
   }
   // The library adds losses in fp64: the sums themselves are as good as the oracle's.
   const double tokens = std::max<double>(1, static_cast<double>(loss.metrics.tokens));

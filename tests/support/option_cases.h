@@ -49,14 +49,12 @@ std::vector<Enum> other_values(Enum value) {
   }
   return others;
 }
-/// Those that change a loss whose variant is grpo or dppo.
+/// Those that change a loss whose variant is grpo, or of the second one dppo.
 inline std::vector<PolicyAggregation> other_values(PolicyAggregation) {
   using enum PolicyAggregation;
   return {kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenSumNorm};
 }
-inline std::vector<TrustRegion> other_values(TrustRegion) {
-  return {TrustRegion::kTv, TrustRegion::kTvBoth, TrustRegion::kKl};
-}
+inline std::vector<TrustRegion> other_values(TrustRegion) { return {TrustRegion::kTvBoth, TrustRegion::kKl}; }
 inline std::vector<std::vector<PreferenceLoss>> other_values(const std::vector<PreferenceLoss>& value) {
   std::vector<std::vector<PreferenceLoss>> others = {{value.at(0), PreferenceLoss::kHinge}};
   for (const PreferenceLoss loss : other_values(value.at(0))) others.push_back({loss});
@@ -97,14 +95,17 @@ inline void prepare(const std::string& field, PolicyOptions& options) {
   if (field == "num_items_in_batch") options.variant = PolicyVariant::kDapo;
   if (field.starts_with("dro")) options.variant = PolicyVariant::kDro;
   if (field.starts_with("topr")) options.variant = PolicyVariant::kTopr;
-  if (field.starts_with("trust_region_")) {
-    options.trust_region = TrustRegion::kTvBoth;
-    options.trust_region_low = options.trust_region_high = 0.02;
+  if (field.starts_with("trust_region")) {
+    options.variant = PolicyVariant::kDppo;
+    options.trust_region_low = 0.02;
+    options.trust_region_high = 5e-5;
   }
   if (field.starts_with("cov_")) {
-    options.variant = field == "cov_kl_weight" ? PolicyVariant::kKlCov : PolicyVariant::kClipCov;
-    options.cov_low = -1;
-    options.cov_high = 1.5;
+    const bool penalises = field == "cov_kl_weight";
+    options.variant = penalises ? PolicyVariant::kKlCov : PolicyVariant::kClipCov;
+    if (!penalises) options.epsilon_low = 1, options.epsilon_high = 1e30;  // Nothing is clipped.
+    options.cov_low = -2;
+    options.cov_high = 2;
     options.cov_share = field == "cov_seed" ? 0.2 : 1;
   }
   if (field.starts_with("sapo")) options.variant = PolicyVariant::kSapo;

@@ -96,8 +96,8 @@ std::vector<PolicyTwist> make_twists() {
     twists.push_back({std::string("trust region ") + name_of(region), [=](auto& c) {
                         c.options.trust_region = region;
                         if (region == TrustRegion::kNone || region == TrustRegion::kDefault) return;
-                        c.options.trust_region_low = region == TrustRegion::kKl ? 0.006 : 0.03;
-                        c.options.trust_region_high = region == TrustRegion::kKl ? 0.004 : 0.02;
+                        c.options.trust_region_low = region == TrustRegion::kKl ? 0.0073 : 0.03;
+                        c.options.trust_region_high = region == TrustRegion::kKl ? 0.0047 : 0.02;
                       }});
   }
   for (const PolicyAggregation aggregation : all_of<PolicyAggregation>()) {

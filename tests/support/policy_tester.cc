@@ -215,7 +215,8 @@ PolicyTester::Reference& PolicyTester::truth() {
   Eigen::VectorXd errors(2 * spec_.tokens);
   errors << expected.stat_bounds.logp, expected.stat_bounds.entropy;
   for (const oracle::Kink& kink : truth.want.kinks) {
-    EXPECT_FALSE(kink.is_near(errors)) << "the data are too near to a kink: try another seed";
+    EXPECT_FALSE(kink.is_near(errors)) << "the data are too near to a kink: try another seed (" << kink.distance
+                                       << " at " << kink.from.value << ")";
   }
   truth.bounds = bound_policy_loss(tokens, truth.options, at, errors, truth.want);
   const double upstream = upstream_value();

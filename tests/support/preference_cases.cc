@@ -13,6 +13,8 @@ namespace {
 
 using L = PreferenceLoss;
 
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
 const char* short_name(L loss) {
   static const char* const names[] = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
                                       "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
@@ -142,6 +144,7 @@ oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t
   std::mt19937_64 random(seed);
   std::exponential_distribution<double> surprise(1.0);
   std::normal_distribution<double> normal(0, 0.4);
+  std::mt19937_64 others(seed + 1000);
   oracle::SequenceBatch batch;
   batch.offsets = {0};
   for (const int64_t length : lengths) {
@@ -151,8 +154,9 @@ oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t
       batch.entropy.push_back(surprise(random));
       // The first token of a sequence always takes part.
       batch.takes_part.push_back(t == 0 || random() % 4 != 0);
-      batch.reference_tokens.push_back(batch.logp.back() + normal(random));
-      batch.square_sums.push_back(std::exp(-surprise(random)));
+      batch.square_sums.push_back(std::exp(-surprise(others)));
+      batch.reference_tokens.push_back(kNaN);
+      if (batch.takes_part.back()) batch.reference_tokens.back() = batch.logp.back() + normal(random);
       if (batch.takes_part.back()) reference += batch.reference_tokens.back();
     }
     batch.reference.push_back(reference);
@@ -248,10 +252,9 @@ oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kt
     input.labels.push_back(kto_case.labels[s % kto_case.labels.size()]);
     // Those of sequences without a token are not read.
     const bool read = batch.count(s) > 0;
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    if (kto_case.weighs) input.sequence_weights.push_back(read ? 0.5 * static_cast<double>(s % 4) : nan);
+    if (kto_case.weighs) input.sequence_weights.push_back(read ? 0.5 * static_cast<double>(s % 4) : kNaN);
     if (kto_case.options.loss == UnpairedLoss::kA2po) {
-      input.reward_targets.push_back(read ? 0.4 - 0.3 * static_cast<double>(s % 3) : nan);
+      input.reward_targets.push_back(read ? 0.4 - 0.3 * static_cast<double>(s % 3) : kNaN);
     }
   }
   return input;

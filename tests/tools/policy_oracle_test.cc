@@ -226,7 +226,8 @@ TEST(PolicyOracle, GradientsAreThoseOfFiniteDifferences) {
       const oracle::PolicyTokens tokens = data.oracle_tokens(policy_case);
       const PolicyLoss loss = oracle::compute_policy_loss(tokens, policy_case.options, data.at);
       const Eigen::VectorXd steps = Eigen::VectorXd::Constant(2 * data.tokens(), kStep);
-      for (const oracle::Kink& kink : loss.kinks) ASSERT_FALSE(kink.is_near(steps));
+      for (const oracle::Kink& kink : loss.kinks)
+        ASSERT_FALSE(kink.is_near(steps)) << kink.distance << " from " << kink.from.value;
       const auto difference = [&](std::vector<double> PolicyPoint::*column, int64_t i) {
         PolicyPoint up = data.at, down = data.at;
         (up.*column)[i] += kStep;

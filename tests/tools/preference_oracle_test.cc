@@ -25,6 +25,7 @@ constexpr double kStep = 1e-5;
 // rounding, u |loss| / h.
 void expect_derivatives(SequenceBatch batch, const std::vector<double>& d_logp,
                         const std::function<double(const SequenceBatch&)>& loss) {
+  batch.held_logp = batch.logp;
   double largest = 1e-3;
   for (const double slope : d_logp) largest = std::max(largest, std::abs(slope));
   const double tolerance = 1e-6 * largest + 1e-10 * std::abs(loss(batch));
@@ -74,6 +75,7 @@ TEST(PreferenceOracle, OnePairByHand) {
   using L = PreferenceLoss;
   const std::vector<ByHand> cases = {
       {L::kSigmoid, -ls(3), -2 * s(-3), 2 * s(-3)},
+      {L::kSigmoidNorm, -ls(3), -2 * s(-3), 2 * s(-3)},
       {L::kHinge, 0, 0, 0},  // 1 - 3 < 0
       {L::kIpo, 1.25 * 1.25, 2.5, -2.5},
       {L::kExoPair, s(3) * (ls(3) - std::log(0.75)) + s(-3) * (ls(-3) - std::log(0.25)), 2 * s(3) * s(-3) * (3 - ratio),
@@ -180,9 +182,14 @@ TEST(PreferenceOracle, APairWithAnEmptySideCountsNowhere) {
   const SequenceBatch whole = random_batch({4, 3, 0, 5, 0, 0}, 5);
   const SequenceBatch alone = random_batch({4, 5}, 5);
   SequenceBatch pair = alone;
-  for (int64_t t = 0; t < 4; ++t) pair.logp[t] = whole.logp[t], pair.takes_part[t] = whole.takes_part[t];
-  for (int64_t t = 0; t < 5; ++t)
-    pair.logp[4 + t] = whole.logp[7 + t], pair.takes_part[4 + t] = whole.takes_part[7 + t];
+  const auto take = [&](int64_t to, int64_t from) {
+    pair.logp[to] = whole.logp[from];
+    pair.takes_part[to] = whole.takes_part[from];
+    pair.reference_tokens[to] = whole.reference_tokens[from];
+    pair.square_sums[to] = whole.square_sums[from];
+  };
+  for (int64_t t = 0; t < 4; ++t) take(t, t);
+  for (int64_t t = 0; t < 5; ++t) take(4 + t, 7 + t);
   pair.reference = {whole.reference[0], whole.reference[3]};
   for (const PreferenceCase& one : preference_cases()) {
     SCOPED_TRACE(one.name);

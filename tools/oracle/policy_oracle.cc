@@ -231,6 +231,7 @@ class Evaluation {
       return std::exp(log_q) * (log_q - log_p) +
              (1 - std::exp(log_q)) * (std::log(rest) - std::log(1 - std::exp(log_p) + 1e-8));
     };
+    if (std::isnan(of(x.value))) return true;
     const double slope = -q.value + (1 - q.value) * p.value / (1 - p.value + 1e-8);
     return !kinks_.above(detail::function(of(x.value), of(x.held), slope, x), up ? high : low);
   }
@@ -272,6 +273,9 @@ class Evaluation {
     if (!std::isfinite(mean_logp.value) || !std::isfinite(mean_advantage.value)) return;
     const auto covariance = [&](int64_t i) { return (advantage(i) - mean_advantage) * (sg(logp(i)) - mean_logp); };
     std::vector<int64_t> candidates;
+    std::vector<uint64_t> keys(tokens_.tokens());
+    uint64_t number = split_mix(static_cast<uint64_t>(options_.cov_seed));
+    for (const int64_t i : active_) keys[i] = split_mix(number++);
     for (const int64_t i : active_) {
       if (clips) {
         const bool is_within =
@@ -285,10 +289,9 @@ class Evaluation {
     }
     const auto most =
         static_cast<size_t>(std::max(1.0, std::floor(options_.cov_share * static_cast<double>(active_.size()))));
-    const uint64_t seed = split_mix(static_cast<uint64_t>(options_.cov_seed));
     std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t i, int64_t j) {
       if (!clips) return covariance(i).value > covariance(j).value;
-      return split_mix(seed + static_cast<uint64_t>(i)) < split_mix(seed + static_cast<uint64_t>(j));
+      return keys[i] < keys[j];
     });
     if (!clips && candidates.size() > most) {
       kinks_.at_most(covariance(candidates[most]), covariance(candidates[most - 1]));

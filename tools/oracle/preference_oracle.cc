@@ -64,7 +64,7 @@ Number score(const Number& a, const PreferenceOptions& options) {
 }
 Number reward(const Number& logp, const PreferenceOptions& options) {
   const double alpha = options.reward_alpha;
-  return std::abs(alpha) < 1e-6 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
+  return alpha == 0 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
 }
 
 // A pair that takes part: sums, or averages.
@@ -133,7 +133,8 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
     if (options.use_weighting) {
       std::vector<double> certainty(batch.logp.size(), 0);
       for (size_t i = 0; i < certainty.size(); ++i) {
-        if (batch.takes_part[i]) certainty[i] = batch.logp[i] - std::log(batch.square_sums[i]);
+        const double held = batch.held_logp.empty() ? batch.logp[i] : batch.held_logp[i];
+        if (batch.takes_part[i]) certainty[i] = held - std::log(batch.square_sums[i]);
       }
       pair.weight = std::exp(batch.sum(certainty, pair.chosen) / pair.chosen_count +
                              batch.sum(certainty, pair.rejected) / pair.rejected_count);

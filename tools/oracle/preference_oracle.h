@@ -20,6 +20,7 @@ struct SequenceBatch {
   std::vector<double> reference;         ///< [S]: the reference's sums over the tokens that take part; empty: none
   std::vector<double> reference_tokens;  ///< [N]: what they are sums of, where that is known
   std::vector<double> square_sums;       ///< [N]: Σ p²; empty: not asked for
+  std::vector<double> held_logp;         ///< [N]: where sg() holds logp; empty: there
 
   int64_t tokens() const { return static_cast<int64_t>(logp.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
