@@ -301,7 +301,8 @@ void World::set_losses() {
   kto_batch.labels = labels.data;
   kto_batch.label_count = kBatch;
   kto_batch.reference = &reference;
-  kto_batch.kl_logps = kto_batch.kl_ref_logps = kto_batch.sequence_weights = vector(per_sequence.data, kBatch);
+  kto_batch.kl_logps = kto_batch.kl_ref_logps = vector(per_sequence.data, kBatch);
+  kto_batch.sequence_weights = vector(class_weights.data, kBatch);
   LOGITLESS_INIT(kto_options, &kto);
   kto.token = &token;
   LOGITLESS_INIT(distillation_options, &distillation);

@@ -102,12 +102,16 @@ static void names(void) {
   CHECK(strcmp(logitless_plan_kind_name(LOGITLESS_PLAN_TWO_PASS), "two_pass") == 0 && !logitless_plan_kind_name(-1));
   CHECK(strcmp(logitless_gradient_precision_name(LOGITLESS_PRECISION_SPLIT), "split") == 0);
   CHECK(strcmp(logitless_policy_variant_name(LOGITLESS_DR_GRPO), "dr_grpo") == 0);
-  CHECK(!logitless_policy_variant_name(LOGITLESS_PPO + 1));
+  CHECK(!logitless_policy_variant_name(LOGITLESS_KL_COV + 1));
   CHECK(strcmp(logitless_kl_estimator_name(LOGITLESS_K3), "k3") == 0);
   CHECK(strcmp(logitless_importance_level_name(LOGITLESS_SEQUENCE_RATIO), "sequence") == 0);
   CHECK(strcmp(logitless_sampler_correction_name(LOGITLESS_TOKEN_MASK), "token_mask") == 0);
+  CHECK(strcmp(logitless_policy_aggregation_name(LOGITLESS_SEQ_MEAN_TOKEN_SUM), "seq_mean_token_sum") == 0);
+  CHECK(strcmp(logitless_trust_region_name(LOGITLESS_TRUST_REGION_TV_BOTH), "tv_both") == 0);
+  CHECK(strcmp(logitless_f_divergence_name(LOGITLESS_F_JS), "js_divergence") == 0);
+  CHECK(strcmp(logitless_unpaired_loss_name(LOGITLESS_A2PO), "a2po") == 0);
   CHECK(strcmp(logitless_preference_loss_name(LOGITLESS_APO_ZERO), "apo_zero") == 0);
-  CHECK(!logitless_preference_loss_name(LOGITLESS_CPO + 1));
+  CHECK(!logitless_preference_loss_name(LOGITLESS_SIGMOID_NORM + 1));
   CHECK(logitless_needs_reference(LOGITLESS_SIGMOID) && !logitless_needs_reference(LOGITLESS_SIMPO));
   while (logitless_gemm_backend_name(backends)) ++backends;
   while (logitless_simd_target_name(simd)) ++simd;

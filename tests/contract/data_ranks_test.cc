@@ -74,6 +74,7 @@ std::vector<Task> tasks() {
                      options.reduction = reduction;
                      options.label_smoothing = 0.1;
                      options.z_loss = 0.01;
+                     options.dft = reduction == Reduction::kSum;
                      options.want_entropy = options.want_accuracy = true;
                      return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
                    }});
@@ -113,16 +114,34 @@ std::vector<Task> tasks() {
                    return numbers(
                        preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
                  }});
-  out.push_back({"kto_loss", false, [](const Context& context, const Part& p, const Gradients& g) {
-                   KtoBatch batch;
-                   batch.targets = p.targets();
-                   batch.labels = p.batch.labels;
-                   batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
-                   batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
-                   KtoOptions options;
-                   options.want_entropy = true;
-                   return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
+  out.push_back({"preference_loss with tails, weights and scores", true,
+                 [](const Context& context, const Part& p, const Gradients& g) {
+                   PreferenceOptions options;
+                   options.losses = {PreferenceLoss::kSigmoidNorm, PreferenceLoss::kIpo};
+                   options.f_divergence = FDivergence::kJs;
+                   options.ld_alpha = 0.5;
+                   options.use_weighting = true;
+                   Reference reference;
+                   reference.logps = {p.batch.ref_logps.data(), static_cast<int64_t>(p.batch.ref_logps.size())};
+                   return numbers(
+                       preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
                  }});
+  for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
+    out.push_back({name_of(loss), false, [loss](const Context& context, const Part& p, const Gradients& g) {
+                     KtoBatch batch;
+                     batch.targets = p.targets();
+                     batch.labels = p.batch.labels;
+                     batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
+                     if (loss == UnpairedLoss::kKto) batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
+                     const ConstVector advantages(p.batch.advantages.data(),
+                                                  static_cast<int64_t>(p.batch.advantages.size()));
+                     if (loss == UnpairedLoss::kA2po) batch.reward_targets = advantages;
+                     KtoOptions options;
+                     options.loss = loss;
+                     options.want_entropy = true;
+                     return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
+                   }});
+  }
   return out;
 }
 

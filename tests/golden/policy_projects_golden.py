@@ -82,7 +82,9 @@ def is_clear(batch):
         sums = (d * v.mask).sum(1)[full]
         return sums, sums / v.tokens[full]
 
-    signed = lambda rows: [sign * b for low, high, _ in rows for b in (low, high) for sign in (-1, 1)]  # noqa: E731
+    def signed(rows):
+        return [sign * b for low, high, _ in rows for b in (low, high) for sign in (-1, 1)]
+
     ratios = WEIGHTS + [b for low, high, most in CLIPS + MOVES for b in (1 - low, 1 + high, most)]
     p, q = x.exp(), v.o.exp()
     kl = q * (v.o - x) + (1 - q) * ((1 - q) / (1 - p)).log()
@@ -297,7 +299,8 @@ def nemo_rl():
                 options = options | dict(positive_nll_weight=0.1)
                 reads.append("scores")
             yield recipe(function, theirs, options, reads, n)
-        if function in ("clip", "no_ratio"):  # Where old and the sampler are one, the weight of the KL is the ratio.
+        # Where old and the sampler are one, the weight of the KL is the ratio.
+        if function in ("clip", "no_ratio"):
             for kind in ("k1", "k2", "k3"):
                 theirs = config | kl_of(kind) | dict(use_on_policy_kl_approximation=True, kl_output_clamp_value=None)
                 options = ours | penalty(kind, use_bias_correction_kl=True)

@@ -133,7 +133,8 @@ def cpo(v, o, name, nll=1.0, **others):
     """CPO and, by that name, ORPO. nll: the weight of the likelihood where our options leave it out."""
     o, of = Options(o, **others), ORPOTrainer if name == "orpo" else cpo_trainer.CPOTrainer
     t = trainer(of, loss_type=name, alpha=o.reward_alpha, beta=o.beta, label_smoothing=o.label_smoothing,
-                simpo_gamma=o.simpo_gamma, cpo_alpha=nll if o.nll_weight is None else o.nll_weight)  # fmt: skip
+                # Fmt: skip.
+                simpo_gamma=o.simpo_gamma, cpo_alpha=nll if o.nll_weight is None else o.nll_weight)
     ids, mask = v.inputs["input_ids"], v.inputs["attention_mask"]
     batch = {}
     for column, x in dict(input_ids=ids, attention_mask=mask, labels=torch.where(mask > 0, ids, -100)).items():
@@ -225,7 +226,8 @@ def pair_recipes(r):
             among = [loss for loss in among if loss not in (*SORTED, "sft")]
         losses = r.sample(among, r.randint(2, 4))
         yield dpo_recipe(losses, loss_weights=[r.choice((1.0, 0.5, 0.2, 2.0, -0.25, 0.0)) for _ in losses], **options)
-    norm = partial(dpo, losses=["sigmoid_norm"], average_log_prob=False)  # what averages of scores have as a name
+    # What averages of scores have as a name.
+    norm = partial(dpo, losses=["sigmoid_norm"], average_log_prob=False)
     yield from (dpo_recipe(["sigmoid"], norm, average_log_prob=True, **divergence) for divergence in DIVERGENCES)
     for (name, weight), nll in product((("cpo", 0.5), ("simpo", 0.3), ("orpo", 1.0)), (1.0, 1.5)):
         options = dict(losses=[r.choice(SCORED[:3]), name], loss_weights=[0.7, weight], nll_weight=nll)
@@ -278,7 +280,8 @@ def draw(r):
     logps = [-(r.randint(30, 400) if r.random() < 0.4 else r.randint(200, 3000)) for _ in range(sum(lengths))]
     return {"offsets": [0, *accumulate(lengths)], "mask": mask, "logps": logps,
             REFERENCE: [min(x + round(r.gauss(0, 700)), -10) for x in logps],
-            "log_square_sums": [-r.randint(1, min(-2 * x, 6 * UNIT)) for x in logps],  # at least that of the token
+            # At least that of the token.
+            "log_square_sums": [-r.randint(1, min(-2 * x, 6 * UNIT)) for x in logps],
             "labels": [r.randint(0, 1) for _ in lengths], TARGETS: [r.randint(-2000, 2000) for _ in lengths],
             WEIGHTS: [r.choice((0, 1024, r.randint(1, 4000))) for _ in lengths]}  # fmt: skip
 

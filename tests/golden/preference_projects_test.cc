@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses of pairs and of single sequences, and DFT, against TRL on many small batches (tests/golden/README.md):
+// Losses of pairs and of single sequences, and DFT, against TRL on many small batches
+// (tests/golden/README.md):
 // loss and ∂loss/∂logp, on given log-probabilities.
 #include <algorithm>
 #include <cmath>

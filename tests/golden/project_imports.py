@@ -220,14 +220,16 @@ def roll(root):
     logged = dict.fromkeys(("_topr_sample_logged", "_cispo_config_logged", "_kimi15_config_logged"), True)
 
     def loss(v, function, mode, given, train, pipeline, kl=None):
-        # As its own log-probabilities these are zeros where the mask is false: its token-mean sums all positions.
+        # Like its own log-probabilities, zeros where the mask is false: its token-mean sums all positions.
+      
         x, o, r, a = (torch.where(v.m, column, 0.0) for column in (v.x, v.o, v.r, v.A))
         worker, ratio = object.__new__(actor), (x - o).exp()
         config = Names(actor_train=Names(**train), **pipeline)
         worker.__dict__.update(logged, _pg_config_cache={}, _cached_metrics={}, pipeline_config=config)
         data = Names(batch={"scores": v.scores})
         inputs = {"vanilla_pg": (x, a), "cispo": (x, a), "kimi15": (x, o, a), "tis": (x, o, a, data),
-                  "topr": (x, o, a, data), "ppo": (a, v.mask, {"final_response_mask": v.tokens.sum()}, {})}  # fmt: skip
+                  # Fmt: skip.
+                  "topr": (x, o, a, data), "ppo": (a, v.mask, {"final_response_mask": v.tokens.sum()}, {})}
         of_tokens = getattr(worker, f"_compute_{function}_loss")(ratio, *inputs[function])
         out = p.agg_loss(of_tokens, v.mask, mode, **given)
         if kl:

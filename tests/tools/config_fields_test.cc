@@ -119,6 +119,13 @@ class Surface {
   std::string section_;
 };
 
+// What changes gradients alone, or none of the numbers of the seeded batch: the other surfaces see it change.
+bool changes_no_value(const std::string& setting) {
+  static const std::set<std::string> all = {"kl_estimator = k3_plus", "trust_region_high = 2.5e-05",
+                                            "m2_threshold = 0.5", "count_empty_sequences = false"};
+  return all.contains(setting);
+}
+
 template <class Options>
 void every_option_arrives(const std::string& task, const std::string& section) {
   Surface<Options> surface(task, section);
@@ -128,7 +135,7 @@ void every_option_arrives(const std::string& task, const std::string& section) {
     Options arrived;
     const Outcome base = surface.outcome(one.base), changed = surface.outcome(one.changed, &arrived);
     EXPECT_EQ(base.refusal, "");
-    EXPECT_NE(changed, base);
+    EXPECT_EQ(changed == base, changes_no_value(one.field + " = " + one.value));
     if (!changed.refusal.empty()) {
       refusals.insert(one.field + " = " + one.value);
       EXPECT_NE(changed.refusal.find(one.field == "losses"    ? "exo_pair"
