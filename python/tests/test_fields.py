@@ -51,12 +51,10 @@ BESIDE = {
     "teacher_discount": {"teacher_weight": 0.5},
     "num_items_in_batch": {"variant": "dapo"},
     "max_completion_length": {"variant": "dr_grpo", "max_completion_length": 9},
-    "trust_region_low": {"trust_region": "tv_both", "trust_region_low": 0.02},
-    "trust_region_high": {"trust_region": "tv_both", "trust_region_high": 0.02},
     "discopop_tau": {"losses": ["discopop"]},
     "simpo_gamma": {"losses": ["simpo"]},
     "reward_alpha": {"losses": ["simpo"]},
-    "f_alpha": {"f_divergence": "alpha_divergence"},
+    "f_alpha": {"f_divergence": "alpha_divergence", "ld_alpha": 0.5},
     "bco_delta": {"loss": "bco"},
     "cross_weights": {"cross": True},
 }
@@ -68,8 +66,8 @@ OF_DIVERGENCE = {
     "temperature_squared": {"temperature": 0.5},
     "hard_temperature": {"hard_weight": 0.5},
 }
-# Names that say of grpo what the default says.
-SAME = {"aggregation": {"default", "seq_mean_token_mean"}, "trust_region": {"default", "none"}}
+# Names that say of grpo, or of dppo, what the default says, or go with nothing that stands beside them.
+SAME = {"aggregation": {"default", "seq_mean_token_mean"}, "trust_region": {"default", "tv", "none"}}
 # What is refused, because the others leave it without a use.
 REFUSED = {
     ("soft_targets", "ignore_index", "37"),
@@ -94,9 +92,13 @@ REFUSED = {
 def beside(structure, name):
     if name.startswith(("sapo", "vespo", "dro", "topr")):
         return {"variant": name.split("_")[0]}
+    if name.startswith("trust_region"):
+        return {"variant": "dppo", "trust_region_low": 0.03, "trust_region_high": 0.005}
+    if name == "cov_kl_weight":
+        return {"variant": "kl_cov"}
     if name.startswith("cov_"):
-        chosen = {"variant": "kl_cov" if name == "cov_kl_weight" else "clip_cov"}
-        return {**chosen, "cov_low": -1.0, "cov_high": 1.5, "cov_share": 0.2 if name == "cov_seed" else 1.0}
+        free = {"epsilon_low": 1.0, "epsilon_high": 1e30, "cov_low": -0.3, "cov_high": 2.0}  # nothing is clipped
+        return {"variant": "clip_cov", **free, "cov_share": 0.2 if name == "cov_seed" else 1.0}
     if structure == "preference" and name in ("losses", "label_smoothing"):
         return {"losses": ["cpo"]}
     if structure.endswith("distillation") and name in OF_DIVERGENCE:
