@@ -145,7 +145,7 @@ def cases(structure):
 def preference_reference(options):
     if not set(options.get("losses", ["sigmoid"])) - RELATIVE:
         return None
-    return OWN + 0.2 * (np.arange(N) % 5 - 2) if options.get("ld_alpha") is not None else SUMS
+    return OWN + 0.2 * (np.arange(N) % 3 - 1) if options.get("ld_alpha") is not None else SUMS
 
 
 def kto_batch(options):
