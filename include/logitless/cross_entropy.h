@@ -32,7 +32,7 @@ inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 ///
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
-///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (Wu et al. 2025, arXiv 2508.05629)
+///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
 ///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
 ///
 /// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
@@ -56,7 +56,7 @@ struct CrossEntropyOptions {
 /// What is worth logging besides the loss; NaN stands for what was not asked for.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
-  double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss and loss_scale
+  double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss, dft and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
   /// The part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale.
   double z_loss = 0;
@@ -68,7 +68,8 @@ struct CrossEntropyMetrics {
 /// What cross_entropy() returns.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N]: each entry is loss_scale (nll_i + z_i), whatever the reduction; it is 0 where a row takes no part.
+  /// [N]: each entry is loss_scale (nll_i + z_i), times p_i with dft, whatever the reduction; it is 0 where a
+  /// row takes no part.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
   CrossEntropyMetrics metrics;          ///< over the tokens that take part

@@ -81,7 +81,7 @@ void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
   visit(Field("variant"), s.variant...);
   visit(Field("token"), s.token...);
   visit(Field("importance_sampling_level"), s.importance_sampling_level...);
-  visit(Field("epsilon_low", kShare), s.epsilon_low...);
+  visit(Field("epsilon_low", kNotNegative), s.epsilon_low...);
   visit(Field("epsilon_high", kNotNegative), s.epsilon_high...);
   visit(Field("delta", kPositive), s.delta...);
   visit(Field("log_ratio_clamp", kLogRatio), s.log_ratio_clamp...);

@@ -41,8 +41,8 @@ enum class PolicyVariant {
   kKlCov,
 };
 
-/// How the tokens' losses become one number (docs/losses.md, 1.6). "Mean of sequences" divides by their
-/// number, which count_empty_sequences and num_sequences say more of.
+/// How the tokens' losses become one number (docs/losses.md, 1.6). A mean of sequences divides by their
+/// number: see count_empty_sequences and num_sequences.
 enum class PolicyAggregation {
   kDefault,              ///< as the variant's paper or project does
   kTokenMean,            ///< the sum, divided by num_items_in_batch or the number of tokens
@@ -143,8 +143,8 @@ struct PolicyBatch {
 };
 
 /// These options choose the loss and its constants. An option that the variant or the others leave without a
-/// use is an error (docs/losses.md, 1.9), except for the parameters of sapo and vespo, whose defaults are in
-/// place for every variant.
+/// use is an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the
+/// covariances, whose defaults are in place for every variant.
 struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
   /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids
@@ -153,7 +153,8 @@ struct PolicyOptions {
 
   /// The level of the ratio (docs/losses.md, 1.1).
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
-  /// It is in [0, 1], and 0.2 where unset (gmpo: 0.4). cispo and dppo have no lower bound where it is unset.
+  /// It is in [0, 1] (gmpo: >= 0), and 0.2 where unset (gmpo: 0.4). Where it is unset, cispo and dppo have no
+  /// lower bound.
   /// Not for the variants that clip nothing (docs/losses.md, 1.9).
   std::optional<double> epsilon_low = {};
   /// >= 0; unset: 0.3 (gmpo: 0.4), and for cispo and dppo, whose upper bound it is itself, 5 and 3.
@@ -206,7 +207,8 @@ struct PolicyOptions {
   std::optional<int64_t> max_completion_length = {};
   /// What a mean of sequences divides by in place of their number. It is positive.
   std::optional<double> num_sequences = {};
-  /// Whether a sequence without a token that takes part counts in a mean of sequences.
+  /// Whether a sequence without a token that takes part counts in a mean of sequences; true with
+  /// num_sequences.
   bool count_empty_sequences = true;
 
   double sapo_temperature_pos = 1.0;   ///< positive

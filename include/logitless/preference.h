@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs, KTO on
-/// single sequences. Formulas, sources and which pairs count stand in docs/losses.md, section 2.
+/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs; KTO, BCO,
+/// APO and A*PO on single sequences. Formulas, sources and which pairs count stand in docs/losses.md,
+/// section 2.
 #pragma once
 
 #include <cstdint>
@@ -133,7 +134,7 @@ struct PreferenceMetrics {
 /// What preference_loss() returns.
 struct PreferenceResult {
   double loss = 0;  ///< weighted losses and likelihood, times loss_scale
-  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo).
+  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo), weighed with ld_alpha.
   std::vector<double> sequence_logps;
   std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
   PreferenceMetrics metrics;            ///< over the pairs that take part
@@ -191,9 +192,11 @@ struct KtoBatch {
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
   /// equal length; where both are empty the baseline is 0. For kto only.
   ConstVector kl_logps;
-  ConstVector kl_ref_logps;      ///< those of the reference
-  ConstVector sequence_weights;  ///< [B]: factors of the losses, >= 0, or empty: all are 1
-  ConstVector reward_targets;    ///< [B]: what a2po fits, reward − value; exactly for a2po
+  ConstVector kl_ref_logps;  ///< those of the reference
+  /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.
+  ConstVector sequence_weights;
+  /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
+  ConstVector reward_targets;
 };
 
 /// Means over the sequences of each kind that take part, and NaN when there are none.

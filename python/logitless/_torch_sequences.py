@@ -163,7 +163,7 @@ def kto_loss(
     input: Tensor,
     linear_weight: Tensor,
     target: Tensor,
-    labels: Tensor,
+    labels: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     ref_logps: Tensor | None = None,
@@ -179,8 +179,10 @@ def kto_loss(
     **options: Any,
 ) -> Any:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"), float32: labels is one a sequence,
-    true where it is desirable. reward_targets, one a sequence, are what a2po fits."""
-    arguments: dict[str, Any] = {"labels": labels.to(torch.uint8), "ref_logps": ref_logps}
+    true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
+    sequence_weights multiply the losses."""
+    arguments: dict[str, Any] = {"ref_logps": ref_logps}
+    arguments["labels"] = None if labels is None else labels.to(torch.uint8)
     arguments.update(
         ref_hidden=ref_input, ref_weight=ref_weight, kl_logps=kl_logps, kl_ref_logps=kl_ref_logps
     )

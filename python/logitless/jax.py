@@ -148,7 +148,7 @@ def linear_cross_entropy(
     bias and class_weights: [V]. temperatures: of targets' shape.
     options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
-        temperature_meaning, round_logits_to, label_smoothing, z_loss, loss_scale, normaliser.
+        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
     vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
         entries, an equal number on each; all else is the same on all, and so is the loss.

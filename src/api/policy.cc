@@ -73,8 +73,6 @@ struct Completions {
     loss.set_chosen_picks(std::move(chosen));
     return picks;
   }
-
- public:
 };
 
 }  // namespace

@@ -56,7 +56,8 @@ struct Pairs {
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
-    if (options.ld_alpha && needed && api::is_sums(reference, tokens)) {
+    // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
+    if (options.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
       core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *options.ld_alpha,
                  " weighs tokens: it must have one a token");
     }
@@ -93,13 +94,13 @@ struct Singles {
               core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
               core::range_of("sequence_weights", batch.sequence_weights),
               core::range_of("reward_targets", batch.reward_targets)});
-    call.state_tokens([&](ranks::Statement& statement) { state_batch(statement); });
+    call.state_tokens([&](ranks::Statement& statement) { state_batch(statement, loss.tokens()); });
     return loss;
   }
   void prepare(const Call& call, Loss& loss) const {
     loss.set_reference(api::reference_sums(call, batch.reference, loss.tokens(), options.token));
   }
-  void state_batch(ranks::Statement& statement) const {
+  void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
     const auto say = [&](const char* name, int64_t size, const std::function<double(int64_t)>& value) {
       statement.say(name, api::entries_of(name, size, value));
     };
@@ -110,8 +111,10 @@ struct Singles {
     };
     say_vector("kl_logps", batch.kl_logps);
     say_vector("kl_ref_logps", batch.kl_ref_logps);
-    say_vector("sequence_weights", batch.sequence_weights);
-    say_vector("reward_targets", batch.reward_targets);
+    for (const auto& [name, values] :
+         {std::pair("sequence_weights", batch.sequence_weights), {"reward_targets", batch.reward_targets}}) {
+      say(name, values.size, [&tokens, v = values](int64_t s) { return tokens.count(s) > 0 ? core::read(v, s) : 0; });
+    }
   }
 };
 

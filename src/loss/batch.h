@@ -57,6 +57,10 @@ inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, st
   return false;
 }
 
+/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
+/// weights, an advantage and a sum over tokens is a finite float64.
+inline constexpr double kMostLogRatio = 300;
+
 /// Returns weight · value, where 0 · ∞ is 0: what has no weight does not take part.
 inline double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/check_fields.h"
 #include "loss/batch.h"
@@ -25,6 +26,12 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
   if (batch.kl_logps.size != batch.kl_ref_logps.size) {
     fail("kl_logps has ", batch.kl_logps.size, " entries but kl_ref_logps has ", batch.kl_ref_logps.size);
   }
+  if (batch.labels.empty() && sequences > 0) {
+    for (const auto& [name, weight] : {std::pair("desirable_weight", options.desirable_weight),
+                                       {"undesirable_weight", options.undesirable_weight}}) {
+      if (weight != 1) fail(name, " = ", weight, " is set but labels is empty");
+    }
+  }
   if (batch.kl_logps.size != 0 && options.loss != UnpairedLoss::kKto) {
     fail("kl_logps is given but has no meaning for ", name_of(options.loss));
   }
@@ -34,7 +41,8 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
   const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to, bool is_weight) {
     core::check_vector(name, values.data, values.dtype, values.size);
     if (values.size != sequences)
-      fail(name, " has ", values.size, " entries but must have one a sequence (", sequences, ")");
+      fail(name, " has ", values.size, " entries but ", name_of(options.loss), " needs one a sequence (", sequences,
+           ")");
     to.assign(static_cast<size_t>(sequences), 0);
     for (int64_t s = 0; s < sequences; ++s) {
       if (tokens_.counts[static_cast<size_t>(s)] == 0) continue;
@@ -70,6 +78,7 @@ KtoLoss::Value KtoLoss::value(size_t s) const {
   const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
   const double weight =
       (desirable_[s] ? options_.desirable_weight : options_.undesirable_weight) * (weights_.empty() ? 1 : weights_[s]);
+  if (weight == 0 && !std::isnan(log_ratio(s))) return {};  // 0 · ∞ is 0 here.
   switch (options_.loss) {
     case UnpairedLoss::kKto:
     case UnpairedLoss::kApoZeroUnpaired: {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// KTO as a function of token statistics: docs/losses.md, section 2.
+// Losses of single sequences (KTO and others) as functions of token statistics: docs/losses.md, 2.2.
 #pragma once
 
 #include <cstdint>

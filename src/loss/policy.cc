@@ -182,7 +182,7 @@ bool PolicyLoss::is_trusted(size_t i, double logp) const {
   return !(kl > (a > 0 ? high : low));
 }
 
-// Returns keep · r of docs/losses.md, 1.3.
+// Returns keep · near · m2 · r of docs/losses.md, 1.3.
 double PolicyLoss::factor(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   if (options_.off_policy_mask_threshold && advantage_[i] < 0 &&

@@ -35,11 +35,19 @@ void check_aggregation(const PolicyOptions& o) {
   check(o.num_items_in_batch.has_value(), aggregation == kTokenMean, "num_items_in_batch");
   check(o.max_completion_length.has_value(), aggregation == kSeqMeanTokenSumNorm, "max_completion_length");
   check(o.num_sequences.has_value(), of_sequences, "num_sequences");
-  check(!o.count_empty_sequences, of_sequences && !o.num_sequences, "count_empty_sequences = false");
+  check(!o.count_empty_sequences, of_sequences, "count_empty_sequences = false");
+  if (!o.count_empty_sequences && o.num_sequences) {
+    core::fail("count_empty_sequences = false is set beside num_sequences = ", *o.num_sequences,
+               ", which stands in place of any count");
+  }
   if (aggregation == kSeqMeanTokenSumNorm && !o.max_completion_length) {
     core::fail("max_completion_length is not set: aggregation ", name_of(aggregation), " (variant ", name_of(o.variant),
                ") divides by it");
   }
+}
+
+bool reads_scores(const PolicyOptions& options) {
+  return row_of(options.variant).reads_scores || options.positive_nll_weight != 0;
 }
 
 void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
@@ -72,21 +80,24 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
     fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
   }
   check_aggregation(o);
+  const bool clips_logs = variant.sequence_ratio == SequenceRatio::kClippedMean;
+  if (o.epsilon_low && *o.epsilon_low > kShare.high && !clips_logs) {
+    fail("epsilon_low = ", *o.epsilon_low, " must be ", kShare.text, " for ", name_of(o.variant));
+  }
   check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
                 !variant.has_weight_of_sequence && variant.sequence_ratio == SequenceRatio::kNone,
                 "importance_sampling_level = sequence", o);
-  const bool has_bounds =
-      variant.is_clipped_surrogate() || variant.is_truncated() || variant.sequence_ratio == SequenceRatio::kClippedMean;
+  const bool has_bounds = variant.is_clipped_surrogate() || variant.is_truncated() || clips_logs;
   check_meaning(o.delta.has_value(), variant.is_clipped_surrogate(), "delta", o);
   check_meaning(o.epsilon_low.has_value(), has_bounds, "epsilon_low", o);
   check_meaning(o.epsilon_high.has_value(), has_bounds, "epsilon_high", o);
   if (variant.is_truncated() && least_ratio(o) > epsilon_high(o)) {
     fail("epsilon_high = ", epsilon_high(o), " is below 1 - epsilon_low = ", least_ratio(o));
   }
-  check_meaning(o.top_entropy_quantile < 1, variant.sequence_ratio != SequenceRatio::kClippedMean,
-                "top_entropy_quantile", o);
-  if (trust_region_of(o) == TrustRegion::kNone && (o.trust_region_low || o.trust_region_high)) {
-    fail(o.trust_region_low ? "trust_region_low" : "trust_region_high", " is set but there is no trust_region");
+  check_meaning(o.top_entropy_quantile < 1, !clips_logs, "top_entropy_quantile", o);
+  if (trust_region_of(o) == TrustRegion::kNone) {
+    if (o.trust_region_low) fail("trust_region_low = ", *o.trust_region_low, " is set but there is no trust_region");
+    if (o.trust_region_high) fail("trust_region_high = ", *o.trust_region_high, " is set but there is no trust_region");
   }
   if (o.cov_low >= o.cov_high) fail("cov_low = ", o.cov_low, " must be below cov_high = ", o.cov_high);
   if (o.token.shift != 0) {
@@ -110,8 +121,9 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
   const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
   const bool penalises = o.sampler_penalty != 0, drops = o.m2_threshold.has_value();
-  if (batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0 && (penalises || drops)) {
-    fail(penalises ? "sampler_penalty" : "m2_threshold", " is set and needs sampling_logps");
+  if (batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
+    if (penalises) fail("sampler_penalty = ", o.sampler_penalty, " needs sampling_logps");
+    if (drops) fail("m2_threshold = ", *o.m2_threshold, " needs sampling_logps");
   }
   const bool is_used = corrects || o.off_policy_mask_threshold || against_sampler || penalises || drops;
   if (batch.sampling_logps.size != 0 && !is_used) {
@@ -119,8 +131,7 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
          "sampler_penalty or m2_threshold uses it");
   }
   check_teacher(o, batch);
-  const bool reads_scores = variant.reads_scores || o.positive_nll_weight != 0;
-  if (batch.scores.size != 0 && !reads_scores) {
+  if (batch.scores.size != 0 && !reads_scores(o)) {
     fail("scores is given but variant ", name_of(o.variant), " does not read it and positive_nll_weight = 0");
   }
   if (has_kept(batch) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
@@ -168,11 +179,13 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   take("sampling_logps", batch.sampling_logps, sampling_);
   take("teacher_logps", batch.teacher_logps, teacher_);
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-  const bool reads_scores = row_of(options.variant).reads_scores || options.positive_nll_weight != 0;
-  if (reads_scores) {
+  const bool scored = reads_scores(options);
+  if (scored) {
     core::check_vector("scores", batch.scores.data, batch.scores.dtype, batch.scores.size);
     if (batch.scores.size != sequences) {
-      fail("scores has ", batch.scores.size, " entries but must have one a sequence (", sequences, ")");
+      fail("scores has ", batch.scores.size, " entries but ",
+           options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.variant),
+           " needs one a sequence (", sequences, ")");
     }
     good_.assign(static_cast<size_t>(sequences), 0);
   }
@@ -195,7 +208,7 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
     Sequence& sequence = sequences_[static_cast<size_t>(sequence_[i])];
     sequence.tokens += 1;
     ++tokens_;
-    if (!reads_scores) continue;
+    if (!scored) continue;
     uint8_t& good = good_[static_cast<size_t>(sequence_[i])];
     if (sequence.tokens == 1) good = finite_entry("scores", batch.scores, sequence_[i]) > 0;
     good_tokens_ += good;

@@ -53,29 +53,29 @@ PolicyTokenLoss sequence_weight(const Token& t, const Options& o) {
 // REINFORCE: Williams 1992.
 PolicyTokenLoss of_logp(const Token& t, const Options&) { return {-t.advantage * t.logp, -t.advantage, 0}; }
 
-// A ratio that nothing clips; GMPO clips its terms (Zhao et al. 2025, eq. 4).
+// A ratio that nothing clips; GMPO clips its terms (Zhao et al. 2025).
 PolicyTokenLoss of_ratio(const Token& t, const Options&) { return {-t.ratio * t.advantage, 0, -t.advantage}; }
 
 // Kimi k1.5 2025, eq. 3.
 PolicyTokenLoss of_logp_near_old(const Token& t, const Options& o) {
   PolicyTokenLoss out = t.advantage == 0 ? PolicyTokenLoss() : of_logp(t, o);
-  out.loss += o.dro_tau / 2 * t.log_ratio * t.log_ratio;
-  out.by_logp += o.dro_tau * t.log_ratio;
+  out.loss += weighted(o.dro_tau / 2, t.log_ratio * t.log_ratio);
+  out.by_logp += weighted(o.dro_tau, t.log_ratio);
   return out;
 }
 
 // TOPR: Le Roux et al. 2025, eq. 8.
 PolicyTokenLoss tapered(const Token& t, const Options& o) {
   const double weight = (t.is_good ? o.topr_weight_pos : o.topr_weight_neg * std::min(t.ratio, 1.0)) * t.advantage;
-  return {-weight * t.logp, -weight, 0};
+  return {weighted(-weight, t.logp), -weight, 0};
 }
 
-// Clip-Cov: Cui et al. 2025, eq. 12.
+// Clip-Cov: Cui et al. 2025.
 PolicyTokenLoss dropped_where_chosen(const Token& t, const Options& o) {
   return t.is_chosen ? PolicyTokenLoss() : clipped_surrogate(t, o);
 }
 
-// KL-Cov: eq. 14 of the same.
+// KL-Cov: the same.
 PolicyTokenLoss penalised_where_chosen(const Token& t, const Options& o) {
   PolicyTokenLoss out = t.advantage == 0 ? PolicyTokenLoss() : of_ratio(t, o);
   if (!t.is_chosen) return out;

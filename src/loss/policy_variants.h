@@ -9,10 +9,6 @@
 
 namespace logitless::loss {
 
-/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
-/// weights, an advantage and a sum over tokens is a finite float64.
-inline constexpr double kMostLogRatio = 300;
-
 /// vespo holds a sequence's log weight, and each token's sampler correction in it, between these: 10⁻⁸ and
 /// e²⁰.
 inline const double kLeastLogWeight = std::log(1e-8);

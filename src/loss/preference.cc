@@ -14,8 +14,6 @@ namespace logitless {
 namespace loss {
 namespace {
 
-constexpr double kMostExponent = 700;
-
 template <class Predicate>
 bool any_row(const PreferenceOptions& options, Predicate matches) {
   return std::any_of(options.losses.begin(), options.losses.end(),
@@ -45,12 +43,17 @@ void check_preference_options(const PreferenceOptions& o) {
   }
   for (const PreferenceLoss loss : o.losses) {
     const PairLossRow& row = row_of(loss);
-    if (o.f_divergence != FDivergence::kReverseKl && !row.takes_scores) {
+    if (o.f_divergence != FDivergence::kReverseKl && !row.takes_f_divergence) {
       fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
     }
     if (o.use_weighting && row.kind != PairKind::kPair) fail("use_weighting has no meaning for ", name_of(loss));
   }
-  constexpr double kDefaultAlpha = 0.5;
+  const bool looks_at_pairs = any_row(o, [](const PairLossRow& row) { return row.kind != PairKind::kLikelihood; });
+  if (!looks_at_pairs && o.f_divergence != FDivergence::kReverseKl) {
+    fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for sft alone");
+  }
+  if (!looks_at_pairs && o.ld_alpha) fail("ld_alpha = ", *o.ld_alpha, " has no meaning for sft alone");
+  constexpr double kDefaultAlpha = 0.5;  // Not PreferenceOptions(), which allocates.
   if (o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha) {
     fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
   }
@@ -91,7 +94,7 @@ PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, rank
   loss_.assign(static_cast<size_t>(batch_), 0);
 }
 
-// LD-DPO (Liu et al. 2024, eq. 11): tokens of a sequence beyond the length of the pair's shorter one.
+// LD-DPO (Liu et al. 2024): tokens of a sequence beyond the length of the pair's shorter one.
 void PairLoss::weigh_tails() {
   token_weights_.assign(tokens_.targets.size(), 1);
   core::Array<int64_t> seen(tokens_.counts.size(), 0);
@@ -103,7 +106,7 @@ void PairLoss::weigh_tails() {
   }
 }
 
-// The report shows means where all losses take them, or one that has no reference does.
+// The report shows means with average_log_prob, or with a loss like orpo or simpo.
 bool PairLoss::averages_in_report() const {
   return options_.average_log_prob ||
          any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });
@@ -140,7 +143,8 @@ PairValue PairLoss::value(const PairLossRow& row, const Pair& pair) const {
   const bool averages = options_.average_log_prob || row.averages;
   const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
   const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
-  const Replaced a = score_of(pair.chosen_ratio, options_), b = score_of(pair.rejected_ratio, options_);
+  const Replaced a = divergence_score_of(pair.chosen_ratio, options_),
+                 b = divergence_score_of(pair.rejected_ratio, options_);
   const PairLogps logps = {.c = pair.chosen * chosen_scale,
                            .r = pair.rejected * rejected_scale,
                            .a = a.value * chosen_scale,
@@ -216,7 +220,7 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   for (size_t k = 0; k < options_.losses.size(); ++k) {
     const PairLossRow& row = row_of(options_.losses[k]);
-    if (row.kind == PairKind::kLikelihood) continue;
+    if (row.kind == PairKind::kLikelihood || weight(k) == 0) continue;
     const double scale = options_.loss_scale * weight(k) / pairs_;
     if (row.is_sorted()) {
       add_sorted(row.kind, scale, pairs);

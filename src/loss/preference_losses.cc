@@ -94,9 +94,6 @@ PairValue apo_down(const PairLogps& p, const Options& o) {
   return {sigmoid(beta * a) + sigmoid(-z), beta * sigmoid(beta * a) * sigmoid(-beta * a) - slope, slope};
 }
 
-// Bounds the exponent of discopop: e^700 is near the largest float64.
-constexpr double kMostExponent = 700;
-
 // DiscoPOP: Lu et al. 2024, eq. 5.
 PairValue discopop(const PairLogps& p, const Options& o) {
   const double z = margin_of(p, o), x = z / o.discopop_tau;
@@ -122,10 +119,7 @@ PairValue orpo(const PairLogps& p, const Options& o) {
   return {-o.beta * log_sigmoid(log_odds), -slope / std::expm1(chosen), slope / std::expm1(rejected)};
 }
 
-// The bound of exponents that nothing else bounds.
-constexpr double kMostLogRatio = 300;
-
-// (e^(k x) − 1) / k, x for k = 0. AlphaPO's reward, with −α for k: Gupta et al. 2025, eq. 5.
+// (e^(k x) − 1) / k, x for k = 0. AlphaPO's reward, with −α for k: Gupta et al. 2025.
 Replaced exponential_of(double x, double k) {
   if (k == 0) return {x, 1};
   const double exponent = k * x;
@@ -151,20 +145,20 @@ using enum PairKind;
 
 // In the order of the enumeration. AOT is Melnyk et al. 2024.
 constexpr PairLossRow kRows[] = {
-    {.loss = kSigmoid, .value = dpo, .takes_scores = true},
-    {.loss = kHinge, .value = hinge, .takes_scores = true},
-    {.loss = kIpo, .value = ipo, .averages = true, .takes_scores = true},
-    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true, .takes_scores = true},
+    {.loss = kSigmoid, .value = dpo, .takes_f_divergence = true},
+    {.loss = kHinge, .value = hinge, .takes_f_divergence = true},
+    {.loss = kIpo, .value = ipo, .averages = true, .takes_f_divergence = true},
+    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true, .takes_f_divergence = true},
     {.loss = kNcaPair, .value = nca_pair},
-    {.loss = kRobust, .value = robust, .smooths = true, .takes_scores = true, .smoothing_below = 0.5},
+    {.loss = kRobust, .value = robust, .smooths = true, .takes_f_divergence = true, .smoothing_below = 0.5},
     {.loss = kBcoPair, .value = bco_pair},
     {.loss = kSppoHard, .value = sppo_hard},
     {.loss = kApoZero, .value = apo_zero},
     {.loss = kApoDown, .value = apo_down},
     {.loss = kAot, .kind = kSortedMargins, .smooths = true},
     {.loss = kAotUnpaired, .kind = kSortedRatios, .smooths = true},
-    {.loss = kDiscopop, .value = discopop, .takes_scores = true},
-    {.loss = kSft, .kind = kLikelihood, .needs_reference = false, .takes_scores = true},
+    {.loss = kDiscopop, .value = discopop, .takes_f_divergence = true},
+    {.loss = kSft, .kind = kLikelihood, .needs_reference = false, .takes_f_divergence = true},
     {.loss = kOrpo, .value = orpo, .needs_reference = false, .averages = true, .with_likelihood = true},
     {.loss = kSimpo,
      .value = simpo,
@@ -178,7 +172,7 @@ constexpr PairLossRow kRows[] = {
      .with_likelihood = true,
      .smooths = true,
      .takes_rewards = true},
-    {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_scores = true},
+    {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_f_divergence = true},
 };
 
 static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size(), "each has a row");
@@ -197,7 +191,7 @@ static_assert(
 const PairLossRow& row_of(PreferenceLoss loss) { return kRows[static_cast<size_t>(loss)]; }
 
 // f-DPO: Wang et al. 2024, with s(0) = 0 as TRL has it.
-Replaced score_of(double log_ratio, const PreferenceOptions& options) {
+Replaced divergence_score_of(double log_ratio, const PreferenceOptions& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:
       break;

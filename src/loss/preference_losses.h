@@ -26,6 +26,9 @@ struct Logistic {
 };
 Logistic smoothed_logistic(double z, double smoothing);
 
+/// Bounds exponents that would overflow: e^700 is near the largest float64.
+inline constexpr double kMostExponent = 700;
+
 /// Where the loss comes from.
 enum class PairKind {
   kPair,           ///< from each pair by itself: `value` computes it
@@ -39,13 +42,13 @@ struct PairLossRow {
   PairValue (*value)(const PairLogps& pair, const PreferenceOptions& options) = nullptr;  ///< for kPair
   PairKind kind = PairKind::kPair;
   bool needs_reference = true;
-  bool averages = false;         ///< takes means whatever average_log_prob says
-  bool with_likelihood = false;  ///< nll_weight is 1 where it is unset
-  bool smooths = false;          ///< has a use for label_smoothing
-  bool needs_smoothing = false;  ///< label_smoothing = 0 is an error
-  bool takes_scores = false;     ///< f_divergence may be another than reverse_kl
-  bool takes_rewards = false;    ///< has a use for reward_alpha
-  double smoothing_below = 1;    ///< label_smoothing must be below this
+  bool averages = false;            ///< takes means whatever average_log_prob says
+  bool with_likelihood = false;     ///< nll_weight is 1 where it is unset
+  bool smooths = false;             ///< has a use for label_smoothing
+  bool needs_smoothing = false;     ///< label_smoothing = 0 is an error
+  bool takes_f_divergence = false;  ///< f_divergence may be another than reverse_kl
+  bool takes_rewards = false;       ///< has a use for reward_alpha
+  double smoothing_below = 1;       ///< label_smoothing must be below this
 
   bool is_sorted() const { return kind == PairKind::kSortedMargins || kind == PairKind::kSortedRatios; }
 };
@@ -57,7 +60,7 @@ struct Replaced {
   double value = 0, slope = 1;
 };
 /// Of a pair's log ratio: f_divergence.
-Replaced score_of(double log_ratio, const PreferenceOptions& options);
+Replaced divergence_score_of(double log_ratio, const PreferenceOptions& options);
 /// Of a sequence's log-probability: reward_alpha.
 Replaced reward_of(double logp, const PreferenceOptions& options);
 

@@ -280,6 +280,9 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   expect_all_refused(cases);
   expect_all_refused({
       {"the value", option([](auto& o) { o.epsilon_low = 1.25; }), {"epsilon_low = 1.25", "from 0 to 1"}},
+      {"both counts",
+       option([](auto& o) { o.num_sequences = 8, o.count_empty_sequences = false; }),
+       {"count_empty_sequences = false", "num_sequences = 8"}},
       {"covariance bounds", option([](auto& o) { o.cov_low = 5; }), {"cov_low = 5", "must be below", "cov_high = 5"}},
       {"weight bounds",
        option([](auto& o) { o.variant = PolicyVariant::kCispo, o.epsilon_low = 0.25, o.epsilon_high = 0.5; }),

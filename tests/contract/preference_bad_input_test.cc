@@ -126,6 +126,12 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
     }
     if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
   }
+  cases.push_back({"sft alone, ld_alpha",
+                   [](Call& c) { c.use_loss(L::kSft, 0), c.options.ld_alpha = 0.5; },
+                   {"ld_alpha = 0.5", "sft"}});
+  cases.push_back({"sft alone, f_divergence",
+                   [](Call& c) { c.use_loss(L::kSft, 0), c.options.f_divergence = FDivergence::kJs; },
+                   {"f_divergence = js_divergence", "sft"}});
   cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
   expect_refused_by({run_preference}, cases);
 }

@@ -133,8 +133,7 @@ def cpo(v, o, name, nll=1.0, **others):
     """CPO and, by that name, ORPO. nll: the weight of the likelihood where our options leave it out."""
     o, of = Options(o, **others), ORPOTrainer if name == "orpo" else cpo_trainer.CPOTrainer
     t = trainer(of, loss_type=name, alpha=o.reward_alpha, beta=o.beta, label_smoothing=o.label_smoothing,
-                # Fmt: skip.
-                simpo_gamma=o.simpo_gamma, cpo_alpha=nll if o.nll_weight is None else o.nll_weight)
+                simpo_gamma=o.simpo_gamma, cpo_alpha=nll if o.nll_weight is None else o.nll_weight)  # fmt: skip
     ids, mask = v.inputs["input_ids"], v.inputs["attention_mask"]
     batch = {}
     for column, x in dict(input_ids=ids, attention_mask=mask, labels=torch.where(mask > 0, ids, -100)).items():

@@ -228,8 +228,8 @@ def roll(root):
         worker.__dict__.update(logged, _pg_config_cache={}, _cached_metrics={}, pipeline_config=config)
         data = Names(batch={"scores": v.scores})
         inputs = {"vanilla_pg": (x, a), "cispo": (x, a), "kimi15": (x, o, a), "tis": (x, o, a, data),
-                  # Fmt: skip.
-                  "topr": (x, o, a, data), "ppo": (a, v.mask, {"final_response_mask": v.tokens.sum()}, {})}
+                  "topr": (x, o, a, data),
+                  "ppo": (a, v.mask, {"final_response_mask": v.tokens.sum()}, {})}  # fmt: skip
         of_tokens = getattr(worker, f"_compute_{function}_loss")(ratio, *inputs[function])
         out = p.agg_loss(of_tokens, v.mask, mode, **given)
         if kl:

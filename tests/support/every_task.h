@@ -313,6 +313,7 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   CrossEntropyOptions none;
   none.reduction = Reduction::kNone;
   none.token.temperature = 0.7;
+  none.dft = true;
   task("cross_entropy of each token", false, LOGITLESS_TEST_LOSS(cross_entropy), none, batch.targets());
 
   PolicyOptions local;
@@ -324,7 +325,7 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("policy_loss of the batch", true, LOGITLESS_TEST_LOSS(policy_loss), coupled, batch.policy());
 
   PreferenceOptions pair;
-  pair.want_entropy = true;
+  pair.want_entropy = pair.use_weighting = true;
   task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
        batch.reference());
   PreferenceOptions sorted;

@@ -54,7 +54,7 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
   const auto is_one_of = [=](std::initializer_list<L> losses) {
     return std::find(losses.begin(), losses.end(), loss) != losses.end();
   };
-  if (is_one_of({L::kSigmoid, L::kHinge, L::kIpo, L::kExoPair, L::kRobust, L::kDiscopop, L::kSigmoidNorm, L::kSft})) {
+  if (is_one_of({L::kSigmoid, L::kHinge, L::kIpo, L::kExoPair, L::kRobust, L::kDiscopop, L::kSigmoidNorm})) {
     for (const FDivergence f : all_of<FDivergence>()) {
       add(name_of(f), [=](auto& o) { o.f_divergence = f; });
     }
@@ -68,6 +68,7 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
     add("weighting and a likelihood", [](auto& o) { o.use_weighting = true, o.nll_weight = 0.5; });
   }
   for (const double alpha : {0.0, 0.3, 1.0}) {
+    if (loss == L::kSft) break;
     add("ld_alpha " + std::to_string(alpha), [=](auto& o) { o.ld_alpha = alpha, o.nll_weight = 0.25; });
   }
   if (is_one_of({L::kSimpo, L::kCpo})) {

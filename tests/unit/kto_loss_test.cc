@@ -99,6 +99,23 @@ TEST(KtoLossFunction, NaNReachesTheLoss) {
   }
 }
 
+// A sequence that weighs nothing adds nothing, though its loss be infinite.
+TEST(KtoLossFunction, WithoutAWeightNothingIsInfinite) {
+  for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
+    KtoOptions options;
+    options.loss = loss;
+    oracle::KtoInput input;
+    input.batch = one_token_batch({-std::numeric_limits<double>::infinity(), -1.5}, {-2, -2});
+    input.labels = {1, 0};
+    input.sequence_weights = {0, 1};
+    if (loss == UnpairedLoss::kA2po) input.reward_targets = {0.5, 0.25};
+    const KtoRun run = run_kto(input, options);
+    EXPECT_TRUE(std::isfinite(run.result.loss)) << name_of(loss);
+    EXPECT_EQ(run.d_logp[0], 0) << name_of(loss);
+    EXPECT_TRUE(std::isfinite(run.d_logp[1])) << name_of(loss);
+  }
+}
+
 TEST(KtoLossFunction, NothingTakesPart) {
   const KtoCase& one = kto_cases()[1];
   const KtoRun run = run_kto(kto_input(random_batch({0, 0}, 1), one), one.options);

@@ -144,6 +144,23 @@ TEST(PolicyLoss, NoTokens) {
   }
 }
 
+// A part that weighs nothing adds nothing, though it be infinite.
+TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
+  PolicyCase dro = one_case(PolicyVariant::kDro, "dro without its square");
+  dro.options.dro_tau = 0;
+  PolicyCase topr = one_case(PolicyVariant::kTopr, "topr without good answers");
+  topr.options.topr_weight_pos = 0;
+  for (const PolicyCase& c : {dro, topr}) {
+    SCOPED_TRACE(c.name);
+    PolicyData data = data_of({{0.25}, {0.125}}, {c.options.variant == PolicyVariant::kDro ? 0.0 : 1.0, -1});
+    data.at.logp[0] = -std::numeric_limits<double>::infinity();
+    const Evaluated got = evaluate(c, data);
+    EXPECT_EQ(got.result.per_token_loss[0], 0);
+    EXPECT_EQ(got.grads.logp[0], 0);
+    EXPECT_TRUE(std::isfinite(got.grads.logp[1]));
+  }
+}
+
 TEST(PolicyLoss, OneTokenAlone) {
   for (PolicyCase policy_case : policy_cases(10)) {
     policy_case.advantages_per_token = false;
