@@ -12,6 +12,7 @@
 #include "core/store.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
+#include "loss/batch.h"
 #include "loss/policy_variants.h"
 #include "ranks/totals.h"
 

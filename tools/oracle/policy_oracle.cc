@@ -278,8 +278,9 @@ class Evaluation {
     for (const int64_t i : active_) keys[i] = split_mix(number++);
     for (const int64_t i : active_) {
       if (clips) {
-        const bool is_within =
-            kinks_.above(covariance(i), options_.cov_low) & kinks_.below(covariance(i), options_.cov_high);
+        // Both are looked at: both are kinks.
+        const bool above = kinks_.above(covariance(i), options_.cov_low);
+        const bool is_within = kinks_.below(covariance(i), options_.cov_high) && above;
         const bool is_clipped = advantage(i) > 0   ? kinks_.above(ratio(i), 1 + epsilon_high())
                                 : advantage(i) < 0 ? kinks_.below(ratio(i), 1 - epsilon_low())
                                                    : false;
