@@ -211,9 +211,9 @@ def dpo_recipe(losses, loss=dpo, function="DPO", **options):
 
 def pair_recipes(r):
     for loss in LOSSES:
-        divergences = DIVERGENCES if loss in (*SCORED, "sft") else []
+        divergences, tails = DIVERGENCES if loss in SCORED else [], TAILS if loss != "sft" else []
         weighting = [] if loss in (*SORTED, "sft") else [dict(use_weighting=True)]
-        seen = [{**a, **b, **c} for a, b, c in product([{}] * 4 + divergences, [{}, *TAILS], [{}, *weighting])]
+        seen = [{**a, **b, **c} for a, b, c in product([{}] * 4 + divergences, [{}, *tails], [{}, *weighting])]
         if loss not in ("ipo", "sigmoid_norm", "sft"):
             seen += [dict(average_log_prob=True, **tail) for tail in ({}, TAILS[0])]
         yield from (dpo_recipe([loss], **options) for options in seen)
