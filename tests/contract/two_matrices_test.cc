@@ -239,7 +239,11 @@ TEST(TwoMatrices, BadOutputs) {
        [=](Call& c) { c.gradients.d_hidden_second.data = data_of(c.hidden.second); },
        {"d_hidden_second", "overlaps", "hidden.second"}},
       {"d_hidden over hidden.second",
-       [=](Call& c) { c.gradients.d_hidden.data = data_of(c.hidden.second); },
+       [](Call& c) {
+         // d_hidden is longer, and must not reach what lies behind hidden.second.
+         static std::vector<float> room(64);
+         c.hidden.second.data = c.gradients.d_hidden.data = room.data();
+       },
        {"d_hidden", "overlaps", "hidden.second"}},
       {"over hidden",
        [=](Call& c) { c.gradients.d_hidden_second.data = data_of(c.hidden.states); },
