@@ -167,6 +167,30 @@ void expect_result(const Result& got, const json& expected, const Tokens& tokens
   expect_d_hidden(tokens, expected.at("d_logits"));
 }
 
+/// The loss of a case on given log-probabilities, and its gradients by them.
+struct OfTokens {
+  double loss = 0;
+  std::vector<double> d_logps;
+};
+
+/// Compares what `evaluate(batch, case)` makes of each case with the values of other projects in the file. A
+/// Batch is made of one of the file's batches and its unit.
+template <class Batch, class Evaluate>
+void expect_every_case(const std::string& file, const Evaluate& evaluate, double relative, double floor) {
+  const Golden golden(file);
+  const double unit = golden.inputs.at("unit").get<double>();
+  std::vector<Batch> batches;
+  for (const json& values : golden.inputs.at("batches")) batches.emplace_back(values, unit);
+  EXPECT_GE(golden.cases.size(), 1000U);
+  for (const auto& [name, c] : golden.cases) {
+    SCOPED_TRACE(name);
+    const OfTokens got = evaluate(batches.at(c.at("batch").template get<size_t>()), c);
+    const double want = c.at("loss").template get<double>();
+    expect_near("loss", got.loss, want, relative * std::abs(want) + floor);
+    expect_all_near("d_logps", got.d_logps, flat(c.at("d_logps")), relative, floor);
+  }
+}
+
 /// Runs `call` under both plans that a loss with gradients has.
 void for_each_plan(const std::function<void(const Context&)>& call);
 /// Returns a context whose tiles divide nothing.

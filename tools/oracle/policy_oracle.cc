@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "oracle/policy_choices.h"
+
 namespace logitless::oracle {
 namespace {
 
@@ -240,65 +242,32 @@ class Evaluation {
   void drop_moments() {
     dropped_.assign(tokens_.tokens(), false);
     if (!options_.m2_threshold) return;
-    const auto moment = [this](int64_t i) -> Number {
+    Numbers moments;
+    for (const int64_t i : active_) {
       const double sampling = (*tokens_.sampling_logps)[i];
-      if (std::isnan(sampling)) return 0;
-      const Number drift = sg(old(i)) - sampling;
-      return drift * drift;
-    };
-    std::vector<int64_t> rest = active_;
-    for (const int64_t i : rest) {
-      if (std::isnan(moment(i).value)) return;
+      const Number drift = std::isnan(sampling) ? Number(0) : sg(old(i)) - sampling;
+      moments.push_back(drift * drift);
     }
-    std::stable_sort(rest.begin(), rest.end(), [&](int64_t i, int64_t j) { return moment(i).value > moment(j).value; });
-    while (rest.size() > 1 && !kinks_.below(mean_over(rest, moment), *options_.m2_threshold)) {
-      dropped_[rest.front()] = true;
-      kinks_.at_most(moment(rest[1]), moment(rest[0]));
-      rest.erase(rest.begin());
-    }
-  }
-  static uint64_t split_mix(uint64_t state) {
-    state += 0x9E3779B97F4A7C15u;
-    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9u;
-    state = (state ^ state >> 27) * 0x94D049BB133111EBu;
-    return state ^ state >> 31;
+    for (const size_t k : large_moments(moments, *options_.m2_threshold, kinks_)) dropped_[active_[k]] = true;
   }
   void choose_tokens() {
     chosen_.assign(tokens_.tokens(), false);
     const bool clips = is(PolicyVariant::kClipCov);
-    if (!clips && !is(PolicyVariant::kKlCov)) return;
-    if (active_.empty()) return;
+    if ((!clips && !is(PolicyVariant::kKlCov)) || active_.empty()) return;
     const Number mean_logp = sg(mean_over(active_, [this](int64_t i) { return logp(i); }));
     const Number mean_advantage = mean_over(active_, [this](int64_t i) { return Number(advantage(i)); });
     if (!std::isfinite(mean_logp.value) || !std::isfinite(mean_advantage.value)) return;
-    const auto covariance = [&](int64_t i) { return (advantage(i) - mean_advantage) * (sg(logp(i)) - mean_logp); };
-    std::vector<int64_t> candidates;
-    std::vector<uint64_t> keys(tokens_.tokens());
-    uint64_t number = split_mix(static_cast<uint64_t>(options_.cov_seed));
-    for (const int64_t i : active_) keys[i] = split_mix(number++);
+    Numbers covariances;
+    std::vector<bool> is_clipped;
     for (const int64_t i : active_) {
-      if (clips) {
-        // Both are looked at: both are kinks.
-        const bool above = kinks_.above(covariance(i), options_.cov_low);
-        const bool is_within = kinks_.below(covariance(i), options_.cov_high) && above;
-        const bool is_clipped = advantage(i) > 0   ? kinks_.above(ratio(i), 1 + epsilon_high())
-                                : advantage(i) < 0 ? kinks_.below(ratio(i), 1 - epsilon_low())
-                                                   : false;
-        if (!is_within || is_clipped) continue;
-      }
-      candidates.push_back(i);
+      covariances.push_back((advantage(i) - mean_advantage) * (sg(logp(i)) - mean_logp));
+      is_clipped.push_back(clips && (advantage(i) > 0   ? kinks_.above(ratio(i), 1 + epsilon_high())
+                                     : advantage(i) < 0 ? kinks_.below(ratio(i), 1 - epsilon_low())
+                                                        : false));
     }
-    const auto most =
-        static_cast<size_t>(std::max(1.0, std::floor(options_.cov_share * static_cast<double>(active_.size()))));
-    std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t i, int64_t j) {
-      if (!clips) return covariance(i).value > covariance(j).value;
-      return keys[i] < keys[j];
-    });
-    if (!clips && candidates.size() > most) {
-      kinks_.at_most(covariance(candidates[most]), covariance(candidates[most - 1]));
-    }
-    candidates.resize(std::min(candidates.size(), most));
-    for (const int64_t i : candidates) chosen_[i] = true;
+    const auto chosen = clips ? tokens_to_drop(covariances, is_clipped, options_, kinks_)
+                              : tokens_to_penalise(covariances, options_, kinks_);
+    for (const size_t k : chosen) chosen_[active_[k]] = true;
   }
   Number positive_nll() {
     Number sum;
