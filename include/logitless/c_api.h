@@ -69,7 +69,8 @@ typedef enum logitless_plan_kind {
   LOGITLESS_PLAN_FORWARD_ONLY = 1,
   LOGITLESS_PLAN_ONE_PASS = 2,
   LOGITLESS_PLAN_TWO_PASS = 3,
-  LOGITLESS_PLAN_DENSE = 4
+  LOGITLESS_PLAN_DENSE = 4,
+  LOGITLESS_PLAN_EXPECTED_ROW = 5
 } logitless_plan_kind;
 
 /** See GradientPrecision. */

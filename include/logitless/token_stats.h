@@ -94,6 +94,14 @@ struct DivergenceStats {
   std::vector<int64_t> teacher_argmax = {};    ///< as TokenStats::argmax, where it was asked for
 };
 
+/// Rows [N, H] in the type of a call's sums: one of the two is empty.
+struct ExpectedRows {
+  std::vector<float> f32 = {};   ///< [N, H] for all other hidden states
+  std::vector<double> f64 = {};  ///< [N, H] for float64 hidden states
+  /// Tells whether there are none.
+  bool empty() const { return f32.empty() && f64.empty(); }
+};
+
 /// Each statistic has one entry a position of hidden, [N], and top_k of them in top_ids and top_logps.
 /// Rows that take no part hold 0 (argmax and top_ids: -1); a statistic that was not asked for is empty.
 /// `max_logit` and `log_sum` are what the backward pass needs besides logp. The target is the greedy choice
@@ -126,6 +134,11 @@ struct TokenStats {
   /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1. It has no gradient.
   std::vector<double> square_sum = {};
   DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
+  /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, the head's rows as the model expects them, without the target's (a
+  /// call with several ids a row: without theirs). A forward call under PlanKind::kExpectedRow leaves them, and
+  /// backpropagate_token_grads() makes d_hidden of them without a GEMM. There are none with a teacher, over
+  /// sets of ids, from finished logits, and where a vocabulary is cut.
+  ExpectedRows expected = {};
 };
 
 /// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With

@@ -32,7 +32,7 @@ IdLogps forward(Call whole, const IdSets& sets, const IdLogpsOptions& options) {
   return whole.complete([&](Call& call) {
     call.state("id_logps", options);
     const core::Array<int64_t> entries = set_task(call, sets, options);
-    stream::Ran ran = call.run(nullptr, {.stats = true});
+    stream::Ran ran = call.run(nullptr, {.stats = true, .expected = true});
     IdLogps out;
     out.logps.assign(static_cast<size_t>(sets.entries()), 0);
     for (size_t pick = 0; pick < entries.size(); ++pick) {

@@ -35,7 +35,9 @@ typename Batch::Forward run_forward(Call whole, const Batch& batch) {
     call.state(Batch::kName, batch.options);
     typename Batch::Loss loss = batch.make_loss(call);
     batch.prepare(call, loss);
-    stream::Ran ran = call.run(&loss, Batch::kKept);
+    stats::Returned kept = Batch::kKept;
+    kept.expected = true;
+    stream::Ran ran = call.run(&loss, kept);
     typename Batch::Forward out;
     out.result = loss.result(ran.stats, ran.plan);
     out.stats = std::move(ran.stats);

@@ -45,7 +45,7 @@ TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& op
   return whole.complete([&](Call& call) {
     call.state("token_stats", options, request);
     set_task(call, targets, options, request);
-    stream::Ran ran = call.run(nullptr, {.stats = true});
+    stream::Ran ran = call.run(nullptr, {.stats = true, .expected = true});
     if (plan) *plan = ran.plan;
     return std::move(ran.stats);
   });

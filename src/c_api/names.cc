@@ -31,7 +31,7 @@ static_assert(static_cast<int>(PreferenceLoss::kSigmoidNorm) == LOGITLESS_SIGMOI
 }  // namespace
 
 const char* logitless_dtype_name(int32_t dtype) { return name_at<DType, LOGITLESS_FLOAT16>(dtype); }
-const char* logitless_plan_kind_name(int32_t kind) { return name_at<PlanKind, LOGITLESS_PLAN_DENSE>(kind); }
+const char* logitless_plan_kind_name(int32_t kind) { return name_at<PlanKind, LOGITLESS_PLAN_EXPECTED_ROW>(kind); }
 const char* logitless_gradient_precision_name(int32_t precision) {
   return name_at<GradientPrecision, LOGITLESS_PRECISION_FLOAT32>(precision);
 }

@@ -55,6 +55,7 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.weight_tiles = kWeightTiles;
   sizes.hidden_apart = run.hidden_apart;
   sizes.scatter = run.scatter;
+  sizes.hidden_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
   return sizes;
 }
 
@@ -118,6 +119,41 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
   if (problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(run.plan.chunk_rows);
+}
+
+template <class Types>
+ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
+                                  const Source& source, const RunPlan& run, const Gradients& outputs)
+    : max(arena.take<double>(run.plan.chunk_rows)),
+      sink(kernels, source.products().front().head,
+           run.expected_rows == ExpectedRowsIn::kHidden
+               ? problem::d_hidden_rows(problem, outputs)
+               : problem::matrix_rows(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size),
+           WriteMode::kOverwrite, sink_sizes(run)) {
+  sink.take(arena);
+}
+
+template <class Types>
+ExpectedBuffers<Types>::ExpectedBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source,
+                                        const RunPlan& run, fold::CallFolds<Types>& folds)
+    : BackwardBuffers<Types>(arena, problem, source, run) {
+  row_scales = arena.take<double>(run.plan.tiles_alive * run.grid.row_tile);
+  // Each row block is a part whose tiles several threads may fold, one after the other.
+  const auto parts = static_cast<int64_t>(run.blocks.blocks.size());
+  folds.take(arena, run.plan.chunk_rows, 1, {parts, run.grid.row_tile, run.grid.vocab_tile});
+}
+
+template <class Sum>
+SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source, int team)
+    : threads(static_cast<size_t>(team)) {
+  const int64_t h = problem.hidden_size;
+  for (PerThread& thread : threads) {
+    thread.total = arena.take<double>(h);
+    thread.entry = arena.take<Sum>(h);
+    thread.stored = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(h) * size_of(source.head_type())));
+    thread.picks = arena.take<kernels::PickGradient<double>>(problem.most_picks());
+  }
+  if (problem.request.cross) mean = arena.take<double>((1 + kMeanParts) * h);
 }
 
 template <class Logit>
@@ -189,12 +225,21 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       teacher_shape<typename Types::Logit>(arena, nullptr, problem);
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
+      if (run.sums_expected_rows()) ExpectedSums<Types>(arena, *context.kernels, problem, source, run, outputs);
       const size_t mark = arena.mark();
       if (work.forward) {
         fold::CallFolds<Types> folds({problem, nullptr, &source, run.gemm});
-        ForwardBuffers<Types>(arena, source, run, folds);
+        const bool sums = run.sums_expected_rows();
+        if (sums) ExpectedBuffers<Types>(arena, problem, source, run, folds);
+        arena.rewind(mark);
+        if (!sums || !folds.of(fold::Walk::kSecond).empty()) ForwardBuffers<Types>(arena, source, run, folds);
       }
       arena.rewind(mark);
+      if (work.backward && run.expected_rows != ExpectedRowsIn::kNone) {
+        SettleBuffers<Sum>(arena, problem, source, run.plan.threads);
+        arena.rewind(mark);
+        if (sinks.empty()) return;
+      }
       if (work.backward) BackwardBuffers<Types>(arena, problem, source, run);
       for (sink::Sink<Sum>* sink : sinks) sink->take(arena);
     });
@@ -241,5 +286,14 @@ LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 #undef LOGITLESS_INSTANTIATE
 template struct ForwardBuffers<kernels::BFloat16Tiles>;
 template struct BackwardBuffers<kernels::BFloat16Tiles>;
+#define LOGITLESS_INSTANTIATE(Types)   \
+  template struct ExpectedSums<Types>; \
+  template struct ExpectedBuffers<Types>;
+LOGITLESS_INSTANTIATE(kernels::FloatTiles)
+LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)
+#undef LOGITLESS_INSTANTIATE
+template struct SettleBuffers<float>;
+template struct SettleBuffers<double>;
 
 }  // namespace logitless::plan

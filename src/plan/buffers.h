@@ -16,6 +16,7 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "sink/hidden_sink.h"
 #include "sink/sink.h"
 #include "source/packed_states.h"
 #include "source/source.h"
@@ -73,6 +74,44 @@ struct BackwardBuffers {
   kernels::RowDivergence<Logit>* divergences = nullptr;
 
   BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run);
+};
+
+/// What lives from the walk that sums expected rows until they become d_hidden.
+template <class Types>
+struct ExpectedSums {
+  double* max = nullptr;  // [chunk_rows]: of the capped logits that are here, which the sums are relative to
+  sink::HiddenSink<typename Types::Sum> sink;
+
+  /// Where the sums stand in neither d_hidden nor the workspace, they are given a place later.
+  ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
+               const Source& source, const RunPlan& run, const Gradients& outputs);
+};
+
+/// The buffers of the walk that sums expected rows: tiles become the terms of the sums in place.
+template <class Types>
+struct ExpectedBuffers : BackwardBuffers<Types> {
+  double* row_scales = nullptr;  // [slots, row_tile]
+
+  ExpectedBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run,
+                  fold::CallFolds<Types>& folds);
+};
+
+/// This many sums of parts of the vocabulary make the mean row of a head.
+inline constexpr int64_t kMeanParts = 16;
+
+/// What it takes to make d_hidden of expected rows.
+template <class Sum>
+struct SettleBuffers {
+  struct PerThread {
+    double* total = nullptr;     // [H]
+    Sum* entry = nullptr;        // [H]: a row of the head, then sums
+    std::byte* stored = nullptr;  // [H]: the same as it is stored
+    kernels::PickGradient<double>* picks = nullptr;
+  };
+  core::Array<PerThread> threads;
+  double* mean = nullptr;  // [1 + kMeanParts, H], where gradients of `cross` are summed
+
+  SettleBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source, int team);
 };
 
 /// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens

@@ -80,7 +80,9 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     chunks = pack_groups(rows_, groups_, chunk_rows);
     chunk_rows = chunks.largest;
   }
-  set_grid(context_.options, gemm_, cap, source_, !work_.backward, std::min(rows(), chunk_rows), rows(), run.grid);
+  const bool expected = kind == PlanKind::kExpectedRow;
+  set_grid(context_.options, gemm_, cap, source_, !work_.backward && !expected, std::min(rows(), chunk_rows), rows(),
+           run.grid);
   if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
     const int64_t step = source::block_step(any_row_rule(gemm_, source_));
@@ -107,6 +109,14 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   run.may_drop_rows = work_.may_drop_rows;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
   run.hidden_apart = narrow_hidden();
+  if (expected) {
+    run.grid.segments = 1;
+    run.expected_rows = !work_.forward   ? ExpectedRowsIn::kGiven
+                        : work_.backward ? ExpectedRowsIn::kHidden
+                                         : ExpectedRowsIn::kLeft;
+    // What is scaled while it is summed cannot be added to what is there.
+    run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
+  }
   run.gradient_terms = gradient_terms(context_, source_);
   run.scatter = run.gather || !stands_in_blocks(run.blocks);
   Plan& plan = run.plan;

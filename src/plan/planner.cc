@@ -66,6 +66,27 @@ class Planner {
   // Makes the plan for tiles that are not above the cap.
   RunPlan make() const {
     if (!work_.backward) return without_gradients();
+    if (!takes_expected_rows()) return with_tiles_of_gradients();
+    RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
+    if (fits(expected) || (work_.forward && wanted_ == PlanKind::kExpectedRow)) return expected;
+    RunPlan other = with_tiles_of_gradients();
+    return fits(other) ? other : smaller(expected, other);
+  }
+
+  // Returns whether d_hidden is to be made of expected rows, if the budget allows it. Where a head's gradients
+  // are wanted too, that would cost as many products as two pass does.
+  bool takes_expected_rows() const {
+    if (wanted_ != PlanKind::kAuto && wanted_ != PlanKind::kExpectedRow) return false;
+    if (!work_.forward) return work_.has_expected_rows && work_.no_expected_rows.empty();
+    if (wanted_ == PlanKind::kExpectedRow) {
+      if (!work_.no_expected_rows.empty()) core::fail("plan = expected_row cannot run: ", work_.no_expected_rows);
+      return true;
+    }
+    return work_.no_expected_rows.empty() && !outputs_.d_weight.data && !outputs_.d_bias.data && !outputs_.weight_sink;
+  }
+
+  // Returns the plan where d_hidden, if it is wanted, is made of tiles of gradients.
+  RunPlan with_tiles_of_gradients() const {
     if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
@@ -76,6 +97,7 @@ class Planner {
 
   // Two heads are walked twice: one pass keeps their logits from one walk to the next, where that pays.
   RunPlan without_gradients() const {
+    if (work_.leaves_expected_rows) return tiled(PlanKind::kExpectedRow, rows());
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
@@ -102,12 +124,12 @@ class Planner {
     RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
     // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
     // beside them.
-    if (cutter_.wants_sums_apart()) {
+    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow) {
       run.hidden_apart = true;
       cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
       run.hidden_apart = fits(run);
     }
-    fit_tiles(kind == PlanKind::kTwoPass ? slots_of(threads_) : threads_, run);
+    fit_tiles(kind == PlanKind::kForwardOnly ? threads_ : slots_of(threads_), run);
     return run;
   }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/store.h"
 #include "gemm/gemm.h"
@@ -27,8 +28,22 @@ struct Work {
   std::span<const int64_t> groups = {};
   /// Without `forward`, this many of the rows that take part have a gradient.
   int64_t kept_rows = 0;
+  /// Why d_hidden cannot be made of expected rows; empty: it can.
+  std::string_view no_expected_rows = "there is no loss";
+  /// A forward call leaves expected rows (TokenStats::expected) if the plan is theirs, and a backward call has
+  /// got them.
+  bool leaves_expected_rows = false;
+  bool has_expected_rows = false;
   /// The vocabulary entries of each slice that works by the plan; empty: there is one slice.
   std::span<const int64_t> slices = {};
+};
+
+/// Where the sums of expected rows stand.
+enum class ExpectedRowsIn {
+  kNone,    // the call has none
+  kHidden,  // in d_hidden, or in the workspace until they become d_hidden
+  kLeft,    // in the statistics that the call leaves
+  kGiven,   // in those that it has got
 };
 
 /// How a call on hidden states cuts its work.
@@ -59,6 +74,11 @@ struct RunPlan {
   }
   /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
   bool logits_stay = false;
+  ExpectedRowsIn expected_rows = ExpectedRowsIn::kNone;
+  /// Tiles become sums of expected rows as they are folded.
+  bool sums_expected_rows() const {
+    return expected_rows == ExpectedRowsIn::kHidden || expected_rows == ExpectedRowsIn::kLeft;
+  }
   /// Rows are copied together where they do not follow one another; room for that is planned.
   bool gather = false;
   /// Rows may turn out to have no gradient: Work::may_drop_rows.

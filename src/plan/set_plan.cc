@@ -41,6 +41,9 @@ Plan make_plan(const detail::ContextState& context, int threads, const problem::
   if (context.options.plan == PlanKind::kDense) {
     core::fail("plan = dense cannot run: probabilities that sum to 1 over a set need no logits of the vocabulary");
   }
+  if (context.options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
+    core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
+  }
   Plan plan;
   plan.kind = !work.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
   plan.tokens = problem.tokens;

@@ -20,6 +20,9 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   const ContextOptions& options = context.options;
   const bool coupled = !work.groups.empty();
   check_one_pass(options, work);
+  if (options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
+    core::fail("plan = expected_row cannot run: finished logits have no head");
+  }
   if (options.plan == PlanKind::kOnePass && coupled && work.backward) {
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }

@@ -48,6 +48,12 @@ inline Rows<ConstMatrix> rows_of(const StatesAndHead& of, int64_t tokens) {
 }
 inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) { return rows_of(problem, problem.tokens); }
 
+/// Returns [rows, cols] that follow one another.
+inline Rows<Matrix> matrix_rows(void* data, DType dtype, int64_t rows, int64_t cols) {
+  return {Matrix(data, dtype, rows, cols), {}, core::batched_rows(rows, cols, cols, 1, {}), {}, rows, rows, cols,
+          dtype};
+}
+
 /// Returns the type of d_hidden, of whose two matrices there may be one alone.
 inline DType d_hidden_dtype(const Gradients& outputs) {
   return outputs.d_hidden.data ? outputs.d_hidden.dtype : outputs.d_hidden_second.dtype;

@@ -36,7 +36,7 @@ class CallSinks {
   CallSinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
     const kernels::RowKernels& kernels = inputs.kernels;
     const source::Product& product = inputs.source.products().front();
-    if (outputs.wants_d_hidden()) {
+    if (outputs.wants_d_hidden() && !sizes.hidden_elsewhere) {
       add(hidden_.emplace(kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode,
                           sizes));
     }

@@ -49,6 +49,9 @@ class HiddenSink final : public Sink<Sum> {
     }
   }
 
+  /// Lets sums that are not apart stand in these rows, which have the shape and type of those before.
+  void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
+
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
 
   void add(const GradientPart& part, int64_t split, bool first, int thread,
@@ -75,12 +78,25 @@ class HiddenSink final : public Sink<Sum> {
       product.c = static_cast<Sum*>(row.data) + component;
       product.ldc = row.stride;
     }
+    if (part.row_scales && adds) {
+      for (size_t r = 0; r < part.rows.size(); ++r) {
+        const auto scale = static_cast<Sum>(part.row_scales[r]);
+        if (scale == 1) continue;
+        Sum* const row = sums(part.first_row + static_cast<int64_t>(r), part.rows[r]) + component;
+        for (int64_t h = 0; h < product.n; ++h) row[h] *= scale;
+      }
+    }
     part.for_each_term([&](const gemm::Operand& gradients, bool first_term) {
       product.a = gradients;
       product.accumulate = !first_term || (adds && !scattered);
       multiply(product);
     });
     if (scattered) scatter(part.rows, product, component, adds);
+  }
+
+  /// Returns the sums of `row`, which is row `place` of the chunk.
+  Sum* sums(int64_t place, int64_t row) const {
+    return sizes_.hidden_apart ? sums_ + place * out_.cols : static_cast<Sum*>(out_.place(row).data);
   }
 
   void finish_chunk(std::span<const int64_t> rows, int threads) override {
@@ -110,7 +126,7 @@ class HiddenSink final : public Sink<Sum> {
 
   const kernels::RowKernels& kernels_;
   const source::Head& head_;
-  const problem::Rows<Matrix> out_;
+  problem::Rows<Matrix> out_;
   const source::RowBreaks breaks_;
   const WriteMode mode_;
   const Sizes sizes_;

@@ -29,6 +29,8 @@ struct Sizes {
   bool hidden_apart = false;
   /// Rows of some part may not follow one another in d_hidden.
   bool scatter = false;
+  /// d_hidden is made of expected rows, and no sink of the call makes it.
+  bool hidden_elsewhere = false;
 };
 
 /// What a sink has sums for. Parts that go into the same sums are added one after another: they form a chain.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/views.h"
 #include "gemm/gemm.h"
@@ -73,6 +74,23 @@ class Head {
   DType dtype() const { return weight_.dtype; }
   /// Returns the layout of the weight's gradient.
   const Layout& layout() const { return layout_; }
+
+  /// Copies the row of a vocabulary entry, [components] of dtype().
+  void copy_entry(int64_t entry, void* to) const {
+    const void* from = core::element(weight_.data, weight_.dtype, layout_.offset(entry, 0, weight_.stride));
+    const size_t bytes = size_of(weight_.dtype);
+    if (!layout_.is_hidden_vocab()) {
+      std::memcpy(to, from, static_cast<size_t>(components_) * bytes);
+      return;
+    }
+    const auto copy = [&](auto element) {
+      using Element = decltype(element);
+      const auto* source = static_cast<const Element*>(from);
+      auto* target = static_cast<Element*>(to);
+      for (int64_t i = 0; i < components_; ++i) target[i] = source[i * weight_.stride];
+    };
+    bytes == 2 ? copy(uint16_t()) : bytes == 4 ? copy(uint32_t()) : copy(uint64_t());
+  }
 
   /// How an operand stands in a product: as op(M) [components, entries], or as op(M) [entries, components].
   enum class Order { kComponentsFirst, kEntriesFirst };

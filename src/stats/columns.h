@@ -35,6 +35,7 @@ void each_divergence_column(Stats& of, const Visit& visit) {
 struct Returned {
   bool stats = false;
   bool grads = false;
+  bool expected = false;  // of the statistics, where the plan leaves them
 };
 
 /// The statistics and gradients of a call. Those that its caller gets are taken from the heap, the

@@ -33,6 +33,11 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
   if (problem.divergence->argmax) of.teacher_argmax = columns.take_stats<int64_t>(n, -1);
 }
 
+void make_expected_rows(const problem::TokenProblem& problem, size_t elements, Columns& columns) {
+  ExpectedRows& rows = columns.stats.expected;
+  problem.in_double() ? rows.f64.resize(elements) : rows.f32.resize(elements);
+}
+
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns) {
   const auto n = static_cast<size_t>(problem.tokens), picks = static_cast<size_t>(problem.pick_entries());
   const TokenLoss::GradsFilled filled = loss.gradients();

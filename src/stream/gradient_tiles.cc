@@ -1,231 +1,47 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "stream/gradient_tiles.h"
 
-#include <omp.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "core/parallel.h"
-#include "core/store.h"
 #include "stats/divergence.h"
 #include "stats/row_gradients.h"
+#include "stream/tile_tasks.h"
 
 namespace logitless::stream {
 namespace {
 
-// For each thread, the tasks of this many tiles are submitted before they are done. OpenMP keeps a record of
-// each task that waits: this many keep the team busy while the submitting thread works on a task itself, and
-// bound the records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that
-// wait for others.)
-constexpr int64_t kTilesAhead = 16;
-
-/// The tasks of one backward pass. What one task does stands in its function; who waits for whom
-/// stands in run().
+/// What the tasks of one backward pass do.
 template <class Types>
-class GradientTasks {
+class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
  public:
-  using Sum = typename Types::Sum;
-  using Logit = typename Types::Logit;
-  using Gradient = typename Types::Gradient;
+  using Base = TileTasks<Types, GradientTasks<Types>>;
+  using typename Base::Logit;
+  using typename Base::Sum;
+  static constexpr bool kInOrder = false;
 
   GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& active, bool begin, const TokenGrads& grads)
-      : pass_(pass),
-        grid_(pass.run.grid),
-        buffers_(buffers),
-        sinks_(sinks),
-        active_(active),
+      : Base(pass, buffers, sinks, active, pass.run.logits_stay),
         begin_(begin),
-        logits_stay_(pass.run.logits_stay),
         summands_(stats::gradient_summands(grads)) {}
-
-  void run() {
-    for (const plan::RowBlock& rows : active_.blocks.blocks) {
-      if (logits_stay_ && !rows.contiguous) {
-        pass_.source.gather(active_.blocks.rows(rows), pass_.run.plan.threads, buffers_.gathered.from(rows.begin));
-      }
-    }
-    const auto alone = pass_.run.gemm->single_threaded_region();
-    // A thread has at least one slot.
-    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.run.plan.threads, active_.blocks, active_.blocks.blocks,
-                         [&](size_t thread) { return buffers_.slots[thread].gathered; });
-    Dependences dependences(*this);
-    core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
-    for (sink::Sink<Sum>* sink : sinks_) sink->finish_chunk(active_.blocks.order, pass_.run.plan.threads);
-  }
-
- private:
-  /// The chains of one sink: of each row block, or of each of the vocabulary tiles that take turns.
-  struct Chains {
-    sink::Sink<Sum>* sink;
-    bool of_rows;
-    int64_t turns;   // places that row blocks or vocabulary tiles have
-    int64_t splits;  // chains of a place
-    int64_t begin;   // in Dependences::chain_places, which has [turns, splits] of them from here on
-  };
-
-  /// The places that tasks depend on; only their addresses matter.
-  struct Dependences {
-    int64_t slots;               // tiles that are alive: in two pass those of the plan, in one pass all
-    core::Array<char> tile;      // [slots]: a tile is made, used, and free again
-    core::Array<Chains> chains;  // [sinks]
-    core::Array<char> chain_places;
-    core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
-    // [tiles that are submitted before they are done]: all tasks of a tile are done
-    core::Array<char> ahead;
-    char finished = 0;  // tiles of sums are handed on one at a time, in order
-
-    explicit Dependences(const GradientTasks& tasks) {
-      const plan::TileGrid& grid = tasks.grid_;
-      const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
-      slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
-      tile.resize(static_cast<size_t>(slots));
-      chains.reserve(tasks.sinks_.size());
-      int64_t places = 0;
-      for (sink::Sink<Sum>* sink : tasks.sinks_) {
-        const bool of_rows = sink->chain_of() == sink::ChainOf::kRowBlock;
-        const int64_t apart = sink->tiles_apart();
-        const int64_t turns = of_rows ? row_blocks : apart > 0 ? apart : grid.vocab_tiles();
-        chains.push_back({sink, of_rows, turns, sink->splits(), places});
-        // A sink may join the chains of another one instead.
-        if (!sink->joins()) places += turns * sink->splits();
-      }
-      chain_places.resize(static_cast<size_t>(places));
-      entries.resize(static_cast<size_t>(grid.vocab_tiles()));
-      ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
-    }
-
-    /// Returns the first of the chains that sink s has for a row block or a vocabulary tile.
-    char* chain(size_t s, int64_t row_block, int64_t vocab_tile) {
-      const Chains& of = chains[chains[s].sink->joins().value_or(s)];
-      return &chain_places[static_cast<size_t>(of.begin +
-                                               (of.of_rows ? row_block : vocab_tile) % of.turns * of.splits)];
-    }
-  };
-
-  // Tiles go by vocabulary first and by rows second: a part of the head stays near while all row blocks use
-  // it, and its part of d_weight is complete when the next one begins. Sums into one place form a chain in
-  // that order, whatever the number of threads. Each task has its own copy of what it names.
-  void submit([[maybe_unused]] Dependences& dependences, core::FirstError* error) {
-    const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
-    const int64_t vocab_tiles = grid_.vocab_tiles();
-    int64_t slot = 0;
-    size_t ahead = 0;
-    for (int64_t j = 0; j < vocab_tiles; ++j) {
-      [[maybe_unused]] char* head_part = &dependences.entries[static_cast<size_t>(j)];
-      for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
-        [[maybe_unused]] char* done = &dependences.ahead[ahead];
-        ahead = (ahead + 1) % dependences.ahead.size();
-// The group waits for the tile that was submitted this many tiles ago, and the thread runs tasks meanwhile.
-// `task if (false) depend(...)` would be shorter: LLVM's runtime before version 19 keeps the record of such a
-// task on the stack and leaves it too soon (https://github.com/llvm/llvm-project/issues/85963).
-#pragma omp taskgroup
-#pragma omp task depend(inout : done[0])
-        {}
-        [[maybe_unused]] char* tile_slot = &dependences.tile[static_cast<size_t>(slot)];
-#pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])
-        error->guard([&] { make_tile(j, b, slot); });
-        for (size_t s = 0; s < dependences.chains.size(); ++s) {
-          [[maybe_unused]] char* chain = dependences.chain(s, b, j);
-          for (int64_t split = 0; split < dependences.chains[s].splits; ++split) {
-#pragma omp task depend(in : tile_slot[0], head_part[0], done[0]) depend(inout : chain[split])
-            error->guard([&] { add(s, split, j, b, slot); });
-          }
-        }
-      }
-      for (size_t s = 0; s < dependences.chains.size(); ++s) {
-        sink::Sink<Sum>* const sink = dependences.chains[s].sink;
-        if (sink->tiles_apart() == 0) continue;
-        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : dependences.finished, head_part[0])
-        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-      }
-    }
-#pragma omp taskwait
-  }
-
-  typename plan::BackwardBuffers<Types>::PerThread& scratch() {
-    return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
-  }
-
-  const plan::RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
-
-  // Returns where the logits of a tile stand. Their gradients take their place: row k of these begins with
-  // row k of the logits, and its low terms, where there are any, stand behind it.
-  Logit* logits(int64_t j, int64_t b, int64_t slot) const {
-    if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
-    return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
-  }
-  stats::GradientRows<Gradient> gradient(int64_t j, int64_t b, int64_t slot) const {
-    constexpr size_t kLogit = sizeof(Logit), kGradient = sizeof(Gradient);
-    static_assert(kLogit % kGradient == 0, "gradients take the place of their logits");
-    constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
-    auto* data = reinterpret_cast<Gradient*>(logits(j, b, slot));
-    return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
-  }
-
-  // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
-  // place.
-  source::Room gathered(int64_t b, int64_t slot) const {
-    if (block(b).contiguous) return {};
-    return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
-  }
 
   // Computes the logits of a tile, unless they have stayed, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
-    const plan::RowBlock& rows = block(b);
-    auto& mine = scratch();
-    Logit* raw = logits(j, b, slot);
-    if (!logits_stay_) {
-      source::TileRows tile = {active_.blocks, rows, gathered(b, slot)};
-      // The sinks multiply these, whether the backend has packed them for the logits or not.
-      pass_.source.gather(*pass_.run.gemm, tile);
-      tile.packed = buffers_.packed.of(b);
-      pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), raw, grid_.tile_stride,
-                             pass_.multiplier(mine.products));
-      // The gradients stand without holes, and so must the states that they are multiplied with.
-      pass_.source.close_holes(tile);
-    }
-    const int64_t tile_rows = logits_stay_ ? active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    pass_.tiles.gradient(pass_.tile(raw, tile_rows, 0, tile_rows, j), active_.blocks.places(rows), summands_,
-                         buffers_.gradients + rows.begin,
-                         buffers_.divergences ? buffers_.divergences + rows.begin : nullptr, mine.row,
-                         gradient(j, b, slot));
+    const plan::RowBlock& rows = this->block(b);
+    if (!this->logits_stay_) this->make_logits(j, b, slot);
+    const int64_t tile_rows =
+        this->logits_stay_ ? this->active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
+    const plan::BackwardBuffers<Types>& buffers = this->buffers_;
+    this->pass_.tiles.gradient(this->pass_.tile(this->logits(j, b, slot), tile_rows, 0, tile_rows, j),
+                               this->active_.blocks.places(rows), summands_, buffers.gradients + rows.begin,
+                               buffers.divergences ? buffers.divergences + rows.begin : nullptr, this->scratch().row,
+                               this->gradient(j, b, slot));
   }
-
-  sink::GradientPart part(int64_t j, int64_t b, int64_t slot) const {
-    const plan::RowBlock& rows = block(b);
-    const stats::GradientRows<Gradient> of_rows = gradient(j, b, slot);
-    const auto term = [&](const Gradient* data) {
-      return gemm::Operand{data, DTypeOf<Gradient>::value, of_rows.stride, false};
-    };
-    sink::GradientPart out;
-    out.terms = {term(of_rows.data), term(of_rows.low)};
-    out.term_count = of_rows.low ? 2 : 1;
-    out.rows = active_.blocks.rows(rows);
-    out.contiguous = rows.contiguous;
-    out.gathered = gathered(b, slot);
-    out.first_row = rows.begin;
-    out.first_entry = grid_.first_entry(j);
-    out.entries = grid_.entries(j);
-    return out;
+  bool first(const sink::Sink<Sum>& sink, int64_t j, int64_t b) const {
+    return sink.chain_of() == sink::ChainOf::kRowBlock ? j == 0 : begin_ && b == 0;
   }
+  sink::GradientPart part_of(int64_t j, int64_t b, int64_t slot) const { return this->part(j, b, slot); }
 
-  void add(size_t s, int64_t split, int64_t j, int64_t b, int64_t slot) {
-    sink::Sink<Sum>& sink = *sinks_[s];
-    const bool first = sink.chain_of() == sink::ChainOf::kRowBlock ? j == 0 : begin_ && b == 0;
-    sink.add(part(j, b, slot), split, first, omp_get_thread_num(), pass_.multiplier(scratch().products));
-  }
-
-  const Pass<Types>& pass_;
-  const plan::TileGrid& grid_;
-  plan::BackwardBuffers<Types>& buffers_;
-  const sink::Sinks<Sum> sinks_;
-  const ActiveBlocks& active_;
+ private:
   bool begin_;
-  bool logits_stay_;
   stats::GradientSummands summands_;
 };
 
@@ -246,6 +62,7 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
     }
   }
   GradientTasks<Types>(pass, buffers, sinks, active, begin, grads).run();
+  for (sink::Sink<typename Types::Sum>* sink : sinks) sink->finish_chunk(active.blocks.order, pass.run.plan.threads);
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                       \

@@ -13,6 +13,7 @@
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
+#include "stream/expected_rows.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -95,6 +96,34 @@ plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
   work.may_drop_rows = work.kept_rows < static_cast<int64_t>(problem.active().size());
   return work;
 }
+
+// Says whether expected rows can become d_hidden, of which only products have any.
+void judge_expected_rows(const HiddenProblem& problem, const Gradients& outputs, const TokenLoss::GradsFilled& filled,
+                         plan::Work& work) {
+  work.no_expected_rows = work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted"
+                                                                     : no_expected_rows(problem, filled);
+}
+void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, plan::Work&) {}
+
+// Says whether the halves of a call that are run apart hand expected rows on.
+bool leaves_expected_rows(const Context& context, const TokenProblem& problem, const Shared& shared,
+                          const plan::Work& work) {
+  return context.options().plan == PlanKind::kExpectedRow && !work.backward && work.no_expected_rows.empty() &&
+         !shared.cut && !problem.over_picks;
+}
+
+TokenLoss::GradsFilled filled_of(const TokenGrads& grads) {
+  const auto any = [](const std::vector<double>& column) {
+    return std::any_of(column.begin(), column.end(), [](double g) { return g != 0; });
+  };
+  return {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence)};
+}
+
+// Returns how many elements the expected rows of a call have.
+size_t expected_elements(const HiddenProblem& problem) {
+  return static_cast<size_t>(problem.tokens * problem.hidden_size);
+}
+size_t expected_elements(const LogitsProblem&) { return 0; }
 
 bool is_wanted(const Gradients& outputs) { return outputs.any(); }
 bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
@@ -189,8 +218,11 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   Ran ran(returned);
   plan::Work work = work_of(problem, loss, wants_gradients);
   leave_out_forward(problem, shared, work);
+  judge_expected_rows(problem, outputs, loss ? loss->gradients() : TokenLoss::GradsFilled(), work);
+  work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
   const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
   stats::make_stats(problem, ran);
+  if (work.leaves_expected_rows) stats::make_expected_rows(problem, expected_elements(problem), ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, loss, wants_gradients, ran).run();
   if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);
@@ -227,10 +259,21 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
   }
 }
 
+template <class Problem>
+void check_expected_rows(const Problem& problem, const TokenStats& stats) {
+  if (stats.expected.empty()) return;
+  const size_t given = problem.in_double() ? stats.expected.f64.size() : stats.expected.f32.size();
+  if (given != expected_elements(problem)) {
+    core::fail("stats.expected has ", given, " elements in the type of the call's sums, which are ",
+               expected_elements(problem));
+  }
+}
+
 template <class Problem, class Outputs>
 Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
                        const TokenStats& stats, const TokenGrads& grads) {
   check_statistics(problem, stats, grads);
+  check_expected_rows(problem, stats);
   Plan plan;
   if (!shared.wants_gradients(is_wanted(outputs))) {
     // There is nothing to write, and the statistics are known: nothing runs.
@@ -240,7 +283,10 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
     if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
     return plan;
   }
-  const auto schedule = make_schedule(context, problem, outputs, shared, work_of(problem, grads), plan);
+  plan::Work work = work_of(problem, grads);
+  judge_expected_rows(problem, outputs, filled_of(grads), work);
+  work.has_expected_rows = !stats.expected.empty() && !shared.cut;
+  const auto schedule = make_schedule(context, problem, outputs, shared, work, plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
   ranks::sum_over_batch(context, problem, outputs, shared);
@@ -252,6 +298,8 @@ Plan plan_any(const Context& context, const Problem& problem, const Outputs& out
               const TokenLoss* loss) {
   plan::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
   leave_out_forward(problem, shared, work);
+  judge_expected_rows(problem, outputs, loss ? loss->gradients() : TokenLoss::GradsFilled(), work);
+  work.leaves_expected_rows = !loss && leaves_expected_rows(context, problem, shared, work);
   return plan_work(context, problem, outputs, shared, work);
 }
 

@@ -35,18 +35,6 @@ void few_rows(const kernels::RowKernels& kernels, const kernels::FewRowsArgs<dou
   kernels.few_rows_f64(args);
 }
 
-// Copies `count` elements that stand `stride` apart.
-void copy_strided(const void* from, DType dtype, int64_t stride, int64_t count, void* to) {
-  const auto copy = [&](auto element) {
-    using Element = decltype(element);
-    const auto* source = static_cast<const Element*>(from);
-    auto* target = static_cast<Element*>(to);
-    for (int64_t i = 0; i < count; ++i) target[i] = source[i * stride];
-  };
-  const size_t bytes = size_of(dtype);
-  bytes == 2 ? copy(uint16_t()) : bytes == 4 ? copy(uint32_t()) : copy(uint64_t());
-}
-
 template <class T>
 class SetSchedule final : public Schedule {
  public:
@@ -59,7 +47,8 @@ class SetSchedule final : public Schedule {
         outputs_(outputs),
         team_(plan.threads),
         hidden_(problem.hidden_size),
-        layout_(problem.head.layout),
+        head_(problem.head),
+        layout_(head_.layout()),
         rows_(kernels_, problem, problem.head.bias, problem.head.softcap),
         arena_(plan.workspace_bytes),
         buffers_(arena_, problem, work, outputs, rows_, team_) {}
@@ -110,25 +99,12 @@ class SetSchedule final : public Schedule {
   int64_t active() const { return static_cast<int64_t>(problem_.active().size()); }
   PerThread& scratch() { return buffers_.threads[static_cast<size_t>(omp_get_thread_num())]; }
 
-  // Copies the head's row of a token id to place `at` of what is gathered.
-  void gather_entry(int64_t id, int64_t at, std::byte* gathered) const {
-    const ConstMatrix& weight = problem_.head.weight;
-    const size_t bytes = size_of(weight.dtype);
-    const void* from = core::element(weight.data, weight.dtype, layout_.offset(id, 0, weight.stride));
-    std::byte* to = gathered + static_cast<size_t>(at * hidden_) * bytes;
-    if (!layout_.is_hidden_vocab()) {
-      std::memcpy(to, from, static_cast<size_t>(hidden_) * bytes);
-    } else {
-      copy_strided(from, weight.dtype, weight.stride, hidden_, to);
-    }
-  }
-
   // Calls visit(first column, count) for a row's distinct ids, whose head's rows are gathered then.
   template <class Visit>
   void for_each_part(int64_t row, PerThread& mine, const Visit& visit) const {
     int64_t columns = 0;
     problem::for_each_distinct(problem_, row, [&](int64_t column, int64_t, int64_t, int64_t id) {
-      gather_entry(id, column % kSetPart, mine.gathered);
+      head_.copy_entry(id, mine.gathered + static_cast<size_t>(column % kSetPart * hidden_) * size_of(head_.dtype()));
       columns = column + 1;
       if (columns % kSetPart == 0) visit(columns - kSetPart, kSetPart);
     });
@@ -292,7 +268,8 @@ class SetSchedule final : public Schedule {
   const Gradients& outputs_;
   const int team_;
   const int64_t hidden_;
-  const source::Layout layout_;
+  const source::Head head_;
+  const source::Layout& layout_;
   const fold::SetRows<T> rows_;
   core::Arena arena_;
   plan::SetBuffers<T> buffers_;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Forward only, one pass and two pass work on tiles that are products. They differ in data of the plan alone:
-// how many chunks there are, and whether the logits of a chunk stay.
+// Forward only, one pass, two pass and expected row work on tiles that are products. They differ in data of the
+// plan alone: how many chunks there are, whether the logits of a chunk stay, and whether expected rows are summed.
 #include <optional>
 #include <utility>
 
@@ -11,6 +11,7 @@
 #include "sink/call_sinks.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
+#include "stream/expected_rows.h"
 #include "stream/gradient_tiles.h"
 #include "stream/pass.h"
 #include "stream/schedule.h"
@@ -40,6 +41,7 @@ class TileSchedule final : public SliceSchedule {
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena_);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
+    if (run_.expected_rows != plan::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
     mark_ = arena_.mark();
   }
 
@@ -49,11 +51,16 @@ class TileSchedule final : public SliceSchedule {
   void fold(int64_t chunk, stats::Columns& columns) override {
     fold::make_statistics(folds_.partials(), rows(chunk), 0, columns,
                           [&](fold::Walk walk) { this->walk(walk, chunk, columns); });
+    if (run_.expected_rows == plan::ExpectedRowsIn::kLeft) expected_rows_->leave(columns.stats);
   }
 
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
   void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
-    if (walk == fold::Walk::kFirst) {
+    if (walk == fold::Walk::kFirst && run_.sums_expected_rows()) {
+      arena_.rewind(mark_);
+      return expected_rows_->walk(arena_, folds_, columns);
+    }
+    if (walk == fold::Walk::kFirst || run_.sums_expected_rows()) {
       arena_.rewind(mark_);
       forward_.emplace(arena_, pass_.source, run_, folds_);
     }
@@ -65,6 +72,11 @@ class TileSchedule final : public SliceSchedule {
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
     forward_.reset();
     arena_.rewind(mark_);
+    if (expected_rows_) {
+      expected_rows_->make_d_hidden(arena_, stats, grads);
+      if (sinks_.all().empty()) return;
+      arena_.rewind(mark_);
+    }
     backward_.emplace(arena_, pass_.problem, pass_.source, run_);
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena_);
     const auto c = static_cast<size_t>(chunk);
@@ -84,6 +96,7 @@ class TileSchedule final : public SliceSchedule {
   Pass<Types> pass_;
   fold::CallFolds<Types> folds_;
   const sink::CallSinks<Sum> sinks_;
+  std::optional<ExpectedRowSums<Types>> expected_rows_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;

@@ -18,9 +18,11 @@ ContextOptions options_of(const io::Config& config, const Contender& contender, 
 }
 
 // How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary.
-// The divergence of two heads is a walk of its own behind that of the statistics.
-int walks_of(const Plan& plan, bool two_heads) {
+// The divergence of two heads is a walk of its own behind that of the statistics. Expected rows make d_hidden in
+// the first walk, and leave d_weight for one more.
+int walks_of(const Plan& plan, bool two_heads, bool d_weight) {
   if (plan.kind == PlanKind::kTwoPass) return two_heads ? 3 : 2;
+  if (plan.kind == PlanKind::kExpectedRow) return d_weight ? 2 : 1;
   return plan.kind == PlanKind::kForwardOnly && two_heads ? 2 : 1;
 }
 
@@ -28,7 +30,7 @@ int walks_of(const Plan& plan, bool two_heads) {
 // Dense computes every row, the other plans those that take part.
 double flops_of(const Plan& plan, const Job& job, bool forward_only) {
   const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
-  const int walks = walks_of(plan, job.teacher_size > 0);
+  const int walks = walks_of(plan, job.teacher_size > 0, !forward_only && job.has(TensorId::kDWeight));
   const int64_t rows = plan.kind == PlanKind::kDense ? job.tokens : plan.active_rows;
   const auto columns =
       static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size + walks * job.teacher_size);

@@ -1,0 +1,273 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/expected_rows.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "sink/store_sums.h"
+#include "stats/row_gradients.h"
+#include "stream/tile_tasks.h"
+
+namespace logitless::stream {
+namespace {
+
+/// What the tasks of the walk do.
+template <class Types>
+class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
+ public:
+  using Base = TileTasks<Types, ExpectedTasks<Types>>;
+  using typename Base::Logit;
+  using typename Base::Sum;
+  static constexpr bool kInOrder = true;
+
+  ExpectedTasks(const Pass<Types>& pass, plan::ExpectedBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+                const ActiveBlocks& all, const fold::CallFolds<Types>& folds, stats::Columns& columns)
+      : Base(pass, buffers, sinks, all, false), row_scales_(buffers.row_scales), folds_(folds), columns_(columns) {
+    // A term is the gradient of a row with the factor -1, but for that of picks, which is 0.
+    kernels::PickGradient<Logit>* picks = buffers.picks;
+    for (size_t i = 0; i < all.blocks.order.size(); ++i) {
+      const int64_t row = all.blocks.order[i];
+      kernels::RowGradient<Logit> terms;
+      terms.inverse_temperature = static_cast<Logit>(pass.problem.inverse_temperature(row));
+      terms.softmax_scale = -1;
+      terms.picks = picks;
+      for (int64_t pick = pass.problem.pick_begin(row); pick < pass.problem.pick_end(row); ++pick, ++picks) {
+        *picks = {pass.problem.picks.ids[static_cast<size_t>(pick)], 0};
+      }
+      terms.pick_count = static_cast<int32_t>(picks - terms.picks);
+      buffers.gradients[i] = terms;
+    }
+  }
+
+  void make_tile(int64_t j, int64_t b, int64_t slot) const { this->make_logits(j, b, slot); }
+
+  // Folds the tile into the statistics of its rows, and turns it into terms relative to their maxima so far.
+  void settle_tile(int64_t j, int64_t b, int64_t slot) const {
+    const plan::RowBlock& rows = this->block(b);
+    const source::RowBlocks& blocks = this->active_.blocks;
+    Logit* const scratch = this->scratch().row;
+    fold::FoldPart<Logit> part;
+    part.rows = blocks.rows(rows);
+    part.place = rows.begin;
+    part.thread = b;
+    part.scratch = scratch;
+    part.columns = &columns_;
+    const Logit* data = this->logits(j, b, slot);
+    const auto tile = this->pass_.tile(data, rows.tile_rows, blocks.first_place(rows), rows.count, j);
+    const kernels::RowStats* stats = folds_.partials().softmax.of(0, rows.begin);
+    double* const scales = scales_of(slot);
+    for (const fold::Fold<Types>* fold : folds_.of(fold::Walk::kFirst)) {
+      if (j == 0) fold->begin(part);
+    }
+    for (int64_t r = 0; r < rows.count; ++r) scales[r] = stats[r].max;
+    for (const fold::Fold<Types>* fold : folds_.of(fold::Walk::kFirst)) fold->add(part, tile);
+    kernels::RowGradient<Logit>* terms = this->buffers_.gradients + rows.begin;
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const double before = scales[r], now = stats[r].max;
+      scales[r] = before == now ? 1 : std::exp((before - now) * static_cast<double>(terms[r].inverse_temperature));
+      // Without any mass there is no distance to a maximum.
+      terms[r].max = static_cast<Logit>(now == -std::numeric_limits<double>::infinity() ? 0 : now);
+    }
+    this->pass_.tiles.gradient(this->pass_.tile(data, rows.tile_rows, 0, rows.tile_rows, j), blocks.places(rows), {},
+                               terms, nullptr, scratch, this->gradient(j, b, slot));
+  }
+
+  bool first(const sink::Sink<Sum>&, int64_t j, int64_t) const { return j == 0; }
+  sink::GradientPart part_of(int64_t j, int64_t b, int64_t slot) const {
+    sink::GradientPart out = this->part(j, b, slot);
+    out.row_scales = scales_of(slot);
+    return out;
+  }
+
+ private:
+  double* scales_of(int64_t slot) const { return row_scales_ + slot * this->grid_.row_tile; }
+
+  double* row_scales_;
+  const fold::CallFolds<Types>& folds_;
+  stats::Columns& columns_;
+};
+
+std::vector<float>& of_type(ExpectedRows& rows, float) { return rows.f32; }
+std::vector<double>& of_type(ExpectedRows& rows, double) { return rows.f64; }
+const std::vector<float>& of_type(const ExpectedRows& rows, float) { return rows.f32; }
+const std::vector<double>& of_type(const ExpectedRows& rows, double) { return rows.f64; }
+
+// Returns the derivative of the softcap at the logit of a pick.
+double softcap_slope(const problem::HiddenProblem& problem, const TokenStats& stats, int64_t row, int64_t pick) {
+  const double softcap = problem.head.softcap;
+  if (!(softcap > 0)) return 1;
+  const auto i = static_cast<size_t>(row);
+  const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
+  const double capped = (log_p + stats.log_sum[i]) * problem.logit_temperature(row) + stats.max_logit[i];
+  const double share = capped / softcap;
+  return (1 - share) * (1 + share);
+}
+
+}  // namespace
+
+std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
+  if (problem.divergence) return "the call has a teacher, beside which logits are walked twice";
+  if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
+  if (filled.outside || filled.divergence) return "the loss has a gradient of other statistics than logp, lse and cross";
+  if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
+  if (filled.cross && problem.head.softcap > 0) return "the loss has weights of the vocabulary, and the head a softcap";
+  return {};
+}
+
+template <class Types>
+ExpectedRowSums<Types>::ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const Gradients& outputs)
+    : pass_(pass), outputs_(outputs) {
+  if (!pass.run.sums_expected_rows()) return;
+  sums_.emplace(arena, *pass.context.kernels, pass.problem, pass.source, pass.run, outputs);
+}
+
+template <class Types>
+void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns) {
+  const plan::RunPlan& run = pass_.run;
+  plan::ExpectedBuffers<Types> buffers(arena, pass_.problem, pass_.source, run, folds);
+  if (run.blocks.blocks.empty()) return;
+  if (run.expected_rows == plan::ExpectedRowsIn::kLeft) {
+    std::vector<Sum>& rows = of_type(columns.stats.expected, Sum());
+    sums_->sink.set_out(problem::matrix_rows(rows.data(), DTypeOf<Sum>::value, pass_.problem.tokens,
+                                             pass_.problem.hidden_size));
+  }
+  ActiveBlocks all;
+  all.blocks = run.blocks;
+  folds.partials().begin(fold::Walk::kFirst, 0, static_cast<int64_t>(all.blocks.order.size()));
+  const std::array<sink::Sink<Sum>*, 1> sinks = {&sums_->sink};
+  ExpectedTasks<Types>(pass_, buffers, sinks, all, folds, columns).run();
+  const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);
+  core::parallel_ranges(run.plan.threads, static_cast<int64_t>(all.blocks.order.size()),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t place = begin; place < end; ++place) {
+                            const int64_t row = all.blocks.order[static_cast<size_t>(place)];
+                            sums_->max[place] = stats[place].max;
+                            for (const fold::Partials* partials : folds.partials().of(fold::Walk::kFirst)) {
+                              partials->combine(row, place);
+                            }
+                          }
+                        });
+}
+
+// Returns what makes probabilities of the terms that were summed.
+template <class Types>
+double ExpectedRowSums<Types>::scale_of(int64_t place, const TokenStats& stats) const {
+  if (!sums_ || pass_.run.expected_rows == plan::ExpectedRowsIn::kGiven) return 1;
+  const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
+  const auto i = static_cast<size_t>(row);
+  const double max = sums_->max[place];
+  const double shift = max == stats.max_logit[i]                              ? 0
+                       : max == -std::numeric_limits<double>::infinity() ? max
+                                                                              : max - stats.max_logit[i];
+  return std::exp(shift * pass_.problem.inverse_temperature(row) - stats.log_sum[i]);
+}
+
+template <class Types>
+void ExpectedRowSums<Types>::leave(TokenStats& stats) const {
+  const int64_t h = pass_.problem.hidden_size;
+  std::vector<Sum>& rows = of_type(stats.expected, Sum());
+  const auto count = static_cast<int64_t>(pass_.run.blocks.order.size());
+  core::parallel_ranges(pass_.run.plan.threads, count, [&](int64_t begin, int64_t end) {
+    for (int64_t place = begin; place < end; ++place) {
+      const double scale = scale_of(place, stats);
+      Sum* const row = rows.data() + pass_.run.blocks.order[static_cast<size_t>(place)] * h;
+      for (int64_t c = 0; c < h; ++c) row[c] = static_cast<Sum>(row[c] * scale);
+    }
+  });
+}
+
+template <class Types>
+const typename Types::Sum* ExpectedRowSums<Types>::sums(int64_t place, const TokenStats& stats) const {
+  const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
+  if (sums_) return sums_->sink.sums(place, row);
+  return of_type(stats.expected, Sum()).data() + row * pass_.problem.hidden_size;
+}
+
+// Loads the row of a vocabulary entry into the scratch of a thread.
+template <class Types>
+void ExpectedRowSums<Types>::load(int64_t entry, const typename Buffers::PerThread& mine) const {
+  const source::Head& head = pass_.source.products().front().head;
+  if (head.dtype() == DTypeOf<Sum>::value) return head.copy_entry(entry, mine.entry);
+  head.copy_entry(entry, mine.stored);
+  if constexpr (sizeof(Sum) == 4) {
+    pass_.context.kernels->widen(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
+  }
+}
+
+// Sums the head's rows that are here, each with its weight of the statistic `cross`: parts of the vocabulary
+// apart, and then these in their order.
+template <class Types>
+void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
+  const problem::HiddenProblem& problem = pass_.problem;
+  const int64_t h = problem.hidden_size, entries = problem.entries;
+  core::parallel_for(pass_.run.plan.threads, plan::kMeanParts, [&](int64_t part) {
+    const auto& mine = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+    double* const sums = buffers.mean + (1 + part) * h;
+    std::fill_n(sums, h, 0.0);
+    for (int64_t v = part * entries / plan::kMeanParts; v < (part + 1) * entries / plan::kMeanParts; ++v) {
+      const double weight = problem.cross_weight(0, problem.first_entry + v);
+      if (weight == 0) continue;
+      load(v, mine);
+      for (int64_t c = 0; c < h; ++c) sums[c] += weight * static_cast<double>(mine.entry[c]);
+    }
+  });
+  std::fill_n(buffers.mean, h, 0.0);
+  for (int64_t part = 1; part <= plan::kMeanParts; ++part) {
+    for (int64_t c = 0; c < h; ++c) buffers.mean[c] += buffers.mean[part * h + c];
+  }
+}
+
+template <class Types>
+void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, const TokenGrads& grads,
+                                    const Buffers& buffers, const problem::Rows<Matrix>& out) const {
+  const problem::HiddenProblem& problem = pass_.problem;
+  const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)], h = problem.hidden_size;
+  const auto& mine = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
+  const auto g = stats::row_gradient<double>(problem, stats, grads, row, mine.picks);
+  const Sum* const of_row = sums(place, stats);
+  const double scale = -g.softmax_scale * scale_of(place, stats);
+  for (int64_t c = 0; c < h; ++c) mine.total[c] = scale * static_cast<double>(of_row[c]);
+  for (int32_t k = 0; k < g.pick_count; ++k) {
+    const int64_t id = g.picks[k].id, entry = id - problem.first_entry;
+    if (entry < 0 || entry >= problem.entries || (k > 0 && g.picks[k - 1].id == id)) continue;
+    double factor = g.picks[k].gradient;
+    if (g.cross_scale != 0) factor -= g.cross_scale * problem.cross_weight(row, id);
+    factor *= softcap_slope(problem, stats, row, problem.pick_begin(row) + k);
+    load(entry, mine);
+    for (int64_t c = 0; c < h; ++c) mine.total[c] += factor * static_cast<double>(mine.entry[c]);
+  }
+  if (g.cross_scale != 0) {
+    for (int64_t c = 0; c < h; ++c) mine.total[c] += g.cross_scale * buffers.mean[c];
+  }
+  for (int64_t c = 0; c < h; ++c) mine.entry[c] = static_cast<Sum>(mine.total[c]);
+  sink::store_sums(*pass_.context.kernels, mine.entry, h, outputs_.d_hidden_mode, out.place(row).data, out.dtype);
+}
+
+template <class Types>
+void ExpectedRowSums<Types>::make_d_hidden(core::Arena& arena, const TokenStats& stats,
+                                           const TokenGrads& grads) const {
+  const problem::HiddenProblem& problem = pass_.problem;
+  const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs_);
+  const Buffers buffers(arena, problem, pass_.source, pass_.run.plan.threads);
+  if (stats::gradient_summands(grads).cross) make_mean(buffers);
+  core::Array<bool> has_gradient(static_cast<size_t>(problem.tokens), false);
+  const core::Array<int64_t>& rows = pass_.run.blocks.order;
+  for (const int64_t row : rows) has_gradient[static_cast<size_t>(row)] = stats::has_gradient(problem, grads, row);
+  core::parallel_for(pass_.run.plan.threads, static_cast<int64_t>(rows.size()), [&](int64_t place) {
+    if (has_gradient[static_cast<size_t>(rows[static_cast<size_t>(place)])]) settle(place, stats, grads, buffers, out);
+  });
+  sink::clear_other_rows(out, outputs_.d_hidden_mode,
+                         [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; });
+}
+
+template class ExpectedRowSums<kernels::FloatTiles>;
+template class ExpectedRowSums<kernels::DoubleTiles>;
+template class ExpectedRowSums<kernels::BFloat16Tiles>;
+
+}  // namespace logitless::stream

@@ -1,0 +1,61 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Expected rows: E_i = Σ_v p_iv s_iv w_v over the vocabulary entries that are no picks of row i, where s is the
+// derivative of the softcap. They are summed while the tiles of logits are folded, as
+//
+//     E ← E exp(m − m′) + Σ_v exp(a_v − m′) s_v w_v      m′: the largest logit so far
+//
+// in the order of the vocabulary, so that their bits do not depend on the threads. As picks are left out,
+// nothing cancels where p of a target is near 1. A row's gradient is then
+//
+//     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
+//
+// with the factors of stats::row_gradient().
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "core/arena.h"
+#include "fold/folds.h"
+#include "logitless/token_stats.h"
+#include "plan/buffers.h"
+#include "stats/columns.h"
+#include "stream/pass.h"
+
+namespace logitless::stream {
+
+/// Returns why a loss whose token gradients are these cannot take d_hidden from expected rows, or nothing.
+std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled);
+
+/// The expected rows of one call, which has one chunk.
+template <class Types>
+class ExpectedRowSums {
+ public:
+  using Sum = typename Types::Sum;
+
+  /// Takes what lives as long as the call. What is given must outlive this.
+  ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const Gradients& outputs);
+
+  /// Visits all tiles for the first time: hands each to the folds of the first walk, and sums.
+  void walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns);
+  /// Divides the sums that a call leaves in its statistics by those of the exponentials.
+  void leave(TokenStats& stats) const;
+  /// Makes d_hidden.
+  void make_d_hidden(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const;
+
+ private:
+  using Buffers = plan::SettleBuffers<Sum>;
+
+  double scale_of(int64_t place, const TokenStats& stats) const;
+  const Sum* sums(int64_t place, const TokenStats& stats) const;
+  void load(int64_t entry, const typename Buffers::PerThread& mine) const;
+  void make_mean(const Buffers& buffers) const;
+  void settle(int64_t place, const TokenStats& stats, const TokenGrads& grads, const Buffers& buffers,
+              const problem::Rows<Matrix>& out) const;
+
+  const Pass<Types>& pass_;
+  const Gradients& outputs_;
+  std::optional<plan::ExpectedSums<Types>> sums_;  // where this call makes them
+};
+
+}  // namespace logitless::stream
