@@ -32,7 +32,7 @@ enum class PlanKind {
 /// The names of plans.
 template <>
 inline constexpr std::array kNamesOf<PlanKind> = {"auto",     "forward_only", "one_pass",
-                                                            "two_pass", "dense",        "expected_row"};
+                                                  "two_pass", "dense",        "expected_row"};
 
 /// A plan is chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
 /// the sizes in bytes depend on the number of threads; the bits of all results do not.

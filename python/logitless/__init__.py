@@ -62,7 +62,8 @@ class Context(_core.Context):
 
     threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
     workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
-    plan: "auto", "one_pass", "two_pass" or "dense" (the baseline, with all logits in memory).
+    plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline, with
+        all logits in memory).
     vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
         all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
         own_d_hidden and sum_d_weight are those of ranks.h.

@@ -30,12 +30,27 @@ def options() -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _context(threads: int) -> Context:
-    return Context(**{"threads": threads, **_options})
+def _context(threads: int, frozen: bool) -> Context:
+    given = {"threads": threads, **_options}
+    if frozen and given.get("plan", "auto") == "auto":
+        given["plan"] = "expected_row"
+    return Context(**given)
 
 
-def current_context() -> Context:
-    return _context(torch.get_num_threads())
+def current_context(frozen: bool = False) -> Context:
+    """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden states
+    without a product, where the loss allows it."""
+    return _context(torch.get_num_threads(), frozen)
+
+
+def is_frozen(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Tells whether hidden states get a gradient, and the head none."""
+    return (
+        torch.is_grad_enabled()
+        and hidden.requires_grad
+        and not weight.requires_grad
+        and (bias is None or not bias.requires_grad)
+    )
 
 
 def check_cpu(**tensors: Tensor | None) -> None:

@@ -104,7 +104,7 @@ def backward_op(
 ) -> list[Tensor]:
     call = HeadTensors(input, weight, bias, softcap)
     arguments = _arguments(call, target, class_weights, temperatures, options)
-    _, half = _core.cross_entropy_forward(current_context(), arguments)
+    _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())

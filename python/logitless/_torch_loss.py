@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import HeadTensors, Reduced, check_versions, handed_over, shaped_like, versions_of
+from ._torch_call import (
+    HeadTensors,
+    Reduced,
+    check_versions,
+    handed_over,
+    is_frozen,
+    shaped_like,
+    versions_of,
+)
 from ._torch_ranks import in_group, run_in
 
 
@@ -29,9 +37,10 @@ class PerToken(torch.autograd.Function):
         dtype: torch.dtype,
         group: Any,
         report: dict[str, Any],
+        frozen: bool,
     ) -> Tensor:
         call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = run_in(group, halves[0], {**call.arguments, **arguments})
+        result, ctx.half = run_in(group, halves[0], {**call.arguments, **arguments}, frozen=frozen)
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, halves[1], arguments, tuple(ctx.needs_input_grad[:3]), group)
         ctx.versions = versions_of(arguments)
@@ -48,7 +57,7 @@ class PerToken(torch.autograd.Function):
         half = (ctx.half, upstream.double().tolist())
         run_in(group, backward, {**call.arguments, **arguments}, *half)
         grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None, None)
+        return (*handed_over(grads, (upstream, *inputs)), *[None] * 7)
 
 
 def loss_of(
@@ -67,5 +76,6 @@ def loss_of(
     report = {} if report is None else report
     if reduction == "none":
         halves = (getattr(_core, name + "_forward"), getattr(_core, name + "_backward"))
-        return PerToken.apply(*head, halves, arguments, dtype, group, report).view(shape)
+        frozen = is_frozen(*head[:3])
+        return PerToken.apply(*head, halves, arguments, dtype, group, report, frozen).view(shape)
     return Reduced.apply(*head, in_group(getattr(_core, name), group), arguments, dtype, report)

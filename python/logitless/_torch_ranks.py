@@ -57,10 +57,10 @@ def lock_of(group: Any) -> threading.Lock:
         return _locks.setdefault(group, threading.Lock())
 
 
-def run_in(group: Any, function: Any, *arguments: Any) -> Any:
+def run_in(group: Any, function: Any, *arguments: Any, frozen: bool = False) -> Any:
     """Calls a function of the module in the context of the group, or of a process alone where there is none."""
     if group is None:
-        return function(current_context(), *arguments)
+        return function(current_context(frozen), *arguments)
     with lock_of(group):
         return function(context_of(group), *arguments)
 

@@ -16,6 +16,7 @@ from ._torch_call import (
     check_versions,
     handed_over,
     ids_of,
+    is_frozen,
     not_compiled,
     rows_of,
     shaped_like,
@@ -70,9 +71,10 @@ class _IdLogps(torch.autograd.Function):
         softcap: float,
         arguments: dict[str, Any],
         group: Any,
+        frozen: bool,
     ) -> Tensor:
         call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = run_in(group, _core.id_logps, {**call.arguments, **arguments})
+        result, ctx.half = run_in(group, _core.id_logps, {**call.arguments, **arguments}, frozen=frozen)
         ctx.save_for_backward(hidden, weight, bias)
         ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
         ctx.versions = versions_of(arguments)
@@ -88,7 +90,7 @@ class _IdLogps(torch.autograd.Function):
         given = values_of(upstream).double().flatten().contiguous()
         run_in(group, _core.id_logps_backward, {**call.arguments, **arguments}, ctx.half, given)
         grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None)
+        return (*handed_over(grads, (upstream, *inputs)), *[None] * 4)
 
 
 @not_compiled
@@ -118,7 +120,9 @@ def id_logps(
     arguments = arguments_of("id_logps", ID_SET, options, temperatures)
     lead = input.shape[:-1]
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-    logps = _IdLogps.apply(_rows(input, lead), linear_weight, linear_bias, softcap, arguments, group)
+    rows = _rows(input, lead)
+    frozen = is_frozen(rows, linear_weight, linear_bias)
+    logps = _IdLogps.apply(rows, linear_weight, linear_bias, softcap, arguments, group, frozen)
     return logps.view(ids.shape)
 
 

@@ -16,6 +16,7 @@ from ._torch_call import (
     cast_for_autocast,
     check_cpu,
     handed_over,
+    is_frozen,
     not_compiled,
     shaped_like,
     values_of,
@@ -36,11 +37,12 @@ class _TokenLogps(torch.autograd.Function):
         options: dict[str, Any],
         entropy: bool,
         group: Any,
+        frozen: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         call = HeadTensors(hidden, weight, bias, softcap)
         arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
-        ctx.stats = run_in(group, _core.token_stats, arguments)
+        ctx.stats = run_in(group, _core.token_stats, arguments, frozen=frozen)
         columns = ctx.stats.columns()
         ctx.save_for_backward(hidden, weight, bias, target)
         ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]), group)
@@ -68,7 +70,7 @@ class _TokenLogps(torch.autograd.Function):
             {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
         )
         grads = shaped_like(grads, (hidden, weight, bias))
-        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), None, None, None, None, None)
+        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), *[None] * 6)
 
 
 @not_compiled
@@ -101,8 +103,10 @@ def token_logps(
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures)
     rows, ids = batched(input, target)
+    # A gradient of entropies takes the products that expected rows would save.
+    frozen = not entropy and is_frozen(rows, linear_weight, linear_bias)
     logp, entropies = _TokenLogps.apply(
-        rows, linear_weight, linear_bias, ids, softcap, arguments, entropy, group
+        rows, linear_weight, linear_bias, ids, softcap, arguments, entropy, group, frozen
     )
     logp = logp.view(target.shape)
     return (logp, entropies.view(target.shape)) if entropy else logp

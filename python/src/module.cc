@@ -27,21 +27,19 @@ namespace {
 
 using namespace nb::literals;
 
-nb::dict to_dict(TokenStats&& stats) {
+// Returns copies of the columns, without expected rows, which are no column.
+nb::dict to_dict(const TokenStats& stats) {
   nb::dict out;
   const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
-  const auto add = [&](const Field& field, auto& column) {
-    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::move(column));
+  const auto add = [&](const Field& field, const auto& column) {
+    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::remove_cvref_t<decltype(column)>(column));
   };
   visit_fields(FieldsOf<TokenStats>(), add, stats);
   return out;
 }
 
 void define_token_stats(nb::module_& m) {
-  nb::class_<TokenStats>(m, "TokenStats").def("columns", [](const TokenStats& stats) {
-    TokenStats copy = stats;
-    return to_dict(std::move(copy));
-  });
+  nb::class_<TokenStats>(m, "TokenStats").def("columns", &to_dict);
   m.def("token_stats", [](const Context& context, nb::dict given) {
     Arrays arrays;
     Keywords keywords(std::move(given), "token_stats");

@@ -58,6 +58,11 @@ class CallTensors {
   /// Returns N, and the sequences of all its rows.
   int64_t tokens() const { return logits_ ? logits_->tokens() : hidden_.tokens(); }
   int64_t sequences() const;
+  /// Returns how many elements the expected rows of the call have, which there are of products alone.
+  int64_t expected_elements() const {
+    return logits_ ? 0 : logitless::detail::saturated_product(tokens(), hidden_.hidden_size());
+  }
+  bool in_double() const { return hidden_.states.dtype == DType::kFloat64; }
   /// Calls use(outputs, source...), where the source is hidden states and a head, or finished logits.
   template <class Use>
   auto with(const Use& use) const {

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,33 @@ Columns columns_of(const CColumns* given, int64_t tokens, const char* name) {
   return out;
 }
 
+// Throws InvalidInput where expected rows are given to a call that has none, or in another type than its.
+void check_expected(const logitless_token_stats& in, const CallTensors& call) {
+  const char* given = in.expected_f32 ? "stats.expected_f32" : in.expected_f64 ? "stats.expected_f64" : nullptr;
+  if (!given) return;
+  if (call.expected_elements() == 0 && call.tokens() > 0) {
+    core::fail(given, " is given, but finished logits have no head");
+  }
+  if ((in.expected_f32 && in.expected_f64) || (in.expected_f64 != nullptr) != call.in_double()) {
+    core::fail(given, " is given: expected rows are of ", call.in_double() ? "float64" : "float32",
+               ", the type of the sums");
+  }
+  check_place(in.expected_f32, "stats.expected_f32");
+  check_place(in.expected_f64, "stats.expected_f64");
+}
+
+// Adds the expected rows that a backward call was given to its statistics.
+TokenStats with_expected(TokenStats stats, const logitless_token_stats* given, const CallTensors& call) {
+  const logitless_token_stats in = read(&there(given, "stats"), "stats");
+  check_expected(in, call);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(double));
+  const auto count = static_cast<size_t>(std::clamp<int64_t>(call.expected_elements(), 0, kMost));
+  if (count == static_cast<size_t>(kMost)) core::fail("hidden has more elements than memory has bytes");
+  if (in.expected_f32) stats.expected.f32.assign(in.expected_f32, in.expected_f32 + count);
+  if (in.expected_f64) stats.expected.f64.assign(in.expected_f64, in.expected_f64 + count);
+  return stats;
+}
+
 // The arrays that are wanted are looked at before a call, and filled after it.
 class StatsArrays {
  public:
@@ -53,6 +81,20 @@ class StatsArrays {
   void fill(const TokenStats& stats) const {
     visit_fields(
         FieldsOf<TokenStats>(), [](const Field&, const auto& from, auto* to) { copy(from, to); }, stats, in_);
+    copy(stats.expected.f32, in_.expected_f32);
+    copy(stats.expected.f64, in_.expected_f64);
+  }
+  // Expected rows are left by a call of statistics alone, whose plan must be theirs.
+  void check_expected_of(const Context* context, const CallTensors& call) const {
+    if (!in_.expected_f32 && !in_.expected_f64) return;
+    check_expected(in_, call);
+    if (!context || context->options().plan != PlanKind::kExpectedRow) {
+      core::fail("stats.", in_.expected_f32 ? "expected_f32" : "expected_f64", " is given, but ",
+                 context ? "the context's plan is not expected_row" : "this call leaves no expected rows");
+    }
+    if (context->options().ranks.cuts_vocab()) {
+      core::fail("stats.", in_.expected_f32 ? "expected_f32" : "expected_f64", " is given, but the vocabulary is cut");
+    }
   }
   // A statistic that nobody asked for cannot be returned.
   void check_wanted(const StatsRequest& request) const {
@@ -130,6 +172,7 @@ logitless_status logitless_compute_token_stats(const logitless_context* context,
     const StatsRequest wanted = request_of(request);
     const StatsArrays arrays(&there(stats, "stats"), call.tokens());
     arrays.check_wanted(wanted);
+    arrays.check_expected_of(&ran_in, call);
     check_plan(plan);
     Plan ran;
     arrays.fill(call.with([&](const auto&, const auto&... from) {
@@ -167,10 +210,11 @@ logitless_status logitless_backpropagate_token_grads(
     check_plan(plan);
     Plan ran;
     const CallTensors call(source, gradients);
+    const TokenStats given = with_expected(columns_of<TokenStats>(stats, call.tokens(), "stats"), stats, call);
     call.with([&](const auto& outputs, const auto&... from) {
       backpropagate_token_grads(ran_in, from..., targets_of(targets, "targets"), token_options_of(options),
-                                request_of(request), columns_of<TokenStats>(stats, call.tokens(), "stats"),
-                                columns_of<TokenGrads>(grads, call.tokens(), "grads"), outputs, &ran);
+                                request_of(request), given, columns_of<TokenGrads>(grads, call.tokens(), "grads"),
+                                outputs, &ran);
     });
     write_plan(ran, plan);
   });
@@ -186,6 +230,7 @@ logitless_status logitless_run_token_loss(const logitless_context* context, cons
     CallbackLoss callback(loss);
     const StatsArrays arrays(stats, call.tokens());
     arrays.check_wanted(callback.needs());
+    arrays.check_expected_of(nullptr, call);
     check_plan(plan);
     Plan ran;
     arrays.fill(call.with([&](const auto& outputs, const auto&... from) {

@@ -103,8 +103,8 @@ inline constexpr int64_t kMeanParts = 16;
 template <class Sum>
 struct SettleBuffers {
   struct PerThread {
-    double* total = nullptr;     // [H]
-    Sum* entry = nullptr;        // [H]: a row of the head, then sums
+    double* total = nullptr;      // [H]
+    Sum* entry = nullptr;         // [H]: a row of the head, then sums
     std::byte* stored = nullptr;  // [H]: the same as it is stored
     kernels::PickGradient<double>* picks = nullptr;
   };

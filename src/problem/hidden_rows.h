@@ -50,8 +50,8 @@ inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) { return rows
 
 /// Returns [rows, cols] that follow one another.
 inline Rows<Matrix> matrix_rows(void* data, DType dtype, int64_t rows, int64_t cols) {
-  return {Matrix(data, dtype, rows, cols), {}, core::batched_rows(rows, cols, cols, 1, {}), {}, rows, rows, cols,
-          dtype};
+  return {
+      Matrix(data, dtype, rows, cols), {}, core::batched_rows(rows, cols, cols, 1, {}), {}, rows, rows, cols, dtype};
 }
 
 /// Returns the type of d_hidden, of whose two matrices there may be one alone.

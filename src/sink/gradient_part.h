@@ -21,7 +21,7 @@ struct GradientPart {
   source::Room gathered;          // where the states of the rows have been copied together, if they have
   // [rows]: what the sums of a row so far are multiplied with before the part is added; null: nothing
   const double* row_scales = nullptr;
-  int64_t first_row = 0;          // rows of the chunk before these
+  int64_t first_row = 0;  // rows of the chunk before these
   int64_t first_entry = 0;
   int64_t entries = 0;
 

@@ -114,7 +114,8 @@ double softcap_slope(const problem::HiddenProblem& problem, const TokenStats& st
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.divergence) return "the call has a teacher, beside which logits are walked twice";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
-  if (filled.outside || filled.divergence) return "the loss has a gradient of other statistics than logp, lse and cross";
+  if (filled.outside || filled.divergence)
+    return "the loss has a gradient of other statistics than logp, lse and cross";
   if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
   if (filled.cross && problem.head.softcap > 0) return "the loss has weights of the vocabulary, and the head a softcap";
   return {};
@@ -134,8 +135,8 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
   if (run.blocks.blocks.empty()) return;
   if (run.expected_rows == plan::ExpectedRowsIn::kLeft) {
     std::vector<Sum>& rows = of_type(columns.stats.expected, Sum());
-    sums_->sink.set_out(problem::matrix_rows(rows.data(), DTypeOf<Sum>::value, pass_.problem.tokens,
-                                             pass_.problem.hidden_size));
+    sums_->sink.set_out(
+        problem::matrix_rows(rows.data(), DTypeOf<Sum>::value, pass_.problem.tokens, pass_.problem.hidden_size));
   }
   ActiveBlocks all;
   all.blocks = run.blocks;
@@ -162,9 +163,9 @@ double ExpectedRowSums<Types>::scale_of(int64_t place, const TokenStats& stats) 
   const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
   const auto i = static_cast<size_t>(row);
   const double max = sums_->max[place];
-  const double shift = max == stats.max_logit[i]                              ? 0
+  const double shift = max == stats.max_logit[i]                         ? 0
                        : max == -std::numeric_limits<double>::infinity() ? max
-                                                                              : max - stats.max_logit[i];
+                                                                         : max - stats.max_logit[i];
   return std::exp(shift * pass_.problem.inverse_temperature(row) - stats.log_sum[i]);
 }
 
@@ -250,8 +251,7 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
 }
 
 template <class Types>
-void ExpectedRowSums<Types>::make_d_hidden(core::Arena& arena, const TokenStats& stats,
-                                           const TokenGrads& grads) const {
+void ExpectedRowSums<Types>::make_d_hidden(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const {
   const problem::HiddenProblem& problem = pass_.problem;
   const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs_);
   const Buffers buffers(arena, problem, pass_.source, pass_.run.plan.threads);

@@ -100,8 +100,8 @@ plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
 // Says whether expected rows can become d_hidden, of which only products have any.
 void judge_expected_rows(const HiddenProblem& problem, const Gradients& outputs, const TokenLoss::GradsFilled& filled,
                          plan::Work& work) {
-  work.no_expected_rows = work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted"
-                                                                     : no_expected_rows(problem, filled);
+  work.no_expected_rows =
+      work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted" : no_expected_rows(problem, filled);
 }
 void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, plan::Work&) {}
 

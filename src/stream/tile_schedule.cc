@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Forward only, one pass, two pass and expected row work on tiles that are products. They differ in data of the
-// plan alone: how many chunks there are, whether the logits of a chunk stay, and whether expected rows are summed.
+// Forward only, one pass, two pass and expected row work on tiles that are products. They differ in data of
+// the plan alone: how many chunks there are, whether the logits of a chunk stay, and whether expected rows
+// are summed.
 #include <optional>
 #include <utility>
 

@@ -40,7 +40,12 @@ class TileTasks {
 
   TileTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
             const ActiveBlocks& active, bool logits_stay)
-      : pass_(pass), grid_(pass.run.grid), buffers_(buffers), sinks_(sinks), active_(active), logits_stay_(logits_stay) {}
+      : pass_(pass),
+        grid_(pass.run.grid),
+        buffers_(buffers),
+        sinks_(sinks),
+        active_(active),
+        logits_stay_(logits_stay) {}
 
   void run() {
     for (const plan::RowBlock& rows : active_.blocks.blocks) {

@@ -14,7 +14,7 @@
 namespace logitless::testing {
 namespace {
 
-constexpr PlanKind kPlans[] = {PlanKind::kDense, PlanKind::kOnePass, PlanKind::kTwoPass};
+constexpr PlanKind kPlans[] = {PlanKind::kDense, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
 // The threads that OpenMP gives when it may not choose for itself.
 int team_of(int threads) {
@@ -109,7 +109,7 @@ TEST(Team, DenseCallsOfOtherSizesAtOnce) {
 // Far more tasks than the runtime is given at once, and each of them short: a runtime whose records end too
 // soon, or tasks that begin too soon, are found here.
 TEST(Team, ManySmallTiles) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
     CrossEntropyTester tester;
     tester.tokens(96).hidden(8).vocab(4000).tiles(8, 16).plan(plan);
     const std::vector<std::byte> alone = tester.threads(1).run_once().bytes;

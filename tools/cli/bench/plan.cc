@@ -29,6 +29,7 @@ const std::vector<KnownContender>& known_contenders() {
       {Level::kFused, true, {.name = "auto"}},
       {Level::kFused, false, {.name = "one_pass", .assignments = {"kernel.plan=one_pass"}}},
       {Level::kFused, false, {.name = "two_pass", .assignments = {"kernel.plan=two_pass"}}},
+      {Level::kFused, false, {.name = "expected_row", .assignments = {"kernel.plan=expected_row"}}},
       {Level::kFused, true, {.name = "forward", .forward_only = true}},
       {Level::kLogits, true, {.name = "dense", .dense = true}},
       {Level::kLogits, true, {.name = "apart", .assignments = {"kernel.in_place=false"}}},

@@ -18,8 +18,8 @@ ContextOptions options_of(const io::Config& config, const Contender& contender, 
 }
 
 // How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary.
-// The divergence of two heads is a walk of its own behind that of the statistics. Expected rows make d_hidden in
-// the first walk, and leave d_weight for one more.
+// The divergence of two heads is a walk of its own behind that of the statistics. Expected rows make d_hidden
+// in the first walk, and leave d_weight for one more.
 int walks_of(const Plan& plan, bool two_heads, bool d_weight) {
   if (plan.kind == PlanKind::kTwoPass) return two_heads ? 3 : 2;
   if (plan.kind == PlanKind::kExpectedRow) return d_weight ? 2 : 1;

@@ -1,0 +1,386 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Plan expected_row: when it runs and what it refuses, what its halves hand on, and how many digits it keeps.
+// That it matches the oracle under every option stands in the tests of each loss.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "support/every_task.h"
+#include "support/refusal.h"
+#include "support/testers.h"
+
+namespace logitless::testing {
+namespace {
+
+ContextOptions options_of(PlanKind plan, int threads = 2) {
+  ContextOptions options;
+  options.plan = plan;
+  options.threads = threads;
+  options.row_tile = 16;
+  options.vocab_tile = 32;
+  return options;
+}
+
+// A head, states and targets, and the gradients of a loss Σ (g_logp logp + g_lse lse) in float64.
+struct Rows {
+  int64_t tokens, hidden, vocab;
+  std::vector<float> states, weight, bias;
+  std::vector<int64_t> targets;
+  TokenGrads grads;
+
+  Rows(int64_t tokens_, int64_t hidden_, int64_t vocab_, double scale = 1)
+      : tokens(tokens_),
+        hidden(hidden_),
+        vocab(vocab_),
+        states(normal(static_cast<size_t>(tokens * hidden), 1, scale)),
+        weight(normal(static_cast<size_t>(vocab * hidden), 2)),
+        bias(static_cast<size_t>(vocab), 0.0F) {
+    for (int64_t i = 0; i < tokens; ++i) {
+      targets.push_back((i * 37) % vocab);
+      grads.logp.push_back(1 + 0.25 * static_cast<double>(i % 3));
+      grads.lse.push_back(i % 2 == 0 ? 0 : 0.125);
+    }
+  }
+
+  HiddenStates hidden_states() const { return ConstMatrix(states.data(), tokens, hidden); }
+  LmHead head() const {
+    LmHead out(ConstMatrix(weight.data(), vocab, hidden));
+    out.bias = {bias.data(), vocab};
+    return out;
+  }
+  Targets ids() const { return Targets(std::span<const int64_t>(targets)); }
+
+  TokenStats statistics(const Context& context) const {
+    return compute_token_stats(context, hidden_states(), head(), ids());
+  }
+  std::vector<float> d_hidden(const Context& context, const TokenStats& stats, Plan* plan = nullptr) const {
+    std::vector<float> out(states.size(), std::numeric_limits<float>::quiet_NaN());
+    Gradients outputs;
+    outputs.d_hidden = {out.data(), tokens, hidden};
+    backpropagate_token_grads(context, hidden_states(), head(), ids(), {}, {}, stats, grads, outputs, plan);
+    return out;
+  }
+  std::vector<float> d_hidden(PlanKind plan, int threads = 2) const {
+    const Context context(options_of(plan, threads));
+    return d_hidden(context, statistics(context));
+  }
+
+  // The probabilities of a row, in float64 and with 1 - p of its target apart.
+  std::vector<double> probabilities(int64_t row, double& others) const {
+    std::vector<double> logits(static_cast<size_t>(vocab));
+    for (int64_t v = 0; v < vocab; ++v) {
+      double sum = bias[static_cast<size_t>(v)];
+      for (int64_t h = 0; h < hidden; ++h) {
+        sum += static_cast<double>(states[static_cast<size_t>(row * hidden + h)]) *
+               static_cast<double>(weight[static_cast<size_t>(v * hidden + h)]);
+      }
+      logits[static_cast<size_t>(v)] = sum;
+    }
+    const double max = *std::max_element(logits.begin(), logits.end());
+    const auto target = static_cast<size_t>(targets[static_cast<size_t>(row)]);
+    double rest = 0;
+    for (size_t v = 0; v < logits.size(); ++v) rest += v == target ? 0 : std::exp(logits[v] - max);
+    const double all = rest + std::exp(logits[target] - max);
+    others = rest / all;
+    for (double& logit : logits) logit = std::exp(logit - max) / all;
+    return logits;
+  }
+
+  std::vector<double> expected(int64_t row) const {
+    double others = 0;
+    const std::vector<double> p = probabilities(row, others);
+    std::vector<double> out(static_cast<size_t>(hidden));
+    for (int64_t v = 0; v < vocab; ++v) {
+      if (v == targets[static_cast<size_t>(row)]) continue;
+      for (size_t h = 0; h < out.size(); ++h) {
+        out[h] += p[static_cast<size_t>(v)] * static_cast<double>(weight[static_cast<size_t>(v * hidden) + h]);
+      }
+    }
+    return out;
+  }
+
+  std::vector<double> d_hidden_truth(int64_t row) const {
+    double others = 0;
+    const auto i = static_cast<size_t>(row), target = static_cast<size_t>(targets[i]);
+    const std::vector<double> p = probabilities(row, others);
+    std::vector<double> out = expected(row);
+    for (size_t h = 0; h < out.size(); ++h) {
+      const double of_target = weight[target * static_cast<size_t>(hidden) + h];
+      out[h] =
+          (grads.lse[i] - grads.logp[i]) * out[h] + (grads.logp[i] * others + grads.lse[i] * p[target]) * of_target;
+    }
+    return out;
+  }
+
+  // The error of the worst row, relative to that row.
+  double worst_row(const std::vector<float>& d_hidden) const {
+    double worst = 0;
+    for (int64_t row = 0; row < tokens; ++row) {
+      const std::vector<double> truth = d_hidden_truth(row);
+      double off = 0, size = 0;
+      for (size_t h = 0; h < truth.size(); ++h) {
+        const double difference = d_hidden[static_cast<size_t>(row * hidden) + h] - truth[h];
+        off += difference * difference;
+        size += truth[h] * truth[h];
+      }
+      worst = std::max(worst, std::sqrt(off / size));
+    }
+    return worst;
+  }
+};
+
+TEST(ExpectedRow, RunsByItselfWhereOnlyHiddenStatesHaveAGradient) {
+  const auto planned = [](bool d_weight, bool d_bias, const std::function<void(CrossEntropyTester&)>& set) {
+    CrossEntropyTester tester;
+    tester.tokens(37).vocab(150).plan(PlanKind::kAuto).gradients(true, d_weight, d_bias);
+    set(tester);
+    return tester.planned().kind;
+  };
+  const auto as_it_is = [](CrossEntropyTester&) {};
+  EXPECT_EQ(planned(false, false, as_it_is), PlanKind::kExpectedRow);
+  EXPECT_NE(planned(true, false, as_it_is), PlanKind::kExpectedRow);
+  EXPECT_NE(planned(false, true, as_it_is), PlanKind::kExpectedRow);
+  EXPECT_EQ(planned(false, false, [](auto& t) { t.softcap(5); }), PlanKind::kExpectedRow);
+  EXPECT_EQ(planned(false, false, [](auto& t) { t.label_smoothing(0.1).z_loss(0.1); }), PlanKind::kExpectedRow);
+  EXPECT_NE(planned(false, false, [](auto& t) { t.softcap(5).label_smoothing(0.1); }), PlanKind::kExpectedRow);
+  EXPECT_EQ(planned(false, false, [](auto& t) { t.plan(PlanKind::kTwoPass); }), PlanKind::kTwoPass);
+}
+
+TEST(ExpectedRow, OfHiddenStatesAloneMatchesTheOracle) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const HeadLayout layout : {HeadLayout::kVocabHidden, HeadLayout::kHiddenVocab}) {
+      CrossEntropyTester tester;
+      tester.tokens(67).vocab(333).hidden(41).dtype(dtype).layout(layout).tiles(16, 64).threads(2);
+      tester.plan(PlanKind::kExpectedRow).gradients(true, false, false).matches_oracle();
+      tester.ignored(0.4).z_loss(0.01).temperatures().label_smoothing(0.2).matches_oracle();
+      tester.accumulate().matches_oracle();
+      tester.gradient_dtype(dtype).matches_oracle();
+      tester.accumulate(false).form(Form::kSplit).upstream().matches_oracle();
+      tester.form(Form::kFused).upstream(false).slices({0, 100, 33, 200}).matches_oracle();
+      tester.slices({}).label_smoothing(0).softcap(3).matches_oracle();
+      tester.tightest_workspace().matches_oracle();
+    }
+  }
+}
+
+TEST(ExpectedRow, TellsWhyItCannotRun) {
+  const Context context(options_of(PlanKind::kExpectedRow));
+  FromHidden source;
+  const Batch batch;
+  FromHidden::Outputs outputs;
+  Gradients d_weight;
+  d_weight.d_weight = outputs.views().d_weight;
+  const auto refused = [&](const std::string& why, const std::function<void()>& call) {
+    expect_invalid_input({"plan = expected_row cannot run: " + why}, call);
+    EXPECT_EQ(outputs.values(), FromHidden::Outputs().values());
+  };
+  refused("d_hidden is not wanted",
+          [&] { cross_entropy(context, source.states(), source.head(), batch.targets(), {}, d_weight); });
+  PolicyOptions bonus;
+  bonus.entropy_bonus = 0.1;
+  refused("the loss has a gradient of the entropy",
+          [&] { policy_loss(context, source.states(), source.head(), batch.policy(), bonus, outputs.views()); });
+  refused("the call has a teacher", [&] {
+    distillation_loss(context, source.states(), source.head(), batch.teacher(), batch.targets(), {}, outputs.views());
+  });
+  refused("the loss has weights of each row",
+          [&] { soft_cross_entropy(context, source.states(), source.head(), batch.dense(), {}, outputs.views()); });
+  CrossEntropyOptions smoothed;
+  smoothed.label_smoothing = 0.1;
+  source.softcap = 5;
+  refused("the loss has weights of the vocabulary, and the head a softcap",
+          [&] { cross_entropy(context, source.states(), source.head(), batch.targets(), smoothed, outputs.views()); });
+  const FromLogits logits;
+  FromLogits::Outputs dlogits;
+  expect_invalid_input({"plan = expected_row cannot run: finished logits have no head"}, [&] {
+    cross_entropy(context, Logits(logits.data.data(), kBatch, kTime, kVocab), batch.targets(), {}, dlogits.views());
+  });
+}
+
+TEST(ExpectedRow, StatisticsLeaveTheRows) {
+  Rows rows(19, 11, 101);
+  rows.targets[4] = -100;
+  const Context context(options_of(PlanKind::kExpectedRow));
+  Plan plan;
+  const TokenStats stats = compute_token_stats(context, rows.hidden_states(), rows.head(), rows.ids(), {}, {}, &plan);
+  EXPECT_EQ(plan.kind, PlanKind::kExpectedRow);
+  EXPECT_EQ(plan_token_stats(context, rows.hidden_states(), rows.head(), rows.ids()).workspace_bytes,
+            plan.workspace_bytes);
+  ASSERT_EQ(stats.expected.f32.size(), static_cast<size_t>(rows.tokens * rows.hidden));
+  EXPECT_TRUE(stats.expected.f64.empty());
+  for (int64_t row = 0; row < rows.tokens; ++row) {
+    const std::vector<double> truth = row == 4 ? std::vector<double>(11, 0.0) : rows.expected(row);
+    for (size_t h = 0; h < truth.size(); ++h) {
+      EXPECT_NEAR(stats.expected.f32[static_cast<size_t>(row * rows.hidden) + h], truth[h], 2e-6) << row << " " << h;
+    }
+  }
+  EXPECT_TRUE(rows.statistics(Context(options_of(PlanKind::kAuto))).expected.empty());
+  EXPECT_TRUE(rows.statistics(Context(options_of(PlanKind::kTwoPass))).expected.empty());
+}
+
+TEST(ExpectedRow, TheBackwardHalfTakesThemUnderAnyUpstreamGradient) {
+  Rows rows(50, 13, 300);
+  const Context context(options_of(PlanKind::kExpectedRow)), by_itself(options_of(PlanKind::kAuto));
+  const TokenStats stats = rows.statistics(context);
+  for (const double upstream : {1.0, -2.0, 0.0, 1e-3}) {
+    for (double& g : rows.grads.logp) g = upstream * (1 + g);
+    for (double& g : rows.grads.lse) g *= upstream;
+    Plan plan;
+    const std::vector<float> got = rows.d_hidden(by_itself, stats, &plan);
+    EXPECT_EQ(plan.kind, PlanKind::kExpectedRow);
+    if (upstream == 0) {
+      EXPECT_EQ(got, std::vector<float>(got.size(), 0.0F));
+      rows = Rows(50, 13, 300);
+      continue;
+    }
+    EXPECT_LT(rows.worst_row(got), 1e-6);
+    EXPECT_LT(rows.worst_row(rows.d_hidden(Context(options_of(PlanKind::kTwoPass)), stats, &plan)), 1e-5);
+    EXPECT_EQ(plan.kind, PlanKind::kTwoPass);
+  }
+}
+
+TEST(ExpectedRow, ABackwardHalfWithAGradientOfTheEntropyMakesTheLogitsAgain) {
+  Rows rows(20, 8, 90);
+  const Context context(options_of(PlanKind::kExpectedRow));
+  const StatsRequest entropy = {.entropy = true};
+  const TokenStats stats = compute_token_stats(context, rows.hidden_states(), rows.head(), rows.ids(), {}, entropy);
+  EXPECT_FALSE(stats.expected.empty());
+  TokenGrads grads = rows.grads;
+  grads.entropy.assign(20, 0.5);
+  std::vector<float> got(rows.states.size()), want(got.size());
+  const auto run = [&](PlanKind plan, std::vector<float>& to) {
+    Gradients outputs;
+    outputs.d_hidden = {to.data(), rows.tokens, rows.hidden};
+    Plan ran;
+    backpropagate_token_grads(Context(options_of(plan)), rows.hidden_states(), rows.head(), rows.ids(), {}, entropy,
+                              stats, grads, outputs, &ran);
+    EXPECT_EQ(ran.kind, PlanKind::kTwoPass);
+  };
+  run(PlanKind::kExpectedRow, got);
+  run(PlanKind::kTwoPass, want);
+  EXPECT_EQ(got, want);
+}
+
+TEST(ExpectedRow, RowsOfTheWrongSizeAreRefused) {
+  const Rows rows(6, 8, 40);
+  const Context context(options_of(PlanKind::kExpectedRow));
+  TokenStats stats = rows.statistics(context);
+  stats.expected.f32.pop_back();
+  expect_invalid_input({"stats.expected has 47 elements", "48"}, [&] { rows.d_hidden(context, stats); });
+  stats.expected = {};
+  stats.expected.f64.resize(48);
+  expect_invalid_input({"stats.expected has 0 elements", "48"}, [&] { rows.d_hidden(context, stats); });
+}
+
+TEST(ExpectedRow, EveryLossHasHalvesThatHandThemOn) {
+  const FromHidden source;
+  const Batch batch;
+  int with_rows = 0;
+  visit_every_task(source, batch, [&](const auto& task) {
+    SCOPED_TRACE(task.name);
+    std::vector<float> one(kTokens * kHidden, 99.0F), apart = one;
+    Gradients outputs;
+    outputs.d_hidden = {one.data(), kTokens, kHidden};
+    task.run(Context(options_of(PlanKind::kTwoPass)), outputs);
+    const auto forward = task.forward(Context(options_of(PlanKind::kExpectedRow)));
+    outputs.d_hidden = {apart.data(), kTokens, kHidden};
+    const Plan plan = task.backward(Context(options_of(PlanKind::kAuto)), forward, 1.0, outputs);
+    with_rows += plan.kind == PlanKind::kExpectedRow;
+    double most = 0;
+    for (const float value : one) most = std::max(most, std::abs(static_cast<double>(value)));
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(apart[i], one[i], 4e-6 * most) << i;
+  });
+  EXPECT_GE(with_rows, 6);
+}
+
+// p of the target is 1 - 1e-4 down to 1 - 1e-9: what is left of the gradient is the small difference between the
+// target's row and the others'.
+TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
+  Rows rows(32, 24, 400, 0.05);
+  for (int64_t row = 0; row < rows.tokens; ++row) {
+    // States along the target's row, long enough for its logit to stand so far above the others.
+    const float* target = rows.weight.data() + rows.targets[static_cast<size_t>(row)] * rows.hidden;
+    double square = 0;
+    for (int64_t h = 0; h < rows.hidden; ++h) square += static_cast<double>(target[h]) * static_cast<double>(target[h]);
+    const double wanted = 12 + 0.5 * static_cast<double>(row % 24);
+    for (int64_t h = 0; h < rows.hidden; ++h) {
+      rows.states[static_cast<size_t>(row * rows.hidden + h)] = static_cast<float>(wanted / square * 1.6 * target[h]);
+    }
+    rows.grads.lse[static_cast<size_t>(row)] = 0;
+  }
+  double least = 1;
+  for (int64_t row = 0; row < rows.tokens; ++row) {
+    double others = 0;
+    rows.probabilities(row, others);
+    least = std::min(least, others);
+  }
+  EXPECT_LT(least, 1e-7);
+  const double expected = rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow));
+  EXPECT_LT(expected, 2e-5);  // that of the logits themselves, in float32
+  EXPECT_LT(expected, 1.01 * rows.worst_row(rows.d_hidden(PlanKind::kTwoPass)));
+}
+
+// States and weights are small integers, so that logits are exact beside an offset of 2^24 too.
+TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
+  Rows rows(33, 16, 200);
+  const auto integers = [](std::vector<float>& values, float step) {
+    for (float& value : values) value = step * std::round(value);
+  };
+  integers(rows.states, 1);
+  integers(rows.weight, 2);
+  std::fill(rows.bias.begin(), rows.bias.end(), 16777216.0F);
+  EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-6);
+}
+
+// Whole tiles without mass, before those that have some and behind them.
+TEST(ExpectedRow, VocabularyEntriesThatAreMaskedWeighNothing) {
+  Rows rows(20, 8, 200);
+  const float kMasked = -std::numeric_limits<float>::infinity();
+  for (int64_t v = 0; v < 200; ++v) {
+    if (v < 70 || v > 150) rows.bias[static_cast<size_t>(v)] = kMasked;
+  }
+  for (int64_t& target : rows.targets) target = 70 + target % 80;
+  EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 1e-5);
+}
+
+TEST(ExpectedRow, RowsThatAreNotNumbersHaveNoOtherGradients) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Rows rows(20, 8, 200);
+    rows.states[3 * 8 + 2] = bad;
+    const std::vector<float> got = rows.d_hidden(PlanKind::kExpectedRow);
+    const std::vector<float> want = rows.d_hidden(PlanKind::kTwoPass);
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(std::isnan(got[i]), std::isnan(want[i])) << i;
+      ASSERT_EQ(std::isnan(got[i]), i / 8 == 3) << i;
+    }
+  }
+  Rows nothing(3, 4, 5);
+  std::fill(nothing.bias.begin(), nothing.bias.end(), -std::numeric_limits<float>::infinity());
+  for (const float value : nothing.d_hidden(PlanKind::kExpectedRow)) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(ExpectedRow, AVocabularyOfOneAndNoTokens) {
+  Rows one(4, 3, 1);
+  one.grads.lse.assign(4, 0);
+  EXPECT_EQ(one.d_hidden(PlanKind::kExpectedRow), std::vector<float>(12, 0.0F));
+  const Rows none(0, 3, 7);
+  const Context context(options_of(PlanKind::kExpectedRow));
+  EXPECT_TRUE(none.d_hidden(context, none.statistics(context)).empty());
+}
+
+TEST(ExpectedRow, TheSameBitsForAnyNumberOfThreads) {
+  const Rows rows(130, 70, 530);
+  const std::vector<float> one = rows.d_hidden(PlanKind::kExpectedRow, 1);
+  for (const int threads : {2, 3, 7}) EXPECT_EQ(rows.d_hidden(PlanKind::kExpectedRow, threads), one) << threads;
+}
+
+}  // namespace
+}  // namespace logitless::testing
