@@ -20,12 +20,12 @@ enum class PlanKind {
   kOnePass,      ///< the logits of a chunk of rows are kept until their gradients are done: 3 GEMMs
   kTwoPass,      ///< the logits are computed again for the gradients: 4 GEMMs, a few tiles of memory
   kDense,        ///< the baseline: all logits in memory
-  /// d_hidden is summed while the logits are walked for the first time, up to two factors of each row that the
+  /// d_hidden is summed while the logits are walked for the first time, up to factors of each row that the
   /// loss decides: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses whose
-  /// gradients are those of log-probabilities, lse and cross alone (docs/memory.md). d_weight and d_bias take
-  /// the two further GEMMs that they have in two pass. Where the halves of a loss are called apart, the forward
-  /// half leaves TokenStats::expected, if the loss allows it, and the backward half makes d_hidden of it without
-  /// a GEMM.
+  /// gradients are those of log-probabilities, lse and cross alone. d_weight and d_bias take the two further
+  /// GEMMs that they have in two pass. Where the halves of a loss are called apart, the forward half leaves
+  /// TokenStats::expected, if the loss allows it, and the backward half makes d_hidden of it without a GEMM
+  /// (docs/performance.md, "A frozen head").
   kExpectedRow,
 };
 

@@ -134,10 +134,10 @@ struct TokenStats {
   /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1. It has no gradient.
   std::vector<double> square_sum = {};
   DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
-  /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, the head's rows as the model expects them, without the target's (a
-  /// call with several ids a row: without theirs). A forward call under PlanKind::kExpectedRow leaves them, and
-  /// backpropagate_token_grads() makes d_hidden of them without a GEMM. There are none with a teacher, over
-  /// sets of ids, from finished logits, and where a vocabulary is cut.
+  /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v: the row of the head that the model expects, without the target's
+  /// share (in a call with several ids a row, without theirs). A forward call under PlanKind::kExpectedRow
+  /// leaves them, and backpropagate_token_grads() makes d_hidden of them without a GEMM. There are none with
+  /// a teacher, over sets of ids, from finished logits, and where a vocabulary is cut.
   ExpectedRows expected = {};
 };
 

@@ -74,7 +74,7 @@ LOGITLESS_OWN(logitless_token_loss, struct_size, needs, fills_lse, fills_entropy
 LOGITLESS_OWN(logitless_reference, struct_size, logps, logps_per, hidden, head)
 LOGITLESS_OWN(logitless_token_options, struct_size)
 LOGITLESS_OWN(logitless_stats_request, struct_size)
-LOGITLESS_OWN(logitless_token_stats, struct_size, tokens)
+LOGITLESS_OWN(logitless_token_stats, struct_size, tokens, expected_f32, expected_f64)
 LOGITLESS_OWN(logitless_token_grads, struct_size, tokens)
 LOGITLESS_OWN(logitless_context_options, struct_size, vocab_ranks, data_ranks, slice_first, slice_vocab_size, gathered,
               gathered_bytes)

@@ -73,8 +73,8 @@ class Planner {
     return fits(other) ? other : smaller(expected, other);
   }
 
-  // Returns whether d_hidden is to be made of expected rows, if the budget allows it. Where a head's gradients
-  // are wanted too, that would cost as many products as two pass does.
+  // Returns whether d_hidden is to be made of expected rows, if the budget allows it. Where gradients of the
+  // head are wanted too, that would cost as many products as two pass does.
   bool takes_expected_rows() const {
     if (wanted_ != PlanKind::kAuto && wanted_ != PlanKind::kExpectedRow) return false;
     if (!work_.forward) return work_.has_expected_rows && work_.no_expected_rows.empty();

@@ -30,7 +30,7 @@ struct Work {
   int64_t kept_rows = 0;
   /// Why d_hidden cannot be made of expected rows; empty: it can.
   std::string_view no_expected_rows = "there is no loss";
-  /// A forward call leaves expected rows (TokenStats::expected) if the plan is theirs, and a backward call has
+  /// A forward call leaves expected rows (TokenStats::expected), if the plan is theirs; a backward call has
   /// got them.
   bool leaves_expected_rows = false;
   bool has_expected_rows = false;

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Expected rows: E_i = Σ_v p_iv s_iv w_v over the vocabulary entries that are no picks of row i, where s is the
-// derivative of the softcap. They are summed while the tiles of logits are folded, as
+// The expected row of a row i is E_i = Σ_v p_iv s_iv w_v over the vocabulary entries that are none of its
+// picks, where s is the derivative of the softcap. It is summed while the tiles of logits are folded, as
 //
 //     E ← E exp(m − m′) + Σ_v exp(a_v − m′) s_v w_v      m′: the largest logit so far
 //
-// in the order of the vocabulary, so that their bits do not depend on the threads. As picks are left out,
-// nothing cancels where p of a target is near 1. A row's gradient is then
+// in the order of the vocabulary, so that no bit depends on the threads. As picks are left out, nothing
+// cancels where p of a target is near 1. The gradient of the hidden state is then
 //
 //     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
 //

@@ -207,6 +207,63 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   }
 }
 
+TEST(CApi, ExpectedRowsHaveTheBitsOfCxx) {
+  for (const InputSpec& spec : specs()) {
+    CCall c(spec), cxx(spec);
+    const auto n = static_cast<size_t>(spec.tokens);
+    std::vector<double> logp(n), lse(n), max_logit(n), log_sum(n), f64(n * static_cast<size_t>(spec.hidden));
+    std::vector<float> f32(f64.size());
+    const bool in_double = spec.dtype == DType::kFloat64;
+    logitless_token_stats stats;
+    LOGITLESS_INIT(token_stats, &stats);
+    stats.tokens = spec.tokens;
+    stats.logp = logp.data(), stats.lse = lse.data();
+    stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
+    stats.expected_f32 = in_double ? nullptr : f32.data();
+    stats.expected_f64 = in_double ? f64.data() : nullptr;
+    EXPECT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
+              LOGITLESS_INVALID_INPUT);
+    EXPECT_NE(std::string(logitless_last_error()).find("the context's plan is not expected_row"), std::string::npos);
+    logitless_context_options options;
+    LOGITLESS_INIT(context_options, &options);
+    options.plan = LOGITLESS_PLAN_EXPECTED_ROW;
+    logitless_context* context = nullptr;
+    ASSERT_EQ(logitless_context_create(&options, &context), LOGITLESS_OK);
+    ASSERT_EQ(logitless_compute_token_stats(context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    const Context same({.plan = PlanKind::kExpectedRow});
+    const TokenStats wanted =
+        compute_token_stats(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view());
+    EXPECT_TRUE(in_double ? f64 == wanted.expected.f64 : f32 == wanted.expected.f32);
+
+    std::vector<double> g_logp(n, -0.25);
+    logitless_token_grads grads;
+    LOGITLESS_INIT(token_grads, &grads);
+    grads.tokens = spec.tokens;
+    grads.logp = g_logp.data();
+    logitless_plan plan;
+    LOGITLESS_INIT(plan, &plan);
+    ASSERT_EQ(logitless_backpropagate_token_grads(context, &c.source, &c.targets, nullptr, nullptr, &stats, &grads,
+                                                  &c.gradients, &plan),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    EXPECT_EQ(plan.kind, LOGITLESS_PLAN_EXPECTED_ROW);
+    TokenGrads same_grads;
+    same_grads.logp = g_logp;
+    backpropagate_token_grads(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(), {}, {},
+                              wanted, same_grads, cxx.wanted);
+    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+    // The other type than that of the sums.
+    stats.expected_f32 = in_double ? f32.data() : nullptr;
+    stats.expected_f64 = in_double ? nullptr : f64.data();
+    EXPECT_EQ(logitless_compute_token_stats(context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
+              LOGITLESS_INVALID_INPUT);
+    EXPECT_NE(std::string(logitless_last_error()).find("the type of the sums"), std::string::npos);
+    logitless_context_free(context);
+  }
+}
+
 // The defaults of C are those of C++, for every policy and every preference loss.
 TEST(CApi, LossesHaveTheBitsOfCxx) {
   InputSpec spec;

@@ -301,8 +301,8 @@ TEST(ExpectedRow, EveryLossHasHalvesThatHandThemOn) {
   EXPECT_GE(with_rows, 6);
 }
 
-// p of the target is 1 - 1e-4 down to 1 - 1e-9: what is left of the gradient is the small difference between the
-// target's row and the others'.
+// p of the target is 1 - 1e-4 down to 1 - 1e-9: the gradient is a small difference between its row of the
+// head and the others.
 TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
   Rows rows(32, 24, 400, 0.05);
   for (int64_t row = 0; row < rows.tokens; ++row) {

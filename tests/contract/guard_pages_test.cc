@@ -33,12 +33,16 @@ void on_guard_pages(const Test& test) {
 
 TEST(GuardPages, EveryTypeLayoutAndPlan) {
   on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
-    tester.ignored(0.25).class_weights().label_smoothing(0.1).temperatures().softcap(9);
+    tester.ignored(0.25).class_weights().temperatures().softcap(9);
     for (const DType dtype : kDTypes) {
       for (const HeadLayout layout : kLayouts) {
         for (const int64_t padding : {0, 3}) {
           tester.dtype(dtype).layout(layout).padding(padding);
-          for (const PlanKind plan : kPlans) tester.plan(plan).form(Form::kFused).matches_oracle();
+          for (const PlanKind plan : kPlans) {
+            tester.label_smoothing(0.1).plan(plan).form(Form::kFused);
+            if (!tester.can_run(plan)) tester.label_smoothing(0);
+            tester.matches_oracle();
+          }
           tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
         }
       }
