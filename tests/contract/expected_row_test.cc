@@ -323,9 +323,8 @@ TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
     least = std::min(least, others);
   }
   EXPECT_LT(least, 1e-7);
-  const double expected = rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow));
-  EXPECT_LT(expected, 2e-5);  // that of the logits themselves, in float32
-  EXPECT_LT(expected, 1.01 * rows.worst_row(rows.d_hidden(PlanKind::kTwoPass)));
+  // A logit of 24 in float32 has an error of up to 24 u sqrt(H), which is that of its exponential.
+  EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-5);
 }
 
 // States and weights are small integers, so that logits are exact beside an offset of 2^24 too.
