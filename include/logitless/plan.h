@@ -24,8 +24,9 @@ enum class PlanKind {
   /// loss decides: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses whose
   /// gradients are those of log-probabilities, lse and cross alone. d_weight and d_bias take the two further
   /// GEMMs that they have in two pass. Where the halves of a loss are called apart, the forward half leaves
-  /// TokenStats::expected, if the loss allows it, and the backward half makes d_hidden of it without a GEMM
-  /// (docs/performance.md, "A frozen head").
+  /// TokenStats::expected, if the loss and the workspace allow it, and is forward_only else; the backward
+  /// half makes d_hidden of them without a GEMM, and is two_pass where there are none (docs/performance.md,
+  /// "A frozen head").
   kExpectedRow,
 };
 

@@ -273,8 +273,8 @@ using PolicyForward = LossForward<PolicyResult>;
 LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                 const PolicyBatch& batch, const PolicyOptions& options = {});
 
-/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass). Returns the plan that
-/// ran.
+/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), unless all that is
+/// wanted is in the expected rows that the forward half has left. Returns the plan that ran.
 LOGITLESS_API Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const PolicyBatch& batch, const PolicyOptions& options,
                                         const PolicyForward& forward, double upstream, const Gradients& gradients);

@@ -159,7 +159,8 @@ LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, 
                                                         const PreferenceOptions& options = {});
 
 /// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of a
-/// reference. Returns the plan that ran.
+/// reference, and none where expected rows that the forward half has left make d_hidden. Returns the plan
+/// that ran.
 LOGITLESS_API Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                             const Targets& targets, const Reference& reference,
                                             const PreferenceOptions& options, const PreferenceForward& forward,
@@ -238,7 +239,8 @@ LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const HiddenSt
                                           const KtoBatch& batch, const KtoOptions& options = {});
 
 /// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of the
-/// reference. Returns the plan that ran.
+/// reference, and none where expected rows that the forward half has left make d_hidden. Returns the plan
+/// that ran.
 LOGITLESS_API Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                      const KtoBatch& batch, const KtoOptions& options, const KtoForward& forward,
                                      double upstream, const Gradients& gradients);

@@ -137,7 +137,8 @@ struct TokenStats {
   /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v: the row of the head that the model expects, without the target's
   /// share (in a call with several ids a row, without theirs). A forward call under PlanKind::kExpectedRow
   /// leaves them, and backpropagate_token_grads() makes d_hidden of them without a GEMM. There are none with
-  /// a teacher, over sets of ids, from finished logits, and where a vocabulary is cut.
+  /// a teacher, over sets of ids, from finished logits, of rounded logits with a softcap, where a vocabulary
+  /// is cut, and where the workspace has no room for the walk that sums them.
   ExpectedRows expected = {};
 };
 
@@ -190,7 +191,8 @@ LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const i
 
 /// Computes the gradients of any loss of the statistics. `stats` are as compute_token_stats returned them for
 /// the same inputs, options and `request` (with entropy where grads.entropy is not empty); `grads` come from
-/// the caller. The logits are computed again (two pass).
+/// the caller. The logits are computed again (two pass), unless TokenStats::expected is there and d_hidden is
+/// all that is wanted.
 LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                              const Targets& targets, const TokenOptions& options,
                                              const StatsRequest& request, const TokenStats& stats,
@@ -226,7 +228,8 @@ class LOGITLESS_API TokenLoss {
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// What the forward half of a loss leaves for its backward half: a few numbers a token.
+/// What the forward half of a loss leaves for its backward half: a few numbers a token, and under
+/// PlanKind::kExpectedRow H more (TokenStats::expected).
 template <class Result>
 struct LossForward {
   Result result;     ///< as the loss in one call returns it

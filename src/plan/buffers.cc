@@ -151,6 +151,7 @@ SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const HiddenProblem& probl
   for (PerThread& thread : threads) {
     thread.total = arena.take<double>(h);
     thread.entry = arena.take<Sum>(h);
+    if (problem.head.softcap > 0) thread.states = arena.take<Sum>(h);
     thread.stored = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(h) * size_of(source.head_type())));
     thread.picks = arena.take<kernels::PickGradient<double>>(problem.most_picks());
   }

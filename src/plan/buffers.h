@@ -105,6 +105,7 @@ struct SettleBuffers {
   struct PerThread {
     double* total = nullptr;      // [H]
     Sum* entry = nullptr;         // [H]: a row of the head, then sums
+    Sum* states = nullptr;        // [H]: of a row, where the head has a softcap
     std::byte* stored = nullptr;  // [H]: the same as it is stored
     kernels::PickGradient<double>* picks = nullptr;
   };

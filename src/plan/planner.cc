@@ -31,6 +31,7 @@ class Planner {
           const Gradients& outputs)
       : wanted_(context.options.plan),
         has_divergence_(problem.divergence.has_value()),
+        walks_twice_(problem.request.rank),
         threads_(threads),
         work_(work),
         outputs_(outputs),
@@ -82,7 +83,8 @@ class Planner {
       if (!work_.no_expected_rows.empty()) core::fail("plan = expected_row cannot run: ", work_.no_expected_rows);
       return true;
     }
-    return work_.no_expected_rows.empty() && !outputs_.d_weight.data && !outputs_.d_bias.data && !outputs_.weight_sink;
+    return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.d_weight.data && !outputs_.d_bias.data &&
+           !outputs_.weight_sink;
   }
 
   // Returns the plan where d_hidden, if it is wanted, is made of tiles of gradients.
@@ -97,7 +99,10 @@ class Planner {
 
   // Two heads are walked twice: one pass keeps their logits from one walk to the next, where that pays.
   RunPlan without_gradients() const {
-    if (work_.leaves_expected_rows) return tiled(PlanKind::kExpectedRow, rows());
+    if (work_.leaves_expected_rows) {
+      RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
+      if (fits(expected)) return expected;
+    }
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
@@ -231,6 +236,7 @@ class Planner {
 
   const PlanKind wanted_;
   const bool has_divergence_;
+  const bool walks_twice_;  // whatever the plan, so that kept logits save a product
   const int threads_;
   const Work& work_;
   const Gradients& outputs_;

@@ -87,6 +87,8 @@ class TileKernels {
   }
 
   const kernels::RowKernels& row_kernels() const { return row_kernels_; }
+  /// Returns the bias of a vocabulary entry, counted in the part of the head that is here.
+  double bias(int64_t head_entry) const { return head_.bias ? static_cast<double>(head_.bias[head_entry]) : 0; }
 
   /// Fills what fold() needs of these rows, [rows].
   void set_temperatures(std::span<const int64_t> rows, Logit* inverse_temperature) const {

@@ -98,17 +98,6 @@ std::vector<double>& of_type(ExpectedRows& rows, double) { return rows.f64; }
 const std::vector<float>& of_type(const ExpectedRows& rows, float) { return rows.f32; }
 const std::vector<double>& of_type(const ExpectedRows& rows, double) { return rows.f64; }
 
-// Returns the derivative of the softcap at the logit of a pick.
-double softcap_slope(const problem::HiddenProblem& problem, const TokenStats& stats, int64_t row, int64_t pick) {
-  const double softcap = problem.head.softcap;
-  if (!(softcap > 0)) return 1;
-  const auto i = static_cast<size_t>(row);
-  const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
-  const double capped = (log_p + stats.log_sum[i]) * problem.logit_temperature(row) + stats.max_logit[i];
-  const double share = capped / softcap;
-  return (1 - share) * (1 + share);
-}
-
 }  // namespace
 
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
@@ -116,8 +105,10 @@ std::string_view no_expected_rows(const problem::HiddenProblem& problem, const T
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside || filled.divergence)
     return "the loss has a gradient of other statistics than logp, lse and cross";
+  if (filled.cross && !problem.request.cross) return "the loss has a gradient of cross, which it does not ask for";
   if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
   if (filled.cross && problem.head.softcap > 0) return "the loss has weights of the vocabulary, and the head a softcap";
+  if (problem.head.softcap > 0 && problem.options.round_logits_to) return "the head has a softcap of rounded logits";
   return {};
 }
 
@@ -190,6 +181,19 @@ const typename Types::Sum* ExpectedRowSums<Types>::sums(int64_t place, const Tok
   return of_type(stats.expected, Sum()).data() + row * pass_.problem.hidden_size;
 }
 
+// Loads the states of a row into the scratch of a thread.
+template <class Types>
+void ExpectedRowSums<Types>::load_states(int64_t row, const typename Buffers::PerThread& mine) const {
+  const source::States& states = pass_.source.products().front().states;
+  const std::array<int64_t, 1> rows = {row};
+  const gemm::Operand from = states.operand(rows, nullptr);
+  if (from.dtype == DTypeOf<Sum>::value) {
+    std::copy_n(static_cast<const Sum*>(from.data), pass_.problem.hidden_size, mine.states);
+  } else if constexpr (sizeof(Sum) == 4) {
+    pass_.context.kernels->widen(from.data, from.dtype, pass_.problem.hidden_size, mine.states);
+  }
+}
+
 // Loads the row of a vocabulary entry into the scratch of a thread.
 template <class Types>
 void ExpectedRowSums<Types>::load(int64_t entry, const typename Buffers::PerThread& mine) const {
@@ -199,6 +203,22 @@ void ExpectedRowSums<Types>::load(int64_t entry, const typename Buffers::PerThre
   if constexpr (sizeof(Sum) == 4) {
     pass_.context.kernels->widen(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
   }
+}
+
+// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row `mine` holds. A capped
+// logit near the softcap would leave too few digits.
+template <class Types>
+double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry,
+                                             const typename Buffers::PerThread& mine) const {
+  const double softcap = pass_.problem.head.softcap;
+  if (!(softcap > 0)) return 1;
+  load_states(row, mine);
+  double logit = pass_.tiles.bias(entry);
+  for (int64_t c = 0; c < pass_.problem.hidden_size; ++c) {
+    logit += static_cast<double>(mine.states[c]) * static_cast<double>(mine.entry[c]);
+  }
+  const double cosh = std::cosh(logit / softcap);
+  return 1 / (cosh * cosh);
 }
 
 // Sums the head's rows that are here, each with its weight of the statistic `cross`: parts of the vocabulary
@@ -239,8 +259,8 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
     if (entry < 0 || entry >= problem.entries || (k > 0 && g.picks[k - 1].id == id)) continue;
     double factor = g.picks[k].gradient;
     if (g.cross_scale != 0) factor -= g.cross_scale * problem.cross_weight(row, id);
-    factor *= softcap_slope(problem, stats, row, problem.pick_begin(row) + k);
     load(entry, mine);
+    factor *= softcap_slope(row, entry, mine);
     for (int64_t c = 0; c < h; ++c) mine.total[c] += factor * static_cast<double>(mine.entry[c]);
   }
   if (g.cross_scale != 0) {

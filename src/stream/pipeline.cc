@@ -222,7 +222,8 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
   const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
   stats::make_stats(problem, ran);
-  if (work.leaves_expected_rows) stats::make_expected_rows(problem, expected_elements(problem), ran);
+  if (work.leaves_expected_rows && ran.plan.kind == PlanKind::kExpectedRow)
+    stats::make_expected_rows(problem, expected_elements(problem), ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, loss, wants_gradients, ran).run();
   if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);

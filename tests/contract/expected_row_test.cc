@@ -339,6 +339,101 @@ TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
   EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-6);
 }
 
+// The slope of the softcap at a target's logit is small where that is near the softcap: the capped logit, which
+// rounds to the softcap itself here, would leave nothing of it.
+TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
+  Rows rows(24, 16, 120, 0.05);
+  const double softcap = 3;
+  for (int64_t row = 0; row < rows.tokens; ++row) {
+    const float* target = rows.weight.data() + rows.targets[static_cast<size_t>(row)] * rows.hidden;
+    double square = 0;
+    for (int64_t h = 0; h < rows.hidden; ++h) square += static_cast<double>(target[h]) * static_cast<double>(target[h]);
+    const double wanted = 18 + 0.5 * static_cast<double>(row % 12);
+    for (int64_t h = 0; h < rows.hidden; ++h) {
+      rows.states[static_cast<size_t>(row * rows.hidden + h)] = static_cast<float>(wanted / square * target[h]);
+    }
+  }
+  for (int64_t v = 0; v < rows.vocab; ++v) {
+    const bool is_target = std::find(rows.targets.begin(), rows.targets.end(), v) != rows.targets.end();
+    if (!is_target) std::fill_n(rows.weight.begin() + v * rows.hidden, rows.hidden, 0.0F);
+  }
+  LmHead head = rows.head();
+  head.softcap = static_cast<float>(softcap);
+  std::vector<float> got(rows.states.size());
+  Gradients outputs;
+  outputs.d_hidden = {got.data(), rows.tokens, rows.hidden};
+  const Context context(options_of(PlanKind::kExpectedRow));
+  // With the gradient of lse, and expected rows of zeros, d_hidden is the term p s w of the target alone.
+  const TokenStats stats = compute_token_stats(context, rows.hidden_states(), head, rows.ids());
+  TokenGrads lse;
+  lse.logp.assign(24, 0.0);
+  lse.lse.assign(24, 1.0);
+  ASSERT_FALSE(stats.expected.empty());
+  TokenStats only_target = stats;
+  std::fill(only_target.expected.f32.begin(), only_target.expected.f32.end(), 0.0F);
+  backpropagate_token_grads(context, rows.hidden_states(), head, rows.ids(), {}, {}, only_target, lse, outputs);
+  for (int64_t row = 0; row < rows.tokens; ++row) {
+    const auto i = static_cast<size_t>(row);
+    const float* target = rows.weight.data() + rows.targets[i] * rows.hidden;
+    double logit = 0;
+    for (int64_t h = 0; h < rows.hidden; ++h) {
+      logit += static_cast<double>(rows.states[i * 16 + static_cast<size_t>(h)]) * static_cast<double>(target[h]);
+    }
+    const double slope = 1 / std::pow(std::cosh(logit / softcap), 2);
+    for (int64_t h = 0; h < rows.hidden; ++h) {
+      const double want = std::exp(stats.logp[i]) * slope * target[h];
+      EXPECT_NEAR(got[i * 16 + static_cast<size_t>(h)], want, 1e-5 * std::abs(want)) << row << " " << h;
+    }
+  }
+}
+
+// A loss that fills a gradient without asking for its statistic.
+class UnaskedCross final : public TokenLoss {
+ public:
+  StatsRequest needs() const override { return {}; }
+  GradsFilled gradients() const override { return {.cross = true}; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
+    for (const int64_t row : rows) {
+      grads.logp[static_cast<size_t>(row)] = -1;
+      grads.cross[static_cast<size_t>(row)] = -0.1;
+    }
+  }
+};
+
+TEST(ExpectedRow, AGradientOfCrossThatNobodyAsksForTakesAnotherPlan) {
+  const Rows rows(20, 8, 90);
+  const auto run = [&](PlanKind plan) {
+    UnaskedCross loss;
+    std::vector<float> out(rows.states.size());
+    Gradients outputs;
+    outputs.d_hidden = {out.data(), rows.tokens, rows.hidden};
+    run_token_loss(Context(options_of(plan)), rows.hidden_states(), rows.head(), rows.ids(), {}, loss, outputs);
+    return out;
+  };
+  const std::vector<float> got = run(PlanKind::kAuto), want = run(PlanKind::kTwoPass);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+  expect_invalid_input({"plan = expected_row cannot run: the loss has a gradient of cross, which it does not ask for"},
+                       [&] { run(PlanKind::kExpectedRow); });
+}
+
+TEST(ExpectedRow, AForwardHalfLeavesNoneWhereTheWalkFindsNoRoom) {
+  const Rows rows(40, 8, 300);
+  ContextOptions options = options_of(PlanKind::kForwardOnly, 1);
+  options.plan = PlanKind::kAuto;
+  const size_t least =
+      plan_token_stats(Context(options), rows.hidden_states(), rows.head(), rows.ids()).workspace_bytes;
+  options.plan = PlanKind::kExpectedRow;
+  const Plan whole = plan_token_stats(Context(options), rows.hidden_states(), rows.head(), rows.ids());
+  ASSERT_EQ(whole.kind, PlanKind::kExpectedRow);
+  ASSERT_GT(whole.workspace_bytes, least);
+  options.workspace_bytes = least;
+  Plan plan;
+  const TokenStats stats =
+      compute_token_stats(Context(options), rows.hidden_states(), rows.head(), rows.ids(), {}, {}, &plan);
+  EXPECT_EQ(plan.kind, PlanKind::kForwardOnly);
+  EXPECT_TRUE(stats.expected.empty());
+}
+
 // Whole tiles without mass, before those that have some and behind them.
 TEST(ExpectedRow, VocabularyEntriesThatAreMaskedWeighNothing) {
   Rows rows(20, 8, 200);
