@@ -339,8 +339,8 @@ TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
   EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-6);
 }
 
-// The slope of the softcap at a target's logit is small where that is near the softcap: the capped logit, which
-// rounds to the softcap itself here, would leave nothing of it.
+// The slope of the softcap at a target's logit is small where that is near the softcap: the capped logit,
+// which rounds to the softcap itself here, would leave nothing of it.
 TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
   Rows rows(24, 16, 120, 0.05);
   const double softcap = 3;
@@ -417,7 +417,7 @@ TEST(ExpectedRow, AGradientOfCrossThatNobodyAsksForTakesAnotherPlan) {
 }
 
 TEST(ExpectedRow, AForwardHalfLeavesNoneWhereTheWalkFindsNoRoom) {
-  const Rows rows(40, 8, 300);
+  const Rows rows(2200, 4, 40);  // a number a row more than the folds of statistics take
   ContextOptions options = options_of(PlanKind::kForwardOnly, 1);
   options.plan = PlanKind::kAuto;
   const size_t least =
