@@ -31,8 +31,23 @@ TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
 }
 
+TEST(Tolerances, OfExpectedRowsHoldBothRoundingsOfDHidden) {
+  Plan gradients, expected;
+  gradients.gradient_dtype = expected.gradient_dtype = DType::kBFloat16;
+  gradients.kind = PlanKind::kTwoPass;
+  expected.kind = PlanKind::kExpectedRow;
+  EXPECT_EQ(term_spacing(gradients, gradients).hidden_apart, 0);
+  EXPECT_EQ(term_spacing(expected, expected).hidden_apart, 0);
+  EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0x1p-7);
+  const Tolerances limits = resolve({}, DType::kBFloat16, DType::kFloat32, term_spacing(gradients, expected));
+  EXPECT_GT(limits.d_hidden_rel_l2, 0x1p-7);
+  EXPECT_LT(limits.d_weight_rel_l2, 0x1p-8);
+  gradients.gradient_dtype = expected.gradient_dtype = DType::kFloat32;
+  EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0);
+}
+
 TEST(Tolerances, OfSumsOfPartsThatWereStoredHoldTheirRounding) {
-  const auto limits = [](DType stored, bool of_parts) { return resolve({}, DType::kBFloat16, stored, 0, of_parts); };
+  const auto limits = [](DType stored, bool of_parts) { return resolve({}, DType::kBFloat16, stored, {}, of_parts); };
   // Half a spacing of the parts, and what storing makes of that.
   EXPECT_NEAR(limits(DType::kBFloat16, true).d_weight_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
   EXPECT_EQ(limits(DType::kBFloat16, true).d_bias_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
@@ -51,12 +66,13 @@ TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
   EXPECT_EQ(split, 0x1p-16);
 
   const auto weight_limit = [](DType stored, double spacing) {
-    return resolve({}, DType::kBFloat16, stored, spacing).d_weight_rel_l2;
+    return resolve({}, DType::kBFloat16, stored, {.terms = spacing}).d_weight_rel_l2;
   };
   EXPECT_NEAR(weight_limit(DType::kFloat32, native), std::sqrt(1e-5 / 128), 1e-6);
   EXPECT_LT(weight_limit(DType::kFloat32, split), 2e-5);
   EXPECT_NEAR(weight_limit(DType::kBFloat16, native), std::sqrt(std::sqrt(1e-5 / 128) / 128), 1e-4);
-  EXPECT_EQ(resolve({}, DType::kBFloat16, DType::kFloat32, native).losses_rel_l2, 1e-5) << "no gradient is in a loss";
+  EXPECT_EQ(resolve({}, DType::kBFloat16, DType::kFloat32, {.terms = native}).losses_rel_l2, 1e-5)
+      << "no gradient is in a loss";
   const TensorSize size{.largest = 2, .norm = 8, .count = 100};
   EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size, 1, native).rel_l2, 1e-5 + 0x1p-8);
 }

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "io/tolerances.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -55,13 +56,21 @@ double gradient_spacing(const Plan& plan) {
   return plan.gradient_terms == 2 ? 0x1p-16 : spacing(DType::kBFloat16);
 }
 
+TermSpacing term_spacing(const Plan& a, const Plan& b) {
+  TermSpacing out;
+  out.terms = std::max(gradient_spacing(a), gradient_spacing(b));
+  const bool same = (a.kind == PlanKind::kExpectedRow) == (b.kind == PlanKind::kExpectedRow);
+  if (!same) out.hidden_apart = (gradient_spacing(a) + gradient_spacing(b)) / 2;
+  return out;
+}
+
 // Sums of rounded terms lie apart as their terms do, as long as they do not cancel. The same holds for parts,
 // which storing them moves by half of the spacing at most.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double gradient_spacing,
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, const TermSpacing& spacing_of,
                    bool of_parts) {
   const bool wide = dtype == DType::kFloat64;
-  const double summed = rounded_rel_l2(summed_rel_l2(dtype), gradient_spacing);
-  const double stored = stored_rel_l2(summed, dtype, gradient_dtype);
+  const double summed = rounded_rel_l2(summed_rel_l2(dtype), spacing_of.terms);
+  const double stored = stored_rel_l2(summed + spacing_of.hidden_apart, dtype, gradient_dtype);
   const double moved = of_parts && is_narrower(gradient_dtype, dtype) ? spacing(gradient_dtype) / 2 : 0;
   const double of_entries = stored_rel_l2(summed + moved, dtype, gradient_dtype);
   Tolerances out{};

@@ -39,11 +39,18 @@ struct Tolerances {
 /// Returns the largest distance of two neighbours among the numbers that dL/dlogits is rounded to before a
 /// plan multiplies it, relative to the numbers; 0 where it is not rounded.
 double gradient_spacing(const Plan& plan);
+/// The same of two computations, of which one may sum d_hidden of expected rows, and so of other numbers than
+/// the other: then both roundings count.
+struct TermSpacing {
+  double terms = 0;         ///< the larger gradient_spacing() of the two
+  double hidden_apart = 0;  ///< of rounding different numbers, relative to d_hidden
+};
+TermSpacing term_spacing(const Plan& a, const Plan& b);
 
 /// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
-/// `spacing` is the larger gradient_spacing() of the two; `of_parts`: one of them has summed d_weight and
+/// `spacing` is that of the two; `of_parts`: one of them has summed d_weight and
 /// d_bias of parts that were stored before.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, double spacing = 0,
+Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, const TermSpacing& spacing = {},
                    bool of_parts = false);
 
 /// The size of a tensor of exact numbers.

@@ -238,7 +238,7 @@ class Comparison {
     const Differences differences =
         differences_of({reference_->job(), want.per_token_loss},
                        {collected_, over_ranks() ? losses_ : tested_->result().per_token_loss});
-    const double spacing = std::max(io::gradient_spacing(want.plan), io::gradient_spacing(tested_->result().plan));
+    const io::TermSpacing spacing = io::term_spacing(want.plan, tested_->result().plan);
     std::vector<io::Gate> gates =
         gates_of(config_, reference_->job(), want.metric("tokens"), spacing, loss_abs, differences);
     if (over_ranks()) gates.push_back(io::make_gate("unequal_ranks", unequal_ranks(tested["each"]), 0));

@@ -33,8 +33,8 @@ Differences differences_of(const Outputs& a, const Outputs& b) {
   return out;
 }
 
-std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, double spacing, double loss_abs,
-                               const Differences& differences) {
+std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, const io::TermSpacing& spacing,
+                               double loss_abs, const Differences& differences) {
   const io::Tolerances limits =
       io::resolve(config.tolerances, job.dtype, job.gradient_dtype, spacing, config.parallel.data > 1);
   std::vector<io::Gate> gates = {

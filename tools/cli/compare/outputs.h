@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/common/gates.h"
+#include "io/tolerances.h"
 
 namespace logitless::cli {
 
@@ -29,10 +30,10 @@ TensorBytes bytes_of_values(const std::vector<double>& values);
 /// b's are held against a's.
 Differences differences_of(const Outputs& a, const Outputs& b);
 
-/// One for the loss, and one for each difference. `tokens`: those that take part; `spacing`: the larger
-/// gradient_spacing() of the two.
-std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, double spacing, double loss_abs,
-                               const Differences& differences);
+/// One for the loss, and one for each difference. `tokens`: those that take part; `spacing`: that of the
+/// two.
+std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, const io::TermSpacing& spacing,
+                               double loss_abs, const Differences& differences);
 
 /// {"loss_abs": ..., "d_hidden_max_abs": ..., "d_hidden_rel_l2": ..., ...}
 Json difference_json(double loss_abs, const Differences& differences, bool has_bias);
