@@ -237,6 +237,13 @@ typedef enum logitless_divergence {
   LOGITLESS_LK_HYBRID = 8
 } logitless_divergence;
 
+/** See BackwardMode. */
+typedef enum logitless_backward_mode {
+  LOGITLESS_BACKWARD_EXACT = 0,
+  LOGITLESS_BACKWARD_SAMPLED = 1,
+  LOGITLESS_BACKWARD_CERTIFIED = 2
+} logitless_backward_mode;
+
 /** See MeanOver. */
 typedef enum logitless_mean_over {
   LOGITLESS_OVER_TOKENS = 0,
@@ -256,6 +263,7 @@ typedef enum logitless_outside_set {
 LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                    /**< e.g. "bfloat16" */
 LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                 /**< e.g. "two_pass" */
 LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);   /**< e.g. "split" */
+LOGITLESS_C_API const char* logitless_backward_mode_name(int32_t mode);             /**< e.g. "sampled" */
 LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);         /**< e.g. "dr_grpo" */
 LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);         /**< e.g. "k3" */
 LOGITLESS_C_API const char* logitless_policy_aggregation_name(int32_t aggregation); /**< e.g. "token_mean" */
@@ -356,6 +364,14 @@ typedef struct logitless_targets {
  * LOGITLESS_CALLBACK_FAILED. `tile` lives until it returns. */
 typedef int (*logitless_weight_sink)(void* user, int64_t first, int64_t count, const logitless_const_matrix* tile);
 
+/** See BackwardOptions. */
+typedef struct logitless_backward_options {
+  size_t struct_size;
+  int32_t mode; /**< LOGITLESS_BACKWARD_EXACT by default */
+  double noise, theta, tolerance;
+  int64_t seed;
+} logitless_backward_options;
+
 /** See Gradients and LogitsGradient. Left at its defaults it asks for none. */
 typedef struct logitless_gradients {
   size_t struct_size;
@@ -368,6 +384,7 @@ typedef struct logitless_gradients {
   void* d_logits; /**< [B, T, V], of finished logits */
   int32_t d_logits_dtype;
   int64_t d_logits_batch_stride, d_logits_row_stride;
+  const logitless_backward_options* backward; /**< NULL: exact */
 } logitless_gradients;
 
 LOGITLESS_C_API void logitless_hidden_states_init(logitless_hidden_states* hidden, size_t size);
@@ -375,6 +392,7 @@ LOGITLESS_C_API void logitless_lm_head_init(logitless_lm_head* head, size_t size
 LOGITLESS_C_API void logitless_logits_init(logitless_logits* logits, size_t size);
 LOGITLESS_C_API void logitless_source_init(logitless_source* source, size_t size);
 LOGITLESS_C_API void logitless_targets_init(logitless_targets* targets, size_t size);
+LOGITLESS_C_API void logitless_backward_options_init(logitless_backward_options* options, size_t size);
 LOGITLESS_C_API void logitless_gradients_init(logitless_gradients* gradients, size_t size);
 
 /* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h) ---- */
@@ -478,6 +496,7 @@ typedef struct logitless_plan {
   int32_t threads, tiles_alive;
   size_t workspace_bytes, packed_bytes, least_workspace_bytes, blas_bytes;
   char description[256]; /**< Plan::describe() */
+  double kept_share, noise_estimate, d_hidden_bound, d_weight_bound;
 } logitless_plan;
 
 LOGITLESS_C_API void logitless_plan_init(logitless_plan* plan, size_t size);

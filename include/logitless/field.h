@@ -34,6 +34,7 @@ inline constexpr Interval kPositiveShare = {
     .text = "a number above 0 and up to 1", .low = 0, .high = 1, .open_low = true};
 inline constexpr Interval kShareBelowOne = {
     .text = "a number of at least 0 and below 1", .low = 0, .high = 1, .open_high = true};
+inline constexpr Interval kThreshold = {.text = "a number from 0 to 1000", .low = 0, .high = 1000};
 inline constexpr Interval kLogRatio = {
     .text = "a number above 0 and up to 300", .low = 0, .high = 300, .open_low = true};
 

@@ -14,6 +14,7 @@
 
 #include <type_traits>
 
+#include "logitless/backward.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
@@ -29,6 +30,16 @@
 namespace logitless {
 
 inline constexpr Interval kTopCount = {.text = "an integer from 0 to 256", .low = 0, .high = kMostTopK};
+
+/// Calls visit(field, members...) for each of BackwardOptions.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<BackwardOptions>, const Visit& visit, S&&... s) {
+  visit(Field("mode"), s.mode...);
+  visit(Field("noise", kShareBelowOne), s.noise...);
+  visit(Field("theta", kThreshold), s.theta...);
+  visit(Field("tolerance", kShareBelowOne), s.tolerance...);
+  visit(Field("seed"), s.seed...);
+}
 
 /// Calls visit(field, members...) for each of TokenOptions.
 template <class Visit, class... S>

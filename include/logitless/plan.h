@@ -70,7 +70,16 @@ struct LOGITLESS_API Plan {
   /// and its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
   /// long as to plan. It is also 0 under kDense, which runs with any budget.
   size_t least_workspace_bytes = 0;
-  size_t blas_bytes = 0;  ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
+  /// Of gradients that are sampled or certified (BackwardOptions), in what a call returns: the share of the
+  /// pairs of a row that has a gradient and a segment of 64 vocabulary entries whose gradients were made. 1:
+  /// all were.
+  double kept_share = 1;
+  double noise_estimate = 0;  ///< the expected error that BackwardOptions::noise has led to
+  /// Certified: |d_hidden - exact| (Frobenius) is at most this, apart from rounding. Ranks say what their own
+  /// slices and tokens add to it: the sum over all ranks is the bound.
+  double d_hidden_bound = 0;
+  double d_weight_bound = 0;  ///< the same of d_weight
+  size_t blas_bytes = 0;      ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
   /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB
   /// workspace, openblas".

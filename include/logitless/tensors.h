@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "logitless/backward.h"
 #include "logitless/dtype.h"
 #include "logitless/names.h"
 
@@ -298,6 +299,8 @@ struct Gradients {
   /// another.
   std::optional<int64_t> d_hidden_batch_stride;
   std::optional<int64_t> d_hidden_second_batch_stride;  ///< the same of d_hidden_second
+  /// How they are made.
+  BackwardOptions backward = {};
 
   /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
   template <class T>

@@ -43,6 +43,10 @@ void write_plan(const Plan& plan, logitless_plan* out) {
   value.packed_bytes = plan.packed_bytes;
   value.least_workspace_bytes = plan.least_workspace_bytes;
   value.blas_bytes = plan.blas_bytes;
+  value.kept_share = plan.kept_share;
+  value.noise_estimate = plan.noise_estimate;
+  value.d_hidden_bound = plan.d_hidden_bound;
+  value.d_weight_bound = plan.d_weight_bound;
   std::snprintf(value.description, sizeof value.description, "%s", plan.describe().c_str());
   write(value, out);
 }

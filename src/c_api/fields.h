@@ -118,6 +118,10 @@ CStructure defaults_of() {
 }
 
 template <>
+inline logitless_backward_options defaults() {
+  return defaults_of<BackwardOptions, logitless_backward_options>();
+}
+template <>
 inline logitless_token_options defaults() {
   return defaults_of<TokenOptions, logitless_token_options>();
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "c_api/fields.h"
 #include "c_api/status.h"
 
 namespace logitless::c_api {
@@ -65,6 +66,7 @@ Gradients gradients_of(const logitless_gradients& in) {
   out.weight_sink = sink_of(in.weight_sink, in.weight_sink_user);
   out.d_hidden_batch_stride = step_of(in.d_hidden_batch_stride);
   out.d_hidden_second_batch_stride = step_of(in.d_hidden_second_batch_stride);
+  if (in.backward) out.backward = taken<BackwardOptions>(in.backward, "gradients.backward");
   return out;
 }
 
@@ -145,7 +147,12 @@ Logits logits_of(const logitless_logits* given) {
 }
 
 void check_of_logits_alone(const logitless_gradients& in) {
-  if (gradients_of(in).any()) core::fail("gradients asks for those of hidden states and head, but source has logits");
+  const Gradients given = gradients_of(in);
+  if (given.any()) core::fail("gradients asks for those of hidden states and head, but source has logits");
+  if (given.backward.mode != BackwardMode::kExact) {
+    core::fail("gradients.backward.mode = ", name_of(given.backward.mode),
+               ": finished logits have no head that it would save products with");
+  }
 }
 
 LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) {
@@ -185,4 +192,5 @@ void logitless_lm_head_init(logitless_lm_head* head, size_t size) { init(head, s
 void logitless_logits_init(logitless_logits* logits, size_t size) { init(logits, size); }
 void logitless_source_init(logitless_source* source, size_t size) { init(source, size); }
 void logitless_targets_init(logitless_targets* targets, size_t size) { init(targets, size); }
+void logitless_backward_options_init(logitless_backward_options* options, size_t size) { init(options, size); }
 void logitless_gradients_init(logitless_gradients* gradients, size_t size) { init(gradients, size); }

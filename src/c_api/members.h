@@ -14,6 +14,7 @@ namespace logitless::c_api {
 
 // The lists of fields.h that structures of C share.
 inline FieldsOf<TokenOptions> fields_of(const logitless_token_options&) { return {}; }
+inline FieldsOf<BackwardOptions> fields_of(const logitless_backward_options&) { return {}; }
 inline FieldsOf<StatsRequest> fields_of(const logitless_stats_request&) { return {}; }
 inline FieldsOf<TokenStats> fields_of(const logitless_token_stats&) { return {}; }
 inline FieldsOf<TokenGrads> fields_of(const logitless_token_grads&) { return {}; }
@@ -64,11 +65,14 @@ LOGITLESS_OWN(logitless_source, struct_size, hidden, head, logits)
 LOGITLESS_OWN(logitless_targets, struct_size, data32, data64, size, stride, time, batch_stride)
 LOGITLESS_OWN(logitless_gradients, struct_size, d_hidden, d_hidden_second, d_weight, d_bias, d_hidden_mode,
               d_weight_mode, d_bias_mode, weight_sink, weight_sink_user, d_hidden_batch_stride,
-              d_hidden_second_batch_stride, d_logits, d_logits_dtype, d_logits_batch_stride, d_logits_row_stride)
+              d_hidden_second_batch_stride, d_logits, d_logits_dtype, d_logits_batch_stride, d_logits_row_stride,
+              backward)
+LOGITLESS_OWN(logitless_backward_options, struct_size)
 LOGITLESS_OWN(logitless_communicator, struct_size, rank, size, all_gather, all_to_all, user)
 LOGITLESS_OWN(logitless_plan, struct_size, kind, tokens, active_rows, hidden_size, vocab_size, row_tile, row_block,
               vocab_tile, hidden_block, chunk_rows, gemm_library, gradient_dtype, gradient_terms, threads, tiles_alive,
-              workspace_bytes, packed_bytes, least_workspace_bytes, blas_bytes, description)
+              workspace_bytes, packed_bytes, least_workspace_bytes, blas_bytes, description, kept_share, noise_estimate,
+              d_hidden_bound, d_weight_bound)
 LOGITLESS_OWN(logitless_token_loss, struct_size, needs, fills_lse, fills_entropy, fills_cross, may_drop_rows, groups,
               group_count, evaluate, user, fills_outside)
 LOGITLESS_OWN(logitless_reference, struct_size, logps, logps_per, hidden, head)

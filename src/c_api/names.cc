@@ -35,6 +35,9 @@ const char* logitless_plan_kind_name(int32_t kind) { return name_at<PlanKind, LO
 const char* logitless_gradient_precision_name(int32_t precision) {
   return name_at<GradientPrecision, LOGITLESS_PRECISION_FLOAT32>(precision);
 }
+const char* logitless_backward_mode_name(int32_t mode) {
+  return name_at<BackwardMode, LOGITLESS_BACKWARD_CERTIFIED>(mode);
+}
 const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_KL_COV>(variant); }
 const char* logitless_kl_estimator_name(int32_t estimator) {
   return name_at<KlEstimator, LOGITLESS_K3_PLUS>(estimator);

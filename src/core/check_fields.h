@@ -15,24 +15,24 @@
 
 namespace logitless::core {
 
-/// Throws InvalidInput where the number is none of the interval.
-inline void check_field(std::string_view name, const Interval& range, double value) {
-  if (!range.holds(value)) fail(name, " = ", value, " must be ", range.text);
+/// Throws InvalidInput where the number is none of the interval. Messages put `prefix` before the name.
+inline void check_field(std::string_view name, const Interval& range, double value, std::string_view prefix = "") {
+  if (!range.holds(value)) fail(prefix, name, " = ", value, " must be ", range.text);
 }
 
 /// Throws InvalidInput where a number is none of those that its field takes. Entries of spans are not looked
 /// at: there may be one a token, of which some take no part.
 template <class Options>
-void check_fields(const Options& options) {
-  const auto check = [](const Field& field, const auto& value) {
+void check_fields(const Options& options, std::string_view prefix = "") {
+  const auto check = [&](const Field& field, const auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
     if constexpr (std::is_same_v<T, double>) {
-      check_field(field.name, field.range, value);
+      check_field(field.name, field.range, value, prefix);
     } else if constexpr (std::is_same_v<T, std::optional<double>> || std::is_same_v<T, std::optional<int64_t>>) {
-      if (value) check_field(field.name, field.range, static_cast<double>(*value));
+      if (value) check_field(field.name, field.range, static_cast<double>(*value), prefix);
     } else if constexpr (std::is_same_v<T, std::vector<double>>) {
       for (size_t k = 0; k < value.size(); ++k) {
-        check_field(std::string(field.name) + "[" + std::to_string(k) + "]", field.range, value[k]);
+        check_field(std::string(field.name) + "[" + std::to_string(k) + "]", field.range, value[k], prefix);
       }
     }
   };

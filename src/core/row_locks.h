@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Locks of rows that several threads work on: those of different segments of the vocabulary.
+// Locks of rows that several threads work on: those of different stretches of the vocabulary.
 #pragma once
 
 #include <array>

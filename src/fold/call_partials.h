@@ -72,10 +72,10 @@ class CallPartials {
   std::optional<DivergencePartials> divergence;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
-  /// Takes the room for `rows` rows of `segments` segments each.
-  void take(core::Arena& arena, int64_t rows, int64_t segments) const {
+  /// Takes the room for `rows` rows of `stretches` stretches each.
+  void take(core::Arena& arena, int64_t rows, int64_t stretches) const {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
-      for (Partials* partials : of(walk)) partials->take(arena, rows, segments);
+      for (Partials* partials : of(walk)) partials->take(arena, rows, stretches);
     }
   }
   void begin(Walk walk, int64_t place, int64_t rows) const {

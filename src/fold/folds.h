@@ -12,6 +12,7 @@
 
 #include "core/arena.h"
 #include "fold/call_partials.h"
+#include "fold/segment_masses.h"
 #include "gemm/gemm.h"
 #include "source/source.h"
 #include "stats/columns.h"
@@ -19,12 +20,12 @@
 
 namespace logitless::fold {
 
-/// What one thread folds at a time: the tiles of some rows over one vocabulary segment.
+/// What one thread folds at a time: the tiles of some rows over one stretch of the vocabulary.
 template <class Logit>
 struct FoldPart {
   std::span<const int64_t> rows;  // of the call
   int64_t place = 0;              // of the first row among those whose partials are kept
-  int64_t segment = 0;
+  int64_t stretch = 0;
   int64_t thread = 0;
   Logit* scratch = nullptr;  // [sides, entries of a tile]: a fold may write into it
   stats::Columns* columns = nullptr;
@@ -37,7 +38,8 @@ struct FoldInputs {
   const problem::TokenProblem& problem;
   const stats::TileKernels<Types>* tiles = nullptr;
   const source::Source* source = nullptr;
-  const gemm::Backend* gemm = nullptr;  // for folds that multiply
+  const gemm::Backend* gemm = nullptr;    // for folds that multiply
+  const SegmentMasses* masses = nullptr;  // which the first walk leaves, where gradients of a sample follow
 };
 
 /// What folds need to know of the parts of a call, for their scratch.
@@ -90,25 +92,27 @@ class SoftmaxFold final : public Fold<Types> {
   using typename Fold<Types>::Tile;
 
   SoftmaxFold(const FoldInputs<Types>& inputs, const SoftmaxPartials& partials)
-      : tiles_(inputs.tiles), partials_(partials) {}
+      : tiles_(inputs.tiles), partials_(partials), masses_(inputs.masses) {}
 
   void take(core::Arena& arena, const FoldSizes& sizes) override { inverse_temperature_.take(arena, sizes); }
   void begin(const Part& part) const override {
     tiles_->set_temperatures(part.rows, inverse_temperature_.of(part));
-    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold(tile, part.rows, inverse_temperature_.of(part), part.scratch, part.columns->picked.data(),
-                 partials_.of(part.segment, part.place));
+                 partials_.of(part.stretch, part.place),
+                 masses_ ? masses_->of(part.place, tile.head_entry) : stats::MassRows());
   }
 
  private:
   const stats::TileKernels<Types>* tiles_;
   const SoftmaxPartials& partials_;
+  const SegmentMasses* masses_;
   PartRows<typename Types::Logit> inverse_temperature_;
 };
 
-/// The largest logits of each row. Segments of a row share its list.
+/// The largest logits of each row. Stretches of a row share its list.
 template <class Types>
 class TopFold final : public Fold<Types> {
  public:
@@ -145,10 +149,10 @@ class OutsideFold final : public Fold<Types> {
 
   void take(core::Arena&, const FoldSizes&) override {}
   void begin(const Part& part) const override {
-    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_outside(tile, part.rows, part.scratch, partials_.of(part.segment, part.place));
+    tiles_->fold_outside(tile, part.rows, part.scratch, partials_.of(part.stretch, part.place));
   }
 
  private:
@@ -177,10 +181,10 @@ class AboveFold final : public Fold<Types> {
           static_cast<Logit>(counts ? part.columns->picked[static_cast<size_t>(problem_.pick_begin(row))]
                                     : std::numeric_limits<double>::quiet_NaN());
     }
-    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), int64_t{0});
+    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), int64_t{0});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->count_above(tile, thresholds_.of(part), part.scratch, partials_.of(part.segment, part.place));
+    tiles_->count_above(tile, thresholds_.of(part), part.scratch, partials_.of(part.stretch, part.place));
   }
 
  private:
@@ -206,11 +210,11 @@ class LogSumFold final : public Fold<Types> {
     for (size_t r = 0; r < part.rows.size(); ++r) {
       inverse_temperature_.of(part)[r] = static_cast<Logit>(problem_.inverse_of(partials_.temperature(part.rows[r])));
     }
-    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold_side(tile, partials_.is_teacher(), partials_.wants_entropy(), partials_.wants_argmax(),
-                      inverse_temperature_.of(part), part.scratch, partials_.of(part.segment, part.place));
+                      inverse_temperature_.of(part), part.scratch, partials_.of(part.stretch, part.place));
   }
 
  private:
@@ -236,10 +240,10 @@ class DivergenceFold final : public Fold<Types> {
     for (size_t r = 0; r < part.rows.size(); ++r) {
       pairs_.of(part)[r] = stats::row_pair<typename Types::Logit>(problem_, part.columns->stats, part.rows[r]);
     }
-    std::fill_n(partials_.of(part.segment, part.place), part.rows.size(), kernels::DivergenceSums{});
+    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::DivergenceSums{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.segment, part.place));
+    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.stretch, part.place));
   }
 
  private:
@@ -266,9 +270,9 @@ class CallFolds {
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
-  /// Takes the partials of `rows` rows of `segments` segments each, and the scratch of the folds.
-  void take(core::Arena& arena, int64_t rows, int64_t segments, const FoldSizes& sizes) {
-    partials_.take(arena, rows, segments);
+  /// Takes the partials of `rows` rows of `stretches` stretches each, and the scratch of the folds.
+  void take(core::Arena& arena, int64_t rows, int64_t stretches, const FoldSizes& sizes) {
+    partials_.take(arena, rows, stretches);
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
       for (Fold<Types>* fold : of(walk)) fold->take(arena, sizes);
     }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The partial results of folds: one for each row and vocabulary segment. They know how segments join, how a
-// row's travels between ranks, and which columns of the statistics it becomes. What makes them of tiles
+// The partial results of folds: one for each row and stretch of the vocabulary. They know how stretches join,
+// how a row's travels between ranks, and which columns of the statistics it becomes. What makes them of tiles
 // stands in folds.h.
 #pragma once
 
@@ -22,12 +22,12 @@ class Partials {
  public:
   virtual ~Partials() = default;
 
-  /// Takes the room for `rows` rows of `segments` segments each.
-  virtual void take(core::Arena& arena, int64_t rows, int64_t segments) = 0;
+  /// Takes the room for `rows` rows of `stretches` stretches each.
+  virtual void take(core::Arena& arena, int64_t rows, int64_t stretches) = 0;
   /// Comes before the first tile of rows whose places are [place, place + rows), on one thread.
   virtual void begin([[maybe_unused]] int64_t place, [[maybe_unused]] int64_t rows) const {}
-  /// Comes behind the last tile of a row. Joins its segments, in their order, whatever the number of threads.
-  /// What follows reads the whole.
+  /// Comes behind the last tile of a row. Joins its stretches, in their order, whatever the number of
+  /// threads. What follows reads the whole.
   virtual void combine(int64_t row, int64_t place) const = 0;
 
   /// Returns how many bytes a row has on its way to other ranks.
@@ -46,22 +46,22 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T for each row and segment. Its bytes travel, unless a class sends fewer.
+/// Partials that are one T for each row and stretch. Its bytes travel, unless a class sends fewer.
 template <class T>
 class PartialsOf : public Partials {
  public:
   explicit PartialsOf(const problem::TokenProblem& problem) : problem_(problem) {}
 
-  /// Returns those of the rows from `place` on over a segment, one after the other.
-  T* of(int64_t segment, int64_t place) const { return data_ + segment * rows_ + place; }
+  /// Returns those of the rows from `place` on over a stretch, one after the other.
+  T* of(int64_t stretch, int64_t place) const { return data_ + stretch * rows_ + place; }
 
-  void take(core::Arena& arena, int64_t rows, int64_t segments) final {
-    data_ = arena.take<T>(rows * segments);
+  void take(core::Arena& arena, int64_t rows, int64_t stretches) final {
+    data_ = arena.take<T>(rows * stretches);
     rows_ = rows;
-    segments_ = segments;
+    stretches_ = stretches;
   }
   void combine(int64_t row, int64_t place) const final {
-    for (int64_t s = 1; s < segments_; ++s) join_parts(row, *of(s, place), *of(0, place));
+    for (int64_t s = 1; s < stretches_; ++s) join_parts(row, *of(s, place), *of(0, place));
   }
 
   size_t wire_bytes(int64_t) const override { return sizeof(T); }
@@ -99,7 +99,7 @@ class PartialsOf : public Partials {
   const problem::TokenProblem& problem_;
   T* data_ = nullptr;
   int64_t rows_ = 0;
-  int64_t segments_ = 0;
+  int64_t stretches_ = 0;
 };
 
 /// The first walk's: log-sum-exp, picks, and the functionals that are known with them.

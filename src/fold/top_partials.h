@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The largest logits of rows. A row has one list, which all of its segments share, so that the memory does
+// The largest logits of rows. A row has one list, which all of its stretches share, so that the memory does
 // not grow with them. The list is a set under a strict total order, so threads may add to it in any order.
 #pragma once
 
@@ -31,9 +31,9 @@ class TopPartials final : public Partials {
   /// Who adds to a list while others may holds its lock.
   std::unique_lock<std::mutex> lock(int64_t place) const { return locks_.lock(place); }
 
-  void take(core::Arena& arena, int64_t rows, int64_t segments) override;
+  void take(core::Arena& arena, int64_t rows, int64_t stretches) override;
   void begin(int64_t place, int64_t rows) const override;
-  /// The segments are joined already: this puts the list in order.
+  /// The stretches are joined already: this puts the list in order.
   void combine(int64_t row, int64_t place) const override;
 
   size_t wire_bytes(int64_t row) const override;

@@ -32,6 +32,7 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
     }
   }
   args.for_each_pick(row, [&](double* picked, int64_t column) { *picked = args.scratch[column]; });
+  float* const masses = args.begin_masses(row, nan ? std::numeric_limits<double>::quiet_NaN() : max);
   if (nan) {
     out = {};
     out.max = std::numeric_limits<double>::quiet_NaN();
@@ -49,6 +50,7 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
     if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
     const T mass = std::exp(u);
+    if (masses) masses[v / kSegment] += static_cast<float>(mass);
     if (u < 0) {
       below += mass;
     } else {

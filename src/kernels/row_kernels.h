@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -81,6 +82,10 @@ void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int
   }
 }
 
+/// Gradients of a sample are made of segments of so many vocabulary entries, a multiple of any vector's
+/// lanes.
+inline constexpr int64_t kSegment = 64;
+
 /// Folds the tile's columns into each row's running statistics, and looks up the row's picks.
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
@@ -117,8 +122,26 @@ struct FoldArgs {
   // row_weights[call_rows[r] * row_weights_stride + (0 .. cols)].
   const T* row_weights = nullptr;
   int64_t row_weights_stride = 0;
+  // Σ exp((a - largest) · inverse_temperature) of each kSegment columns, relative to the row's largest of the
+  // tile: masses[r * masses_stride + (0 .. cols / kSegment, rounded up)], and that largest in largest[r *
+  // largest_stride]. All are NaN in a row that holds a NaN or +inf. Null: they are not wanted.
+  float* masses = nullptr;
+  int64_t masses_stride = 0;
+  double* largest = nullptr;
+  int64_t largest_stride = 0;
   T* scratch = nullptr;
   RowStats* stats = nullptr;
+
+  /// Returns the masses of a row, whose largest is `max`, as they are before a column is in them, or null.
+  float* begin_masses(int64_t row, double max) const {
+    if (!masses) return nullptr;
+    largest[row * largest_stride] = max;
+    float* const of_row = masses + row * masses_stride;
+    const bool is_number = max < std::numeric_limits<double>::infinity();
+    std::fill_n(of_row, (shape.cols + kSegment - 1) / kSegment,
+                is_number ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+    return of_row;
+  }
 };
 
 /// Counts, in each row, the columns whose capped logit is larger than the row's `threshold`.

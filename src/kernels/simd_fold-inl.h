@@ -72,9 +72,10 @@ struct RowSums {
   double cross = 0;
 };
 
-template <bool kEntropy, Cross kCross, class D, class T, class Weight>
+// With kMasses the mass of each segment is added to masses[segment].
+template <bool kEntropy, Cross kCross, bool kMasses, class D, class T, class Weight>
 HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t begin,
-                            int64_t end, RowSums<T>& sums) {
+                            int64_t end, RowSums<T>& sums, [[maybe_unused]] float* masses) {
   using V = hn::Vec<D>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
@@ -82,6 +83,7 @@ HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, 
   const V vmax = hn::Set(d, max);
   const V scale = hn::Set(d, inverse_temperature);
   V below = zero, largest = zero, weighted = zero, cross = zero;
+  [[maybe_unused]] V segment = zero;
   for (int64_t v = begin; v < end; v += lanes) {
     // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is
     // harmless.
@@ -98,6 +100,13 @@ HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, 
       const V q = load_weights(d, weights + v);
       cross = hn::Add(cross, hn::IfThenElseZero(hn::Gt(q, zero), hn::Mul(q, u)));
     }
+    if constexpr (kMasses) {
+      segment = hn::Add(segment, mass);
+      if ((v + lanes) % kSegment == 0 || v + lanes >= end) {
+        masses[v / kSegment] += static_cast<float>(hn::GetLane(hn::SumOfLanes(d, segment)));
+        segment = zero;
+      }
+    }
   }
   sums.below += hn::GetLane(hn::SumOfLanes(d, below));
   sums.largest += hn::GetLane(hn::SumOfLanes(d, largest));
@@ -105,14 +114,25 @@ HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, 
   if constexpr (kCross != Cross::kNone) sums.cross += hn::GetLane(hn::SumOfLanes(d, cross));
 }
 
-template <bool kEntropy, Cross kCross, class T, class Weight>
+template <bool kEntropy, Cross kCross, bool kMasses, class T, class Weight>
 HWY_NOINLINE void sum_row(const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t cols,
-                          RowSums<T>& sums) {
+                          RowSums<T>& sums, float* masses) {
   const hn::ScalableTag<T> wide;
   const hn::CappedTag<T, 1> narrow;
   const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
-  sum_columns<kEntropy, kCross>(wide, capped, weights, max, inverse_temperature, 0, whole, sums);
-  if (whole < cols) sum_columns<kEntropy, kCross>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums);
+  sum_columns<kEntropy, kCross, kMasses>(wide, capped, weights, max, inverse_temperature, 0, whole, sums, masses);
+  if (whole == cols) return;
+  sum_columns<kEntropy, kCross, kMasses>(narrow, capped, weights, max, inverse_temperature, whole, cols, sums, masses);
+}
+
+template <bool kEntropy, Cross kCross, class T, class Weight>
+HWY_INLINE void sum_row(const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t cols,
+                        RowSums<T>& sums, float* masses) {
+  if (masses) {
+    sum_row<kEntropy, kCross, true>(capped, weights, max, inverse_temperature, cols, sums, masses);
+  } else {
+    sum_row<kEntropy, kCross, false>(capped, weights, max, inverse_temperature, cols, sums, masses);
+  }
 }
 
 // In float64, because a row's statistics are made of it and a small difference of it.
@@ -167,15 +187,16 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
         tile.cross_mass = sum_weights(own, shape.cols);
       }
     }
+    float* const masses = args.begin_masses(row, tile.max);
     if (std::isfinite(tile.max)) {
       RowSums<T> sums;
       const T inverse_temperature = args.inverse_temperature[row];
       if constexpr (kCross == Cross::kWeights) {
         with_weights(own, args.cross_weights, [&](const auto* weights) HWY_ATTR {
-          sum_row<kEntropy, kCross>(logits, weights, found.max, inverse_temperature, shape.cols, sums);
+          sum_row<kEntropy, kCross>(logits, weights, found.max, inverse_temperature, shape.cols, sums, masses);
         });
       } else {
-        sum_row<kEntropy, kCross>(logits, args.cross_weights, found.max, inverse_temperature, shape.cols, sums);
+        sum_row<kEntropy, kCross>(logits, args.cross_weights, found.max, inverse_temperature, shape.cols, sums, masses);
       }
       tile.rest = sums.below + (sums.largest - 1);
       tile.weighted = sums.weighted;

@@ -27,7 +27,7 @@ class TopRow {
   explicit TopRow(const TopArgs<T>& args) : args_(args) {}
 
   // A column with the logit of the least entry comes before it only where its id is lower. Columns come in
-  // the order of their ids, but segments of the vocabulary may not.
+  // the order of their ids, but stretches of the vocabulary may not.
   bool equal_counts() const { return args_.list.state->least.id > args_.first_column; }
   T least() const { return static_cast<T>(args_.list.state->least.logit); }
   void offer(int64_t column) const { args_.list.offer({args_.capped[column], args_.first_column + column}); }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "core/integers.h"
 #include "core/store.h"
 #include "core/views.h"
 #include "sink/call_sinks.h"
@@ -88,7 +89,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, 
     thread.products = source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
     thread.row = arena.take<Logit>(source.sides() * grid.vocab_tile);
   }
-  folds.take(arena, run.plan.chunk_rows, grid.segments, {run.plan.threads, grid.row_tile, grid.vocab_tile});
+  folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
   packed = source::PackedStates(arena, run.plan.packed_bytes);
 }
 
@@ -156,6 +157,63 @@ SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const HiddenProblem& probl
     thread.picks = arena.take<kernels::PickGradient<double>>(problem.most_picks());
   }
   if (problem.request.cross) mean = arena.take<double>((1 + kMeanParts) * h);
+}
+
+int64_t pilot_pairs(int64_t rows, int64_t segments) {
+  constexpr int64_t kShare = 100, kLeast = 4096;
+  return std::max(rows * segments / kShare, kLeast);
+}
+
+sink::Sizes segment_sink_sizes(const RunPlan& run) {
+  sink::Sizes sizes = sink_sizes(run);
+  sizes.part = {kPartRows, kernels::kSegment, kHiddenColumns, run.grid.hidden_size};
+  sizes.weight_tiles = kWaveSegments;
+  sizes.scatter = false;
+  return sizes;
+}
+
+template <class Types>
+SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source,
+                                      const RunPlan& run, bool by_noise) {
+  const int64_t rows = run.plan.chunk_rows, h = source.hidden_size();
+  const int64_t segments = core::div_up(run.grid.vocab_size, kernels::kSegment);
+  // The products of a pass, and d_hidden's of more rows: few rows may be multiplied by a backend of their
+  // own.
+  const int64_t some = std::max<int64_t>(rows, 1), part = std::min(kPartRows, some);
+  source::PartSizes sizes = segment_sink_sizes(run).part;
+  sizes.rows = std::min(std::max(kPartRows, kHiddenRows), some);
+  const DType gradient = DTypeOf<typename Types::Gradient>::value;
+  size_t gemm_bytes = std::max(source.most_of_logits(part, kernels::kSegment, scratch_of(*run.gemm)),
+                               source.most_of_gradients(sizes, gradient, scratch_of(*run.gemm)));
+  if (by_noise) {
+    // A pilot's part of d_weight has a row an entry in every layout.
+    gemm_bytes =
+        std::max(gemm_bytes, scratch_of(*run.gemm)({kernels::kSegment, h, part, gradient, source.states_type()}));
+  }
+  threads.resize(static_cast<size_t>(run.plan.threads));
+  for (PerThread& thread : threads) {
+    thread.gathered = source.take_room(arena, kPartRows);
+    thread.products = source.take_scratch(arena, gemm_bytes, kernels::kSegment);
+    thread.row = arena.take<Logit>(2 * kernels::kSegment);
+    thread.gradients = arena.take<kernels::RowGradient<Logit>>(kPartRows);
+    thread.rows = arena.take<int64_t>(kPartRows);
+    thread.sums = arena.take<Sum>(kHiddenRows * std::min(kHiddenColumns, h));
+    if (!by_noise) continue;
+    thread.weights = arena.take<Sum>(kernels::kSegment * h);
+    thread.states = arena.take<float>(h);
+  }
+  gradients = arena.take<kernels::RowGradient<Logit>>(rows);
+  picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
+  wave_rows = std::max(rows, std::min(kWaveRows, kWaveSegments * rows));
+  tiles = arena.take<Logit>(wave_rows * kernels::kSegment);
+  items = arena.take<int32_t>(wave_rows);
+  weights = arena.take<float>(wave_rows);
+  if (!by_noise) return;
+  pilot_weights = arena.take<float>(std::max(kPilotRows * segments, rows * kPilotSegments));
+  pilot_sums = arena.take<Sum>((1 + kPilotLevels) * kPilotRows * h);
+  tile_squares = arena.take<double>(wave_rows);
+  state_squares = arena.take<double>(wave_rows);
+  hidden_squares = arena.take<double>(core::div_up(h, kHiddenColumns) * wave_rows);
 }
 
 template <class Logit>
@@ -227,9 +285,12 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       teacher_shape<typename Types::Logit>(arena, nullptr, problem);
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
+      if (run.chooses_segments) {
+        fold::SegmentMasses().take(arena, run.plan.chunk_rows, run.grid.vocab_size, run.grid.vocab_tile);
+      }
       if (run.sums_expected_rows()) ExpectedSums<Types>(arena, *context.kernels, problem, source, run, outputs);
       const size_t mark = arena.mark();
-      if (work.forward) {
+      if (work.forward || run.chooses_segments) {
         fold::CallFolds<Types> folds({problem, nullptr, &source, run.gemm});
         const bool sums = run.sums_expected_rows();
         if (sums) ExpectedBuffers<Types>(arena, problem, source, run, folds);
@@ -241,6 +302,17 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
         SettleBuffers<Sum>(arena, problem, source, run.plan.threads);
         arena.rewind(mark);
         if (sinks.empty()) return;
+      }
+      if (work.backward && run.chooses_segments) {
+        const bool by_noise = is_by_noise(outputs.backward);
+        SegmentBuffers<Types>(arena, problem, source, run, by_noise);
+        const sink::CallSinks<Sum> of_segments({*context.kernels, *run.gemm, problem, source}, outputs,
+                                               segment_sink_sizes(run));
+        for (sink::Sink<Sum>* sink : of_segments.all()) {
+          sink->take_lasting(arena);
+          sink->take(arena);
+        }
+        arena.rewind(mark);
       }
       if (work.backward) BackwardBuffers<Types>(arena, problem, source, run);
       for (sink::Sink<Sum>* sink : sinks) sink->take(arena);
@@ -295,6 +367,9 @@ LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)
 #undef LOGITLESS_INSTANTIATE
+template struct SegmentBuffers<kernels::FloatTiles>;
+template struct SegmentBuffers<kernels::DoubleTiles>;
+template struct SegmentBuffers<kernels::BFloat16Tiles>;
 template struct SettleBuffers<float>;
 template struct SettleBuffers<double>;
 

@@ -115,6 +115,65 @@ struct SettleBuffers {
   SettleBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source, int team);
 };
 
+/// Segments are worked on in waves of so many, or of so many rows of them, whichever are fewer; one segment's
+/// rows are gathered so many at a time.
+inline constexpr int64_t kWaveSegments = 32;
+inline constexpr int64_t kWaveRows = 8192;
+inline constexpr int64_t kPartRows = 512;
+/// A task adds what a wave makes of so many rows and so many components to d_hidden.
+inline constexpr int64_t kHiddenRows = 1024;
+inline constexpr int64_t kHiddenColumns = 256;
+/// The noise of a sample is estimated from so many rows and so many segments, of which this share of the
+/// pairs of a row and a segment is looked at.
+inline constexpr int64_t kPilotRows = 64;
+inline constexpr int64_t kPilotSegments = 48;
+/// What a row's segments share of the variance is found at so many θ, each three times the one before.
+inline constexpr int64_t kPilotLevels = 7;
+/// Returns how many pairs of a pilot are looked at.
+int64_t pilot_pairs(int64_t rows, int64_t segments);
+
+/// Returns whether θ is to be found from a noise, by pilots.
+inline bool is_by_noise(const BackwardOptions& options) {
+  return options.mode == BackwardMode::kSampled && !(options.theta > 0);
+}
+
+/// What the sinks of gradients of chosen segments need to know of a pass.
+sink::Sizes segment_sink_sizes(const RunPlan& run);
+
+/// The buffers of a pass that makes gradients of chosen segments.
+template <class Types>
+struct SegmentBuffers {
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  struct PerThread {
+    source::Room gathered;  // [kPartRows]
+    source::Scratch products;
+    Logit* row = nullptr;                              // scratch of kernels::GradientArgs
+    kernels::RowGradient<Logit>* gradients = nullptr;  // [kPartRows]
+    int64_t* rows = nullptr;                           // [kPartRows]
+    Sum* sums = nullptr;                               // [kHiddenRows, kHiddenColumns]
+    Sum* weights = nullptr;                            // [kSegment, H], of a pilot
+    float* states = nullptr;                           // [H], of a pilot
+  };
+  core::Array<PerThread> threads;
+  kernels::RowGradient<Logit>* gradients = nullptr;  // [rows]
+  kernels::PickGradient<Logit>* picks = nullptr;
+  int64_t wave_rows = 0;
+  Logit* tiles = nullptr;    // [wave_rows, kSegment]
+  int32_t* items = nullptr;  // [wave_rows]
+  float* weights = nullptr;  // [wave_rows]
+  // Of a pilot:
+  float* pilot_weights = nullptr;    // [kPilotRows, segments] or [rows, kPilotSegments]
+  Sum* pilot_sums = nullptr;         // [1 + kPilotLevels, kPilotRows, H]
+  double* tile_squares = nullptr;    // [wave_rows]: |gradients of logits|^2
+  double* state_squares = nullptr;   // [wave_rows]: |states|^2
+  double* hidden_squares = nullptr;  // [splits of H, wave_rows]: |their part of d_hidden|^2
+
+  /// `by_noise`: with what a pilot takes.
+  SegmentBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run,
+                 bool by_noise);
+};
+
 /// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens
 /// it, and is null where the arena only measures.
 template <class Logit>

@@ -83,6 +83,8 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   const bool expected = kind == PlanKind::kExpectedRow;
   set_grid(context_.options, gemm_, cap, source_, !work_.backward && !expected, std::min(rows(), chunk_rows), rows(),
            run.grid);
+  run.chooses_segments = work_.chooses_segments && kind == PlanKind::kTwoPass;
+  if (run.chooses_segments) widen_to_segments(run.grid);
   if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
     const int64_t step = source::block_step(any_row_rule(gemm_, source_));
@@ -108,9 +110,9 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   run.logits_stay = kind == PlanKind::kOnePass;
   run.may_drop_rows = work_.may_drop_rows;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
-  run.hidden_apart = narrow_hidden();
+  run.hidden_apart = narrow_hidden() || (run.chooses_segments && wants_sums_apart());
   if (expected) {
-    run.grid.segments = 1;
+    run.grid.stretches = 1;
     run.expected_rows = !work_.forward   ? ExpectedRowsIn::kGiven
                         : work_.backward ? ExpectedRowsIn::kHidden
                                          : ExpectedRowsIn::kLeft;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -48,6 +49,12 @@ class Planner {
     while (!fits(run) && cutter_.halve_tiles(cap_)) run = make();
     if (!fits(run)) too_small(least());
     return run;
+  }
+
+  // Returns the plan whose gradients are made of chosen segments, if it fits.
+  std::optional<RunPlan> choosing_segments() const {
+    RunPlan run = tiled(PlanKind::kTwoPass, rows());
+    return fits(run) ? std::optional(std::move(run)) : std::nullopt;
   }
 
   // Returns, of all plans for tiles from those of the table to the smallest, the one that needs least: its
@@ -129,7 +136,7 @@ class Planner {
     RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
     // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
     // beside them.
-    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow) {
+    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !run.chooses_segments) {
       run.hidden_apart = true;
       cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
       run.hidden_apart = fits(run);
@@ -253,16 +260,35 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
   }
 }
 
+namespace {
+
+// Returns the same work with gradients of all segments.
+Work without_segments(const Work& work) {
+  Work exact = work;
+  exact.chooses_segments = false;
+  return exact;
+}
+
+}  // namespace
+
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const Gradients& outputs) {
-  RunPlan run = Planner(context, threads, problem, work, outputs).first_that_fits();
+  const Work exact = without_segments(work);
+  const auto choose = [&] {
+    if (work.chooses_segments) {
+      if (auto run = Planner(context, threads, problem, work, outputs).choosing_segments()) return std::move(*run);
+    }
+    return Planner(context, threads, problem, exact, outputs).first_that_fits();
+  };
+  RunPlan run = choose();
   if (!work.forward) run.plan.active_rows = work.kept_rows;
   return run;
 }
 
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const Gradients& outputs) {
-  return Planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
+  const Work exact = without_segments(work);
+  return Planner(context, threads, problem, exact, outputs).least().plan.workspace_bytes;
 }
 
 }  // namespace logitless::plan

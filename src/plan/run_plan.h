@@ -34,6 +34,8 @@ struct Work {
   /// got them.
   bool leaves_expected_rows = false;
   bool has_expected_rows = false;
+  /// Gradients are to be made of segments that are chosen: BackwardOptions.
+  bool chooses_segments = false;
   /// The vocabulary entries of each slice that works by the plan; empty: there is one slice.
   std::span<const int64_t> slices = {};
 };
@@ -79,6 +81,8 @@ struct RunPlan {
   bool sums_expected_rows() const {
     return expected_rows == ExpectedRowsIn::kHidden || expected_rows == ExpectedRowsIn::kLeft;
   }
+  /// The first walk leaves the masses of segments, and gradients are made of those that are chosen.
+  bool chooses_segments = false;
   /// Rows are copied together where they do not follow one another; room for that is planned.
   bool gather = false;
   /// Rows may turn out to have no gradient: Work::may_drop_rows.

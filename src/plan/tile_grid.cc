@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/integers.h"
+#include "kernels/row_kernels.h"
 
 namespace logitless::plan {
 namespace {
@@ -31,7 +32,7 @@ constexpr int64_t kSmallestEdge = 16;
 constexpr int64_t kHiddenBlock = 256;
 // d_hidden has this many chains of tasks: they are a third of the work, so a dozen threads stay busy.
 constexpr int64_t kGradientTasks = 4;
-// This many tasks, row blocks × segments, keep many threads even; each costs 56 bytes a row.
+// This many tasks, row blocks × stretches, keep many threads even; each costs 56 bytes a row.
 constexpr int64_t kForwardTasks = 128;
 
 // A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
@@ -65,6 +66,11 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   grid.tile_stride = padded_stride(grid.vocab_tile);
 }
 
+void widen_to_segments(TileGrid& grid) {
+  grid.vocab_tile = std::min(round_up(grid.vocab_tile, kernels::kSegment), grid.vocab_size);
+  grid.tile_stride = padded_stride(grid.vocab_tile);
+}
+
 void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid) {
   const auto rule_of = [&](int64_t entries) { return source.row_rule(gemm, entries, grid.row_tile); };
   grid.row_rule = rule_of(grid.vocab_tile);
@@ -87,7 +93,7 @@ void set_splits(int64_t row_blocks, TileGrid& grid) {
   };
   grid.hidden_block = split(row_blocks);
   grid.weight_block = split(grid.vocab_tiles());
-  grid.segments = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
+  grid.stretches = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
 }
 
 bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap) {

@@ -28,14 +28,14 @@ struct TileGrid {
   int64_t tile_stride = 0;   // elements from one row of a tile to the next
   int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
   int64_t weight_block = 0;  // components of d_weight that one GEMM writes
-  int64_t segments = 0;      // parts of the vocabulary whose statistics are folded by one task
+  int64_t stretches = 0;      // parts of the vocabulary whose statistics are folded by one task
   gemm::RowRule row_rule;    // of the products that are logits
 
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
   int64_t first_entry(int64_t tile) const { return tile * vocab_tile; }
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
-  /// Segment s holds the tiles [segment_begin(s), segment_begin(s + 1)).
-  int64_t segment_begin(int64_t s) const { return s * vocab_tiles() / segments; }
+  /// Stretch s holds the tiles [stretch_begin(s), stretch_begin(s + 1)).
+  int64_t stretch_begin(int64_t s) const { return s * vocab_tiles() / stretches; }
 };
 
 /// The largest tiles that a budget leaves room for, below those of the table.
@@ -52,6 +52,8 @@ gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source);
 /// no gradients follow, tiles of many rows are higher.
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
               bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
+/// Lets tiles begin at segments of kernels::kSegment entries.
+void widen_to_segments(TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each of the slices
 /// too (Work::slices).
 void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid);

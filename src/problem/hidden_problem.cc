@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/check_fields.h"
 #include "core/checks.h"
 #include "core/store.h"
 #include "core/views.h"
@@ -267,6 +268,7 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 }
 
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
+  core::check_fields(outputs.backward, "backward.");
   check_d_hidden(problem, outputs);
   if (outputs.d_weight.data && problem.entries > 0) {
     check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");

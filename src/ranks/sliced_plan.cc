@@ -43,6 +43,7 @@ struct Planned {
     if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
     if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
     if (types.weight_sink >= 0) outputs.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
+    outputs.backward = wanted_outputs.backward;
     outputs.d_weight_mode = wanted_outputs.d_weight_mode;
     outputs.d_bias_mode = wanted_outputs.d_bias_mode;
     if (wanted_outputs.wants_d_hidden()) set_sums(problem, this, outputs);
@@ -80,6 +81,13 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   is("a gradient", wanted(work.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
+  if (work.chooses_segments) {
+    visit_fields(
+        FieldsOf<BackwardOptions>(),
+        [&](const Field& field, const auto& value) { statement.say("backward." + std::string(field.name), value); },
+        outputs.backward);
+  }
+  is("the choice of segments", wanted(run.chooses_segments));
   statement.say("plan", std::string(name_of(run.plan.kind)));
   statement.say("chunks", run.chunk_count());
   statement.say("row_tile", run.grid.row_tile);

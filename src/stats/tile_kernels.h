@@ -61,6 +61,14 @@ struct HeadShape {
   double softcap = 0;
 };
 
+/// Where a fold leaves the masses of segments: kernels::FoldArgs.
+struct MassRows {
+  float* masses = nullptr;
+  int64_t masses_stride = 0;
+  double* largest = nullptr;
+  int64_t largest_stride = 0;
+};
+
 template <class Types>
 class TileKernels {
  public:
@@ -99,7 +107,7 @@ class TileKernels {
   /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the columns before it, and the capped
   /// logits of picks into `picked`, which has an entry for each pick of the call. `row_scratch` is [entries].
   void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const Logit* inverse_temperature,
-            Logit* row_scratch, double* picked, kernels::RowStats* stats) const {
+            Logit* row_scratch, double* picked, kernels::RowStats* stats, const MassRows& masses = {}) const {
     const problem::RowPicks& picks = problem_.picks;
     kernels::FoldArgs<Logit> args;
     args.shape = shape(tile);
@@ -121,6 +129,10 @@ class TileKernels {
     }
     if (!weights_masses_.empty())
       args.weights_mass = weights_masses_[static_cast<size_t>(tile.head_entry / vocab_tile_)];
+    args.masses = masses.masses;
+    args.masses_stride = masses.masses_stride;
+    args.largest = masses.largest;
+    args.largest_stride = masses.largest_stride;
     args.scratch = row_scratch;
     args.stats = stats;
     kernels_.fold(args);

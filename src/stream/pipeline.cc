@@ -15,6 +15,7 @@
 #include "stats/statistics.h"
 #include "stream/expected_rows.h"
 #include "stream/schedule.h"
+#include "stream/segment_gradients.h"
 
 namespace logitless::stream {
 namespace {
@@ -104,6 +105,30 @@ void judge_expected_rows(const HiddenProblem& problem, const Gradients& outputs,
       work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted" : no_expected_rows(problem, filled);
 }
 void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, plan::Work&) {}
+
+// Says whether gradients are to be made of chosen segments. Throws InvalidInput where they cannot.
+void judge_segments(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+                    const Shared& shared, const TokenLoss::GradsFilled& filled, plan::Work& work) {
+  const BackwardOptions& options = outputs.backward;
+  if (!work.backward || options.mode == BackwardMode::kExact) return;
+  const auto refuse = [&](const auto&... why) {
+    core::fail("backward.mode = ", name_of(options.mode), " cannot run: ", why...);
+  };
+  if (const std::string_view why = no_choice_of_segments(problem, filled); !why.empty()) refuse(why);
+  const PlanKind plan = context.options().plan;
+  if (plan != PlanKind::kAuto && plan != PlanKind::kTwoPass) {
+    refuse("it takes two pass, and plan = ", name_of(plan), " is asked for");
+  }
+  if (plan::is_by_noise(options)) {
+    // d_bias by itself costs next to nothing, and has no noise that is held.
+    const bool held = outputs.wants_d_hidden() || outputs.d_weight.data || outputs.weight_sink;
+    if (options.noise == 0 || !held) return;
+    if (shared.cut) refuse("the vocabulary is cut, and no slice knows the noise of all: give backward.theta");
+  }
+  work.chooses_segments = true;
+}
+void judge_segments(const Context&, const LogitsProblem&, const LogitsGradient&, const Shared&,
+                    const TokenLoss::GradsFilled&, plan::Work&) {}
 
 // Says whether the halves of a call that are run apart hand expected rows on.
 bool leaves_expected_rows(const Context& context, const TokenProblem& problem, const Shared& shared,
@@ -218,7 +243,9 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   Ran ran(returned);
   plan::Work work = work_of(problem, loss, wants_gradients);
   leave_out_forward(problem, shared, work);
-  judge_expected_rows(problem, outputs, loss ? loss->gradients() : TokenLoss::GradsFilled(), work);
+  const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
+  judge_segments(context, problem, outputs, shared, filled, work);
+  judge_expected_rows(problem, outputs, filled, work);
   work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
   const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
   stats::make_stats(problem, ran);
@@ -226,6 +253,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
     stats::make_expected_rows(problem, expected_elements(problem), ran);
   if (loss) stats::make_grads(problem, *loss, ran);
   Pipeline(*schedule, loss, wants_gradients, ran).run();
+  schedule->report(ran.plan);
   if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);
   return ran;
 }
@@ -285,11 +313,14 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
     return plan;
   }
   plan::Work work = work_of(problem, grads);
-  judge_expected_rows(problem, outputs, filled_of(grads), work);
+  const TokenLoss::GradsFilled filled = filled_of(grads);
+  judge_segments(context, problem, outputs, shared, filled, work);
+  judge_expected_rows(problem, outputs, filled, work);
   work.has_expected_rows = !stats.expected.empty() && !shared.cut;
   const auto schedule = make_schedule(context, problem, outputs, shared, work, plan);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
+  schedule->report(plan);
   ranks::sum_over_batch(context, problem, outputs, shared);
   return plan;
 }
@@ -299,7 +330,9 @@ Plan plan_any(const Context& context, const Problem& problem, const Outputs& out
               const TokenLoss* loss) {
   plan::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
   leave_out_forward(problem, shared, work);
-  judge_expected_rows(problem, outputs, loss ? loss->gradients() : TokenLoss::GradsFilled(), work);
+  const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
+  judge_segments(context, problem, outputs, shared, filled, work);
+  judge_expected_rows(problem, outputs, filled, work);
   work.leaves_expected_rows = !loss && leaves_expected_rows(context, problem, shared, work);
   return plan_work(context, problem, outputs, shared, work);
 }

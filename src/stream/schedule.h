@@ -39,6 +39,8 @@ class Schedule {
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
   /// The pipeline calls this after the gradients of the last chunk.
   virtual void finish_gradients() {}
+  /// Fills what a plan says of gradients of chosen segments, once these are made.
+  virtual void report(Plan& /*plan*/) const {}
 
   /// Where it is positive, chunks are small: each is worked on by one thread, and this many threads work on
   /// different ones. Else a team works on one chunk after the other.

@@ -2,6 +2,7 @@
 // A vocabulary that is cut into slices, on this rank and on others, is one schedule: statistics of the slices
 // meet before they are finished, and sums of d_hidden before they become an output.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/arena.h"
@@ -73,6 +74,24 @@ class SlicedSchedule final : public Schedule {
     hidden_sums_.finish(plan_.plan.threads);
   }
 
+  // The share of all pairs of this rank, and bounds of what its slices make: parts of d_hidden add up, and
+  // those of d_weight stand apart.
+  void report(Plan& plan) const override {
+    double entries = 0, kept = 0, weight = 0;
+    for (const Slice& slice : slices_) {
+      if (!slice.schedule) continue;
+      Plan of_slice;
+      slice.schedule->report(of_slice);
+      const auto here = static_cast<double>(slice.problem->entries);
+      entries += here;
+      kept += here * of_slice.kept_share;
+      plan.d_hidden_bound += of_slice.d_hidden_bound;
+      weight += of_slice.d_weight_bound * of_slice.d_weight_bound;
+    }
+    if (entries > 0) plan.kept_share = kept / entries;
+    plan.d_weight_bound = std::sqrt(weight);
+  }
+
  private:
   struct Slice {
     std::shared_ptr<const HiddenProblem> problem;
@@ -95,7 +114,7 @@ class SlicedSchedule final : public Schedule {
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
     plan::RunPlan run = plan_;
     run.grid.vocab_size = entries;
-    run.grid.segments = std::min(run.grid.segments, run.grid.vocab_tiles());
+    run.grid.stretches = std::min(run.grid.stretches, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
 

@@ -8,14 +8,17 @@
 #include "core/arena.h"
 #include "core/store.h"
 #include "fold/folds.h"
+#include "fold/segment_masses.h"
 #include "plan/buffers.h"
 #include "sink/call_sinks.h"
+#include "stats/statistics.h"
 #include "stats/tile_kernels.h"
 #include "stream/active_blocks.h"
 #include "stream/expected_rows.h"
 #include "stream/gradient_tiles.h"
 #include "stream/pass.h"
 #include "stream/schedule.h"
+#include "stream/segment_gradients.h"
 #include "stream/walk_tiles.h"
 
 namespace logitless::stream {
@@ -37,12 +40,16 @@ class TileSchedule final : public SliceSchedule {
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
                plan::teacher_shape<typename Types::Logit>(arena_, context.kernels, problem)}},
-        folds_({problem, &pass_.tiles, &pass_.source, run_.gemm}),
+        folds_({problem, &pass_.tiles, &pass_.source, run_.gemm, run_.chooses_segments ? &masses_ : nullptr}),
         sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, plan::sink_sizes(run_)),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena_);
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
     if (run_.expected_rows != plan::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
+    if (run_.chooses_segments) {
+      masses_.take(arena_, run_.plan.chunk_rows, run_.grid.vocab_size, run_.grid.vocab_tile);
+      segments_.emplace(pass_, outputs, masses_);
+    }
     mark_ = arena_.mark();
   }
 
@@ -66,13 +73,27 @@ class TileSchedule final : public SliceSchedule {
       forward_.emplace(arena_, pass_.source, run_, folds_);
     }
     walk_tiles(pass_, *forward_, run_.blocks_of(chunk), folds_, walk, columns);
+    walked_ = true;
   }
 
   const fold::CallPartials& partials() const override { return folds_.partials(); }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
+    if (segments_ && !walked_) {
+      stats::Columns columns;  // of which only the masses beside them are read
+      stats::make_stats(pass_.problem, columns);
+      walk(fold::Walk::kFirst, chunk, columns);
+    }
     forward_.reset();
     arena_.rewind(mark_);
+    if (segments_) {
+      if (segments_->choose(arena_, stats, grads)) {
+        segments_->make(arena_);
+        chosen_ = true;
+        return;
+      }
+      arena_.rewind(mark_);
+    }
     if (expected_rows_) {
       expected_rows_->make_d_hidden(arena_, stats, grads);
       if (sinks_.all().empty()) return;
@@ -88,21 +109,30 @@ class TileSchedule final : public SliceSchedule {
   }
 
   void finish_gradients() override {
+    if (chosen_) return;
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(wrote_rows_, wrote_any_);
+  }
+
+  void report(Plan& plan) const override {
+    if (segments_) segments_->report(plan);
   }
 
  private:
   const plan::RunPlan run_;
   core::Arena arena_;
   Pass<Types> pass_;
+  fold::SegmentMasses masses_;
   fold::CallFolds<Types> folds_;
   const sink::CallSinks<Sum> sinks_;
   std::optional<ExpectedRowSums<Types>> expected_rows_;
+  std::optional<SegmentGradients<Types>> segments_;
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;
   core::Array<bool> wrote_rows_;  // rows of hidden that have had gradients, over all chunks
   bool wrote_any_ = false;
+  bool walked_ = false;
+  bool chosen_ = false;  // gradients were made of chosen segments
 };
 
 }  // namespace

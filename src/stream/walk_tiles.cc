@@ -8,14 +8,14 @@
 namespace logitless::stream {
 namespace {
 
-// One task of a walk: the tiles of one vocabulary segment for one row block. Tasks share nothing, so the
-// order in which threads take them does not matter to any bit.
+// One task of a walk: the tiles of one stretch of the vocabulary for one row block. Tasks share nothing, so
+// the order in which threads take them does not matter to any bit.
 template <class Types>
-class SegmentTask {
+class StretchTask {
  public:
   using Logit = typename Types::Logit;
 
-  SegmentTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
+  StretchTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
               const plan::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
       : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
 
@@ -24,7 +24,7 @@ class SegmentTask {
     for (const fold::Fold<Types>* fold : folds) fold->begin(part);
     if (!made) pass_.source.gather(*pass_.run.gemm, tile_rows());
     const plan::TileGrid& grid = pass_.run.grid;
-    for (int64_t j = grid.segment_begin(part.segment); j < grid.segment_begin(part.segment + 1); ++j) {
+    for (int64_t j = grid.stretch_begin(part.stretch); j < grid.stretch_begin(part.stretch + 1); ++j) {
       if (!made) {
         pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
                                pass_.multiplier(scratch_.products));
@@ -55,7 +55,7 @@ template <class Types>
 void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, const fold::CallFolds<Types>& folds,
              fold::Walk walk) {
   const bool lists = folds.partials().top && walk == fold::Walk::kFirst;
-  if (pass.run.grid.segments < 2 && !lists) return;
+  if (pass.run.grid.stretches < 2 && !lists) return;
   const int64_t first = blocks.front().begin, rows = blocks.back().begin + blocks.back().count - first;
   core::parallel_ranges(lists ? pass.run.plan.threads : 1, rows, [&](int64_t begin, int64_t end) {
     for (const fold::Partials* partials : folds.partials().of(walk)) {
@@ -81,7 +81,7 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
   folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
   const auto row_blocks = static_cast<int64_t>(blocks.size());
-  core::parallel_for(pass.run.plan.threads, pass.run.grid.segments * row_blocks, [&](int64_t task) {
+  core::parallel_for(pass.run.plan.threads, pass.run.grid.stretches * row_blocks, [&](int64_t task) {
     const int64_t b = task % row_blocks;
     const plan::RowBlock& block = blocks[static_cast<size_t>(b)];
     fold::FoldPart<typename Types::Logit> part;
@@ -89,10 +89,10 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
     typename plan::ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
     part.rows = pass.run.blocks.rows(block);
     part.place = block.begin - blocks.front().begin;
-    part.segment = task / row_blocks;
+    part.stretch = task / row_blocks;
     part.scratch = scratch.row;
     part.columns = &columns;
-    SegmentTask<Types>(pass, scratch, block, buffers.packed.of(b), blocks.front().tile_begin)
+    StretchTask<Types>(pass, scratch, block, buffers.packed.of(b), blocks.front().tile_begin)
         .run(folds.of(walk), part, !first_walk && pass.run.logits_stay);
   });
   combine(pass, blocks, folds, walk);

@@ -207,6 +207,56 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
   }
 }
 
+TEST(CApi, GradientsOfChosenSegmentsHaveTheBitsOfCxx) {
+  InputSpec spec;
+  spec.tokens = 30;
+  spec.vocab = 1500;
+  spec.hidden = 24;
+  CCall c(spec), cxx(spec);
+  logitless_backward_options backward;
+  LOGITLESS_INIT(backward_options, &backward);
+  const BackwardOptions defaults;
+  EXPECT_EQ(backward.mode, LOGITLESS_BACKWARD_EXACT);
+  EXPECT_EQ(backward.noise, defaults.noise);
+  EXPECT_EQ(backward.tolerance, defaults.tolerance);
+  EXPECT_EQ(std::string(logitless_backward_mode_name(LOGITLESS_BACKWARD_CERTIFIED)), "certified");
+  c.gradients.backward = &backward;
+  logitless_cross_entropy_result result;
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  for (const int32_t mode : {LOGITLESS_BACKWARD_SAMPLED, LOGITLESS_BACKWARD_CERTIFIED, LOGITLESS_BACKWARD_EXACT}) {
+    backward.mode = mode;
+    backward.theta = 0.2;
+    backward.tolerance = 0.3;
+    backward.seed = 12;
+    logitless_plan plan;
+    LOGITLESS_INIT(plan, &plan);
+    ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, &plan),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    cxx.wanted.backward.mode = static_cast<BackwardMode>(mode);
+    cxx.wanted.backward.theta = 0.2;
+    cxx.wanted.backward.tolerance = 0.3;
+    cxx.wanted.backward.seed = 12;
+    const Plan same = cross_entropy(Context(), cxx.inputs.hidden_view(), cxx.inputs.head_view(),
+                                    cxx.inputs.targets_view(), {}, cxx.wanted)
+                          .plan;
+    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+    EXPECT_EQ(plan.kept_share, same.kept_share);
+    EXPECT_EQ(plan.d_hidden_bound, same.d_hidden_bound);
+    EXPECT_EQ(plan.d_weight_bound, same.d_weight_bound);
+    EXPECT_EQ(plan.kept_share < 1, mode != LOGITLESS_BACKWARD_EXACT);
+  }
+  backward.mode = 7;
+  EXPECT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, nullptr),
+            LOGITLESS_INVALID_INPUT);
+  EXPECT_NE(std::string(logitless_last_error()).find("mode = 7"), std::string::npos) << logitless_last_error();
+  backward.mode = LOGITLESS_BACKWARD_SAMPLED;
+  backward.noise = 10;
+  EXPECT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, nullptr),
+            LOGITLESS_INVALID_INPUT);
+  EXPECT_NE(std::string(logitless_last_error()).find("backward.noise = 10"), std::string::npos);
+}
+
 TEST(CApi, ExpectedRowsHaveTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
     CCall c(spec), cxx(spec);

@@ -358,7 +358,7 @@ TEST(TopK, WhoDoesNotAskDoesNotPay) {
                             {.top_k = top_k})
         .workspace_bytes;
   };
-  // A list has 16 bytes an entry and gathers up to 2 k + 16, however many segments the vocabulary has.
+  // A list has 16 bytes an entry and gathers up to 2 k + 16, however many stretches the vocabulary has.
   const size_t cache_lines = 2 * 64, lists = 37 * (216 * 16 + 24);
   EXPECT_GE(workspace(100), workspace(0) + lists);
   EXPECT_LE(workspace(100), workspace(0) + lists + cache_lines);

@@ -222,7 +222,7 @@ class MemoryFormula {
   int64_t bytes() const {
     const bool one_pass = p_.kind == PlanKind::kOnePass;
     const int64_t logits = tile() * p_.row_tile;
-    int64_t forward = p_.threads * (4 * p_.vocab_tile + 4 * p_.row_tile) + 48 * segments() * p_.chunk_rows;
+    int64_t forward = p_.threads * (4 * p_.vocab_tile + 4 * p_.row_tile) + 48 * stretches() * p_.chunk_rows;
     const int64_t rows_of_scratch = p_.gradient_dtype == DType::kBFloat16 ? 2 : 1;
     int64_t backward = p_.threads * rows_of_scratch * 4 * p_.vocab_tile + 56 * p_.chunk_rows;
     forward += static_cast<int64_t>(p_.packed_bytes);
@@ -261,7 +261,7 @@ class MemoryFormula {
     k = blocks(k, 32) * 32;
     return 2 * std::min(n * k, std::max<int64_t>(384 * 1024, 128 * k)) + 64 * std::min<int64_t>(k, 288) + 4160;
   }
-  int64_t segments() const {
+  int64_t stretches() const {
     return std::min(blocks(p_.vocab_size, p_.vocab_tile), blocks(128, blocks(p_.chunk_rows, p_.row_tile)));
   }
 

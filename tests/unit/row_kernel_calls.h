@@ -60,6 +60,7 @@ struct Tile {
   bool cross = false;
   bool cross_weights = false;
   bool row_weights = false;  // each row has weights of its own
+  bool masses = false;       // of segments
   std::vector<T> logits;     // filled by seed() unless given
 
   int64_t stride() const { return cols + padding; }
@@ -105,6 +106,8 @@ struct TilePicks {
 struct Folded {
   std::vector<RowStats> stats;
   std::vector<double> picked;
+  std::vector<float> masses = {};  // [rows, segments]
+  std::vector<double> largest = {};
 };
 
 template <class T>
@@ -138,9 +141,18 @@ Folded fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = F
   args.row_weights_stride = tile.cols;
   args.scratch = scratch.data();
   args.stats = stats.data();
+  const int64_t segments = (tile.cols + kSegment - 1) / kSegment;
+  const Guarded<float> masses(std::vector<float>(static_cast<size_t>(tile.rows * segments), 99), flush);
+  const Guarded<double> largest(std::vector<double>(static_cast<size_t>(tile.rows), 99), flush);
+  if (tile.masses) {
+    args.masses = masses.data();
+    args.masses_stride = segments;
+    args.largest = largest.data();
+    args.largest_stride = 1;
+  }
   kernels.fold(args);
   EXPECT_EQ(0, std::memcmp(logits.data(), tile.logits.data(), tile.logits.size() * sizeof(T))) << "fold wrote logits";
-  return {stats, picked.values()};
+  return {stats, picked.values(), masses.values(), largest.values()};
 }
 
 /// Counts the columns above threshold[row], on top of 5.

@@ -41,6 +41,50 @@ void compare_all_options(const RowKernels& simd) {
 TEST_P(SimdTargets, MatchesThePlainKernelsInFloat32) { compare_all_options<float>(*GetParam()); }
 TEST_P(SimdTargets, MatchesThePlainKernelsInFloat64) { compare_all_options<double>(*GetParam()); }
 
+// The masses of segments, beside which the statistics keep their bits.
+template <class T>
+void compare_masses(const RowKernels& simd) {
+  unsigned seed = 500;
+  for (const int64_t cols : {1, 7, 63, 64, 65, 100, 128, 200, 333}) {
+    for (const double special : {0.0, kNan, kInf, -kInf}) {
+      for (int option = 0; option < 8; ++option) {
+        Tile<T> tile;
+        tile.cols = cols;
+        tile.bias = option & 1;
+        tile.softcap = option & 2 ? 5 : 0;
+        tile.entropy = tile.cross = option & 4;
+        tile.seed(seed++);
+        if (special != 0) tile.logits[static_cast<size_t>(tile.stride() + cols / 2)] = static_cast<T>(special);
+        SCOPED_TRACE("cols " + std::to_string(cols) + " option " + std::to_string(option));
+        const Folded without = fold(simd.typed<T>(), tile);
+        tile.masses = true;
+        const Folded got = fold(simd.typed<T>(), tile), want = fold(plain_kernels().typed<T>(), tile);
+        for (size_t r = 0; r < got.stats.size(); ++r) {
+          EXPECT_EQ(0, std::memcmp(&got.stats[r], &without.stats[r], sizeof(RowStats))) << r;
+          if (!std::isnan(want.largest[r])) expect_close(got.largest[r], want.largest[r], 1e-6, "largest");
+        }
+        const size_t segments = got.masses.size() / got.stats.size();
+        for (size_t k = 0; k < got.masses.size(); ++k) {
+          const bool is_number = want.largest[k / segments] < kInf;
+          ASSERT_EQ(std::isnan(got.masses[k]), !is_number) << k;
+          ASSERT_EQ(std::isnan(want.masses[k]), !is_number) << k;
+          if (is_number)
+            expect_close(static_cast<double>(got.masses[k]), static_cast<double>(want.masses[k]), 1e-4, "mass");
+        }
+        // Of a row without a special value they make up the sum of its exponentials.
+        double sum = 0;
+        for (size_t k = 0; k < segments; ++k) sum += static_cast<double>(got.masses[k]);
+        expect_close(sum, 1 + got.stats[0].rest, 1e-4, "sum");
+      }
+    }
+  }
+}
+
+TEST_P(SimdTargets, MassesOfSegments) {
+  compare_masses<float>(*GetParam());
+  compare_masses<double>(*GetParam());
+}
+
 // The vector's every lane, and the scalar tail behind it, must see what is special.
 template <class T>
 void plant_special_values(const RowKernels& kernels) {

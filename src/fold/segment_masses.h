@@ -1,0 +1,57 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a walk leaves of each segment of the vocabulary for gradients of a sample.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/arena.h"
+#include "core/integers.h"
+#include "kernels/row_kernels.h"
+#include "stats/tile_kernels.h"
+
+namespace logitless::fold {
+
+/// For each row of a chunk and segment of kernels::kSegment vocabulary entries, the sum of its exponentials,
+/// relative to the largest logit of the row's tile. Tiles begin at segments.
+class SegmentMasses {
+ public:
+  void take(core::Arena& arena, int64_t rows, int64_t entries, int64_t vocab_tile) {
+    segments_ = core::div_up(entries, kernels::kSegment);
+    tiles_ = core::div_up(entries, vocab_tile);
+    vocab_tile_ = vocab_tile;
+    masses_ = arena.take<float>(rows * segments_);
+    largest_ = arena.take<double>(rows * tiles_);
+  }
+
+  int64_t segments() const { return segments_; }
+  /// Returns where a fold leaves those of a tile, for the rows from `place` on.
+  stats::MassRows of(int64_t place, int64_t first_entry) const {
+    return {masses_ + place * segments_ + first_entry / kernels::kSegment, segments_,
+            largest_ + place * tiles_ + first_entry / vocab_tile_, tiles_};
+  }
+  /// Returns those of a row, [segments].
+  float* row(int64_t place) const { return masses_ + place * segments_; }
+  /// Makes probabilities of those of a row, whose largest logit and logarithm of its sum of exponentials are
+  /// these.
+  void normalise(int64_t place, double max, double log_sum, double inverse_temperature) const {
+    float* const masses = row(place);
+    const int64_t per_tile = vocab_tile_ / kernels::kSegment;
+    for (int64_t tile = 0; tile < tiles_; ++tile) {
+      const double largest = largest_[place * tiles_ + tile];
+      const double exponent = (largest - max) * inverse_temperature - log_sum;
+      const auto scale = static_cast<float>(std::isinf(largest) && largest < 0 ? 0 : std::exp(exponent));
+      const int64_t end = tile + 1 == tiles_ ? segments_ : (tile + 1) * per_tile;
+      for (int64_t s = tile * per_tile; s < end; ++s) masses[s] *= scale;
+    }
+  }
+
+ private:
+  float* masses_ = nullptr;    // [rows, segments]
+  double* largest_ = nullptr;  // [rows, tiles]
+  int64_t segments_ = 0;
+  int64_t tiles_ = 0;
+  int64_t vocab_tile_ = 0;
+};
+
+}  // namespace logitless::fold

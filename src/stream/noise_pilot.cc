@@ -1,0 +1,391 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/noise_pilot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/parallel.h"
+#include "core/random_bits.h"
+#include "core/store.h"
+
+namespace logitless::stream {
+namespace {
+
+// The drawings of a call; its own has the number 0.
+enum Drawing : uint64_t { kRows = 1, kSegmentsOfRows, kSegments, kRowsOfSegments };
+
+// A pair that a pilot has looked at.
+struct Pair {
+  double mass;    // infinite: it is always taken
+  double factor;  // one over the probability that the pilot takes it
+  double hidden;  // |G W|²
+  double weight;  // |G|² |x|²
+};
+
+// Of one pilot row and one θ: the variance of d_hidden as if segments were independent, and what Hájek's
+// formula takes from it.
+struct Shared {
+  double variance = 0;
+  double weights = 0;
+  double excess = 0;  // of the square of the sum, that the pilot's own noise makes
+};
+
+// Calls take(i, q) for those of `sizes` that a systematic sample of `wanted` of them takes, with the
+// probability q.
+template <class Take>
+void draw_by_size(const core::Array<double>& sizes, int64_t wanted, uint64_t bits, const Take& take) {
+  const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  if (!(all > 0)) return;
+  const double each = static_cast<double>(wanted) / all;
+  double sum = static_cast<double>(bits >> 11) * 0x1p-53;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const double q = std::min(1.0, each * sizes[i]);
+    sum += q;
+    if (sum < 1) continue;
+    sum -= 1;
+    take(static_cast<int32_t>(i), q);
+    if (--wanted == 0) return;  // rounding may have led to one more
+  }
+}
+
+// Finds the largest theta for which value(theta), which grows with it, is at most `most`: 0 where there is
+// none.
+template <class Value>
+double solve(double largest, double most, const Value& value) {
+  if (value(largest) <= most) return largest;
+  double below = largest * 1e-12, above = largest;
+  if (value(below) > most) return 0;
+  for (int step = 0; step < 50; ++step) {
+    const double middle = std::sqrt(below * above);
+    (value(middle) <= most ? below : above) = middle;
+  }
+  return below;
+}
+
+template <class Types>
+class Pilot {
+ public:
+  using Sum = typename Types::Sum;
+  using Buffers = plan::SegmentBuffers<Types>;
+
+  Pilot(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, SegmentWave<Types>& wave,
+        Buffers& buffers)
+      : pass_(pass), outputs_(outputs), weighed_(weighed), wave_(wave), buffers_(buffers) {}
+
+  NoiseFound find(double noise) {
+    measure_pairs();
+    pilot_theta_ = theta_of_pilot();
+    look_at_rows();
+    if (wants_weight()) look_at_segments();
+    const double largest = 1e3 * largest_;
+    if (!(largest > 0)) return {};
+    NoiseFound out;
+    out.theta = solve(largest, noise, [&](double theta) { return noise_at(theta); });
+    if (out.theta > 0) out.noise = noise_at(out.theta);
+    return out;
+  }
+
+ private:
+  bool wants_hidden() const { return outputs_.wants_d_hidden(); }
+  bool wants_weight() const { return outputs_.d_weight.data || outputs_.weight_sink; }
+  int64_t rows() const { return static_cast<int64_t>(weighed_.rows.size()); }
+  int64_t segments() const { return weighed_.masses.segments(); }
+  const float* masses(int64_t i) const { return weighed_.masses.row(weighed_.places[static_cast<size_t>(i)]); }
+  uint64_t bits(Drawing drawing, int64_t index) const {
+    return drawing_bits(weighed_.seed, drawing, weighed_.first_entry, index);
+  }
+
+  // Sums what the pairs weigh, by rows and by segments. What picks weigh is not among the masses.
+  void measure_pairs() {
+    row_sizes_.resize(static_cast<size_t>(rows()));
+    segment_sizes_.resize(static_cast<size_t>(segments()));
+    core::Array<double> largest(static_cast<size_t>(rows()));
+    core::parallel_ranges(pass_.run.plan.threads, rows(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double sum = pick_size(i), most = 0;
+        const float* of_row = masses(i);
+        for (int64_t s = 0; s < segments(); ++s) {
+          if (!(of_row[s] >= 0)) continue;
+          sum += static_cast<double>(of_row[s]);
+          most = std::max(most, static_cast<double>(of_row[s]));
+        }
+        row_sizes_[static_cast<size_t>(i)] = std::isfinite(sum) ? sum : 0;
+        largest[static_cast<size_t>(i)] = most;
+      }
+    });
+    for (const double most : largest) largest_ = std::max(largest_, most);
+    core::parallel_ranges(pass_.run.plan.threads, segments(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < rows(); ++i) {
+        const float* of_row = masses(i);
+        for (int64_t s = begin; s < end; ++s) {
+          if (of_row[s] >= 0) segment_sizes_[static_cast<size_t>(s)] += static_cast<double>(of_row[s]);
+        }
+      }
+    });
+    // The gradients of a target's row of the head add up over its rows, and so do those of frequent entries.
+    core::Array<double> entries(static_cast<size_t>(pass_.run.grid.vocab_size));
+    for (int64_t i = 0; i < rows(); ++i) {
+      each_pick(i, [&](int64_t entry, double gradient) { entries[static_cast<size_t>(entry)] += std::abs(gradient); });
+    }
+    for (double& size : segment_sizes_) size = std::pow(size, 1.5) / 4;
+    for (size_t v = 0; v < entries.size(); ++v) {
+      if (std::isfinite(entries[v])) segment_sizes_[v / kernels::kSegment] += std::pow(entries[v], 1.5);
+    }
+    const double all = std::accumulate(segment_sizes_.begin(), segment_sizes_.end(), 0.0);
+    for (double& size : segment_sizes_) size += 1e-3 * all / static_cast<double>(segments());
+  }
+
+  template <class Use>
+  void each_pick(int64_t i, const Use& use) const {
+    const auto& gradient = buffers_.gradients[i];
+    for (int32_t k = 0; k < gradient.pick_count; ++k) {
+      const int64_t entry = gradient.picks[k].id - pass_.problem.first_entry;
+      if (k > 0 && gradient.picks[k - 1].id == gradient.picks[k].id) continue;
+      if (entry < 0 || entry >= pass_.run.grid.vocab_size) continue;
+      use(entry, static_cast<double>(gradient.picks[k].gradient) / weighed_.unit);
+    }
+  }
+  double pick_size(int64_t i) const {
+    double sum = 0;
+    each_pick(i, [&](int64_t, double gradient) { sum += std::abs(gradient); });
+    return sum;
+  }
+
+  // Returns the theta at which the pilot looks at as many pairs of some rows as it may.
+  double theta_of_pilot() {
+    draw_by_size(row_sizes_, plan::kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
+      pilot_rows_.push_back(i);
+      row_factors_.push_back(1 / q);
+    });
+    const auto pairs = static_cast<double>(plan::pilot_pairs(rows(), segments()));
+    // The fewer pairs, the larger theta.
+    double below = largest_ * 1e-12, above = largest_ * 1e3;
+    for (int step = 0; step < 50 && below < above; ++step) {
+      const double middle = std::sqrt(below * above);
+      double taken = 0;
+      for (const int32_t i : pilot_rows_) {
+        const float* of_row = masses(i);
+        for (int64_t s = 0; s < segments(); ++s) {
+          taken += of_row[s] >= 0 ? std::min(1.0, static_cast<double>(of_row[s]) / middle) : 1;
+        }
+      }
+      (taken > pairs ? below : above) = middle;
+    }
+    return above;
+  }
+
+  void look_at_rows() {
+    const auto count = static_cast<int64_t>(pilot_rows_.size());
+    const int64_t h = pass_.problem.hidden_size;
+    std::fill_n(buffers_.pilot_weights, count * segments(), 0.0F);
+    for (int64_t k = 0; k < count; ++k) {
+      const int32_t i = pilot_rows_[static_cast<size_t>(k)];
+      draw_row(masses(i), segments(), pilot_theta_, bits(kSegmentsOfRows, weighed_.rows[static_cast<size_t>(i)]),
+               [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
+    }
+    const Choice choice = {buffers_.pilot_weights, segments(), count, segments(), {}, pilot_rows_};
+    std::fill_n(buffers_.pilot_sums, (1 + plan::kPilotLevels) * plan::kPilotRows * h, Sum{0});
+    const auto row_of = [&](int64_t level, int64_t k) {
+      return buffers_.pilot_sums + (level * plan::kPilotRows + k) * h;
+    };
+    core::Array<double> excess(static_cast<size_t>(count));  // of the square of a row that noise makes
+    core::Array<Shared> shared(static_cast<size_t>(count) * kLevels);
+    const int64_t splits = core::div_up(h, plan::kHiddenColumns);
+    for (int64_t column = 0; column < choice.columns;) {
+      column = wave_.fill(choice, column);
+      wave_.make(true, [](const auto&...) {});
+      const auto mass_of = [&](int64_t at) { return masses_[static_cast<size_t>(at)]; };
+      masses_.resize(static_cast<size_t>(buffers_.wave_rows));
+      for (const auto& of : wave_.columns()) {
+        for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
+          const auto i = pilot_rows_[static_cast<size_t>(buffers_.items[at])];
+          const auto mass = static_cast<double>(masses(i)[of.segment]);
+          masses_[static_cast<size_t>(at)] = mass >= 0 ? mass : std::numeric_limits<double>::infinity();
+        }
+      }
+      wave_.add_hidden([&](int64_t k) { return row_of(0, k); },
+                       [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
+                         double square = 0;
+                         for (int64_t c = 0; c < entries; ++c) square += std::pow(static_cast<double>(values[c]), 2);
+                         buffers_.hidden_squares[split * buffers_.wave_rows + at] = square;
+                         for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
+                           const auto out = static_cast<Sum>(1 - chance(mass_of(at), theta_of(level)));
+                           if (out == 0) continue;
+                           Sum* const to = row_of(1 + level, buffers_.items[at]) + component;
+                           for (int64_t c = 0; c < entries; ++c) to[c] += out * values[c];
+                         }
+                       });
+      for (const auto& of : wave_.columns()) {
+        for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
+          const int32_t k = buffers_.items[at];
+          const double factor = buffers_.weights[at];
+          double hidden = 0;
+          for (int64_t split = 0; split < splits; ++split) {
+            hidden += buffers_.hidden_squares[split * buffers_.wave_rows + at];
+          }
+          Pair pair;
+          pair.mass = mass_of(at);
+          pair.hidden = hidden / (factor * factor);
+          pair.weight = buffers_.tile_squares[at] / (factor * factor) * buffers_.state_squares[at];
+          pair.factor = factor * row_factors_[static_cast<size_t>(k)];
+          excess[static_cast<size_t>(k)] += factor * (factor - 1) * pair.hidden;
+          for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
+            const double q = chance(pair.mass, theta_of(level));
+            Shared& of_level = shared[static_cast<size_t>(k) * kLevels + static_cast<size_t>(level)];
+            of_level.variance += factor * (1 / q - 1) * pair.hidden;
+            of_level.weights += factor * q * (1 - q);
+            of_level.excess += factor * (factor - 1) * (1 - q) * (1 - q) * pair.hidden;
+          }
+          pairs_.push_back(pair);
+        }
+      }
+    }
+    const auto square_of = [&](const Sum* row) {
+      double square = 0;
+      for (int64_t c = 0; c < h; ++c) square += std::pow(static_cast<double>(row[c]), 2);
+      return square;
+    };
+    std::array<double, kLevels> variance = {}, left = {};
+    for (int64_t k = 0; k < count; ++k) {
+      const double of_row = row_factors_[static_cast<size_t>(k)];
+      hidden_square_ += of_row * (square_of(row_of(0, k)) - excess[static_cast<size_t>(k)]);
+      for (size_t level = 0; level < kLevels; ++level) {
+        const Shared& of_level = shared[static_cast<size_t>(k) * kLevels + level];
+        if (!(of_level.weights > 0)) continue;
+        const double square = square_of(row_of(1 + static_cast<int64_t>(level), k)) - of_level.excess;
+        variance[level] += of_row * of_level.variance;
+        left[level] +=
+            of_row * std::clamp(of_level.variance - std::max(0.0, square) / of_level.weights, 0.0, of_level.variance);
+      }
+    }
+    for (size_t level = 0; level < kLevels; ++level) {
+      left_[level] = variance[level] > 0 ? std::max(left[level] / variance[level], kLeastLeft) : 1;
+    }
+  }
+
+  void look_at_segments() {
+    core::Array<int32_t> chosen;
+    core::Array<double> factors;
+    draw_by_size(segment_sizes_, plan::kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
+      chosen.push_back(s);
+      factors.push_back(1 / q);
+    });
+    const auto columns = static_cast<int64_t>(chosen.size());
+    std::fill_n(buffers_.pilot_weights, rows() * columns, 0.0F);
+    core::parallel_for(pass_.run.plan.threads, columns, [&](int64_t c) {
+      const int32_t segment = chosen[static_cast<size_t>(c)];
+      uint64_t random = bits(kRowsOfSegments, segment);
+      double sum = static_cast<double>(random >> 11) * 0x1p-53;
+      for (int64_t i = 0; i < rows(); ++i) {
+        const auto mass = static_cast<double>(masses(i)[segment]);
+        const double q = mass < pilot_theta_ ? mass / pilot_theta_ : 1;
+        if (q < 1e-30) continue;
+        sum += q;
+        if (sum < 1) continue;
+        sum -= 1;
+        buffers_.pilot_weights[i * columns + c] = static_cast<float>(1 / q);
+      }
+    });
+    const Choice choice = {buffers_.pilot_weights, columns, rows(), columns, {}, {}, chosen};
+    const source::Product& product = pass_.source.products().front();
+    const int64_t h = pass_.problem.hidden_size;
+    core::Array<double> squares(static_cast<size_t>(columns));
+    for (int64_t column = 0; column < columns;) {
+      const int64_t first = column;
+      column = wave_.fill(choice, column);
+      wave_.make(true, [&](const sink::GradientPart& part, int64_t c, int64_t done, int thread) {
+        auto& mine = buffers_.threads[static_cast<size_t>(thread)];
+        const auto count = static_cast<int64_t>(part.rows.size());
+        const auto& of = wave_.columns()[static_cast<size_t>(c)];
+        gemm::Product<Sum> gradients;
+        gradients.m = part.entries;
+        gradients.n = gradients.ldc = h;
+        gradients.k = count;
+        gradients.c = mine.weights;
+        gradients.b = product.states.operand(part.rows, product.rows_in(part.gathered));
+        part.for_each_term([&](gemm::Operand term, bool first_term) {
+          term.transposed = true;
+          gradients.a = term;
+          gradients.accumulate = !first_term || done > 0;
+          pass_.multiplier(mine.products)(gradients);
+        });
+        double& square = squares[static_cast<size_t>(first + c)];
+        for (int64_t r = 0; r < count; ++r) {
+          const int64_t at = of.begin + done + r;
+          const double factor = buffers_.weights[at];
+          square -= (1 - 1 / factor) * buffers_.tile_squares[at] * buffers_.state_squares[at];
+        }
+        if (done + count < of.count) return;
+        for (int64_t k = 0; k < part.entries * h; ++k) square += std::pow(static_cast<double>(mine.weights[k]), 2);
+      });
+    }
+    for (size_t c = 0; c < factors.size(); ++c) weight_square_ += factors[c] * squares[c];
+  }
+
+  static double chance(double mass, double theta) { return mass < theta ? mass / theta : 1; }
+  double theta_of(int64_t level) const { return pilot_theta_ * std::pow(3.0, static_cast<double>(level)); }
+  // Returns the share of the variance of d_hidden that a systematic sample leaves.
+  double left_at(double theta) const {
+    const double level = std::clamp(std::log(theta / pilot_theta_) / std::log(3.0), 0.0, double{kLevels - 1});
+    const auto below = std::min(static_cast<size_t>(level), kLevels - 2);
+    const double share = level - static_cast<double>(below);
+    return (1 - share) * left_[below] + share * left_[below + 1];
+  }
+
+  // Returns the larger of the expected errors of d_hidden and d_weight.
+  double noise_at(double theta) const {
+    double hidden = 0, weight = 0;
+    for (const Pair& pair : pairs_) {
+      if (pair.mass >= theta) continue;
+      const double odds = pair.factor * (theta / pair.mass - 1);
+      hidden += odds * pair.hidden;
+      weight += odds * pair.weight;
+    }
+    hidden *= left_at(theta);
+    const auto error = [](double variance, double square) {
+      return variance == 0 ? 0 : square > 0 ? std::sqrt(variance / square) : std::numeric_limits<double>::infinity();
+    };
+    return std::max(wants_hidden() ? error(hidden, hidden_square_) : 0,
+                    wants_weight() ? error(weight, weight_square_) : 0);
+  }
+
+  static constexpr size_t kLevels = plan::kPilotLevels;
+  // No estimate may say that next to nothing is left.
+  static constexpr double kLeastLeft = 0.05;
+
+  const Pass<Types>& pass_;
+  const Gradients& outputs_;
+  const Weighed& weighed_;
+  SegmentWave<Types>& wave_;
+  Buffers& buffers_;
+  core::Array<double> row_sizes_, segment_sizes_;
+  double largest_ = 0;  // mass of a pair
+  double pilot_theta_ = 0;
+  core::Array<int32_t> pilot_rows_;  // of the weighed rows
+  core::Array<double> row_factors_;
+  core::Array<double> masses_;  // of the rows of a wave
+  core::Array<Pair> pairs_;
+  std::array<double, kLevels> left_ = {};
+  double hidden_square_ = 0, weight_square_ = 0;  // of the exact gradients
+};
+
+}  // namespace
+
+template <class Types>
+NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
+                      SegmentWave<Types>& wave, plan::SegmentBuffers<Types>& buffers) {
+  return Pilot<Types>(pass, outputs, weighed, wave, buffers).find(noise);
+}
+
+#define LOGITLESS_INSTANTIATE(Types)                                                                                \
+  template NoiseFound find_theta(const Pass<Types>&, const Gradients&, const Weighed&, double, SegmentWave<Types>&, \
+                                 plan::SegmentBuffers<Types>&);
+LOGITLESS_INSTANTIATE(kernels::FloatTiles)
+LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
+LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)
+#undef LOGITLESS_INSTANTIATE
+
+}  // namespace logitless::stream

@@ -1,0 +1,78 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// How large θ may be for a noise that is asked for. Two small samples, of some rows and of some segments,
+// tell how large the exact gradients are and how large the variance of d_hidden and d_weight is under any θ.
+// With the mass m of a pair (row i, segment s), its gradients of logits G, the head's rows W and the states
+// x,
+//
+//     variance of d_hidden:  Σ_is (1 / q − 1) |G W|²          variance of d_weight:  Σ_is (1 / q − 1) |G|² |x|²
+//
+// with q = min(1, m / θ) (Horvitz and Thompson 1952). A systematic sample of a row has always the same mass,
+// so that the direction which all its segments share does not vary. Of a row's variance of d_hidden stays,
+// with y = G W,
+//
+//     Σ_s (1 / q − 1) |y_s|² − |Σ_s (1 − q_s) y_s|² / Σ_s q_s (1 − q_s)
+//
+// (Hájek 1964). The segments of d_weight share no direction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/random_bits.h"
+#include "fold/segment_masses.h"
+#include "logitless/tensors.h"
+#include "plan/buffers.h"
+#include "stream/segment_wave.h"
+
+namespace logitless::stream {
+
+/// What a pilot reads: rows that have a gradient, and what each pair of one and a segment weighs.
+struct Weighed {
+  const fold::SegmentMasses& masses;  // NaN: the pair is always taken
+  std::span<const int64_t> rows;
+  std::span<const int32_t> places;
+  double unit = 1;  // of the masses
+  uint64_t seed = 0;
+  int64_t first_entry = 0;
+};
+
+/// What was found.
+struct NoiseFound {
+  double theta = 0;  // 0: everything is to be taken
+  double noise = 0;  // the expected error
+};
+
+template <class Types>
+NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
+                      SegmentWave<Types>& wave, plan::SegmentBuffers<Types>& buffers);
+
+/// Draws the segments of a row systematically: calls take(segment, weight) for those that are taken, each
+/// with the probability 1 / weight. `bits` decide.
+template <class Take>
+void draw_row(const float* masses, int64_t segments, double theta, uint64_t bits, const Take& take) {
+  double sum = static_cast<double>(bits >> 11) * 0x1p-53;
+  for (int64_t s = 0; s < segments; ++s) {
+    const auto mass = static_cast<double>(masses[s]);
+    if (!(mass < theta)) {  // also where it is NaN
+      take(s, 1.0F);
+      continue;
+    }
+    // The weight is the number that gradients are multiplied with, so that its rounding is no bias.
+    const auto weight = static_cast<float>(theta / mass);
+    if (!(weight < 1e30F)) continue;
+    sum += 1 / static_cast<double>(weight);
+    if (sum < 1) continue;
+    sum -= 1;
+    take(s, weight);
+  }
+}
+
+/// Returns the bits that decide about a row, or a segment, in one of several drawings.
+inline uint64_t drawing_bits(uint64_t seed, uint64_t drawing, int64_t first_entry, int64_t index) {
+  uint64_t bits = core::random_bits(seed);
+  bits = core::random_bits(bits ^ drawing);
+  bits = core::random_bits(bits ^ static_cast<uint64_t>(first_entry));
+  return core::random_bits(bits ^ static_cast<uint64_t>(index));
+}
+
+}  // namespace logitless::stream

@@ -1,0 +1,316 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "stream/segment_gradients.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "core/parallel.h"
+#include "core/random_bits.h"
+#include "stats/row_gradients.h"
+#include "stream/noise_pilot.h"
+
+namespace logitless::stream {
+namespace {
+
+// A pair costs about twice as much in a gathered product: where more than this share is taken, exact
+// gradients are faster.
+constexpr double kMostKept = 0.5;
+constexpr float kAlways = std::numeric_limits<float>::quiet_NaN();
+constexpr size_t kBuckets = 1024;
+
+// Returns the bucket of a mass: four to an octave.
+size_t bucket_of(float mass) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &mass, sizeof bits);
+  return bits >> 21;
+}
+
+}  // namespace
+
+std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
+  if (problem.over_picks) return "the call is over sets of ids, and walks no vocabulary";
+  if (problem.divergence) return "the call has a teacher, whose probabilities its gradients follow too";
+  if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
+  if (filled.outside || filled.divergence)
+    return "the loss has a gradient of other statistics than logp, lse and cross";
+  if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
+  return {};
+}
+
+template <class Types>
+SegmentGradients<Types>::SegmentGradients(const Pass<Types>& pass, const Gradients& outputs,
+                                          const fold::SegmentMasses& masses)
+    : pass_(pass),
+      outputs_(outputs),
+      masses_(masses),
+      sinks_({*pass.context.kernels, *pass.run.gemm, pass.problem, pass.source}, outputs,
+             plan::segment_sink_sizes(pass.run)) {}
+
+template <class Types>
+void SegmentGradients<Types>::find_rows(const TokenStats& stats, const TokenGrads& grads) {
+  const core::Array<int64_t>& order = pass_.run.blocks.order;
+  rows_.reserve(order.size());
+  places_.reserve(order.size());
+  kernels::PickGradient<Logit>* picks = buffers_->picks;
+  double sum = 0;
+  int64_t numbers = 0;
+  for (size_t place = 0; place < order.size(); ++place) {
+    if (!stats::has_gradient(pass_.problem, grads, order[place])) continue;
+    const auto gradient = stats::row_gradient(pass_.problem, stats, grads, order[place], picks);
+    picks += gradient.pick_count;
+    buffers_->gradients[rows_.size()] = gradient;
+    rows_.push_back(order[place]);
+    places_.push_back(static_cast<int32_t>(place));
+    const double scale = std::max(std::abs(static_cast<double>(gradient.softmax_scale)),
+                                  std::abs(static_cast<double>(gradient.cross_scale)));
+    if (!std::isfinite(scale)) continue;
+    sum += scale;
+    ++numbers;
+  }
+  if (sum > 0) unit_ = sum / static_cast<double>(numbers);
+  kept_.resize(rows_.size());
+}
+
+// Makes of the masses what each pair weighs: the sum of |dL/da| over its entries, in units of `unit_`. Pairs
+// that are always taken get NaN.
+template <class Types>
+void SegmentGradients<Types>::weigh(const TokenStats& stats) {
+  const problem::HiddenProblem& problem = pass_.problem;
+  const int64_t segments = masses_.segments(), entries = pass_.run.grid.vocab_size;
+  core::Array<double> cross;
+  if (summands_.cross) {
+    cross.resize(static_cast<size_t>(segments));
+    for (int64_t v = 0; v < entries; ++v) {
+      cross[static_cast<size_t>(v / kernels::kSegment)] += problem.cross_weight(0, problem.first_entry + v);
+    }
+  }
+  core::parallel_for(pass_.run.plan.threads, core::div_up(static_cast<int64_t>(rows_.size()), 64), [&](int64_t group) {
+    const size_t end = std::min(rows_.size(), static_cast<size_t>(group + 1) * 64);
+    for (auto i = static_cast<size_t>(group) * 64; i < end; ++i) {
+      const auto row = static_cast<size_t>(rows_[i]);
+      const kernels::RowGradient<Logit>& gradient = buffers_->gradients[i];
+      masses_.normalise(places_[i], stats.max_logit[row], stats.log_sum[row], problem.inverse_temperature(rows_[i]));
+      float* const masses = masses_.row(places_[i]);
+      const auto scale = static_cast<float>(std::abs(static_cast<double>(gradient.softmax_scale)) / unit_);
+      const double of_cross = std::abs(static_cast<double>(gradient.cross_scale)) / unit_;
+      const bool lost = !std::isfinite(stats.max_logit[row]) || !std::isfinite(stats.log_sum[row]) ||
+                        !std::isfinite(scale) || !std::isfinite(of_cross);
+      for (int64_t s = 0; s < segments; ++s) {
+        masses[s] = lost ? kAlways : masses[s] * scale;
+        if (of_cross > 0) masses[s] += static_cast<float>(of_cross * cross[static_cast<size_t>(s)]);
+      }
+      for (int32_t k = 0; k < gradient.pick_count; ++k) {
+        const int64_t entry = gradient.picks[k].id - problem.first_entry;
+        if (entry >= 0 && entry < entries) masses[entry / kernels::kSegment] = kAlways;
+      }
+    }
+  });
+}
+
+// Returns the share of the pairs that a θ is expected to take.
+template <class Types>
+double SegmentGradients<Types>::share_at(double theta) const {
+  core::Array<double> of_rows(rows_.size());
+  core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const float* masses = masses_.row(places_[i]);
+      double taken = 0;
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        const auto mass = static_cast<double>(masses[s]);
+        taken += mass < theta ? mass / theta : 1;
+      }
+      of_rows[i] = taken;
+    }
+  });
+  const double pairs = static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments());
+  return std::accumulate(of_rows.begin(), of_rows.end(), 0.0) / pairs;
+}
+
+// Puts the weights of what is drawn in the place of the masses.
+template <class Types>
+void SegmentGradients<Types>::draw(double theta) {
+  core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      float* const masses = masses_.row(places_[i]);
+      int64_t next = 0;
+      draw_row(masses, masses_.segments(), theta,
+               drawing_bits(static_cast<uint64_t>(outputs_.backward.seed), 0, pass_.problem.first_entry, rows_[i]),
+               [&](int64_t s, float weight) {
+                 std::fill(masses + next, masses + s, 0.0F);
+                 masses[s] = weight;
+                 next = s + 1;
+                 ++kept_[i];
+               });
+      std::fill(masses + next, masses + masses_.segments(), 0.0F);
+    }
+  });
+}
+
+// Puts 1 in the place of the masses that stay, and 0 in that of the smallest ones.
+template <class Types>
+void SegmentGradients<Types>::certify() {
+  core::Array<double> dropped(rows_.size());
+  core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
+    std::array<double, kBuckets> buckets;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const kernels::RowGradient<Logit>& gradient = buffers_->gradients[i];
+      const double most =
+          outputs_.backward.tolerance / unit_ *
+          (std::abs(static_cast<double>(gradient.softmax_scale)) + std::abs(static_cast<double>(gradient.cross_scale)));
+      float* const masses = masses_.row(places_[i]);
+      buckets.fill(0);
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        if (masses[s] >= 0) buckets[bucket_of(masses[s])] += static_cast<double>(masses[s]);
+      }
+      size_t first_kept = 0;
+      while (first_kept < kBuckets && dropped[i] + buckets[first_kept] <= most) {
+        dropped[i] += buckets[first_kept++];
+      }
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        const bool keep = !(masses[s] >= 0) || bucket_of(masses[s]) >= first_kept;
+        masses[s] = keep ? 1.0F : 0.0F;
+        kept_[i] += keep;
+      }
+    }
+  });
+  bound(dropped);
+}
+
+// What is dropped of a row weighs at most `dropped`: |Δd_hidden| of the row is at most that times the longest
+// row of the head, and |Δd_weight| at most the sum of that times the rows' states.
+template <class Types>
+void SegmentGradients<Types>::bound(const core::Array<double>& dropped) {
+  const source::Product& product = pass_.source.products().front();
+  const int64_t h = pass_.problem.hidden_size;
+  const auto length = [&](const void* stored, DType dtype, float* wide) {
+    double square = 0;
+    if (dtype == DType::kFloat64) {
+      for (int64_t c = 0; c < h; ++c) square += std::pow(static_cast<const double*>(stored)[c], 2);
+    } else {
+      const float* values = static_cast<const float*>(stored);
+      if (dtype != DType::kFloat32) {
+        pass_.context.kernels->widen(stored, dtype, h, wide);
+        values = wide;
+      }
+      for (int64_t c = 0; c < h; ++c) square += static_cast<double>(values[c]) * static_cast<double>(values[c]);
+    }
+    return std::sqrt(square);
+  };
+  const int64_t groups = core::div_up(pass_.run.grid.vocab_size, kernels::kSegment);
+  core::Array<double> longest(static_cast<size_t>(groups));
+  core::parallel_for(pass_.run.plan.threads, groups, [&](int64_t group) {
+    core::Array<double> stored(static_cast<size_t>(h));  // of any type
+    core::Array<float> wide(static_cast<size_t>(h));
+    const int64_t end = std::min(pass_.run.grid.vocab_size, (group + 1) * kernels::kSegment);
+    for (int64_t v = group * kernels::kSegment; v < end; ++v) {
+      product.head.copy_entry(v, stored.data());
+      longest[static_cast<size_t>(group)] =
+          std::max(longest[static_cast<size_t>(group)], length(stored.data(), product.head.dtype(), wide.data()));
+    }
+  });
+  const double most = *std::max_element(longest.begin(), longest.end());
+  core::Array<float> wide(static_cast<size_t>(h));
+  double squares = 0, sum = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const gemm::Operand states = product.states.operand(std::span(rows_).subspan(i, 1), nullptr);
+    squares += dropped[i] > 0 ? std::pow(dropped[i] * most, 2) : 0;
+    if (dropped[i] > 0) sum += dropped[i] * length(states.data, states.dtype, wide.data());
+  }
+  said_.d_hidden_bound = std::sqrt(squares) * unit_;
+  said_.d_weight_bound = sum * unit_;
+}
+
+template <class Types>
+bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) {
+  const BackwardOptions& options = outputs_.backward;
+  buffers_.emplace(arena, pass_.problem, pass_.source, pass_.run, plan::is_by_noise(options));
+  summands_ = stats::gradient_summands(grads);
+  find_rows(stats, grads);
+  if (rows_.empty()) return true;
+  weigh(stats);
+  if (options.mode == BackwardMode::kCertified) {
+    certify();
+  } else {
+    double theta = options.theta;
+    if (plan::is_by_noise(options)) {
+      SegmentWave<Types> wave(pass_, *buffers_, rows_, summands_);
+      const Weighed weighed = {
+          masses_, rows_, places_, unit_, static_cast<uint64_t>(options.seed), pass_.problem.first_entry};
+      const NoiseFound found = find_theta(pass_, outputs_, weighed, options.noise, wave, *buffers_);
+      theta = found.theta;
+      said_.noise_estimate = found.noise;
+    }
+    if (!(theta > 0) || share_at(theta) > kMostKept) {
+      said_ = {};
+      return false;
+    }
+    draw(theta);
+  }
+  const double kept = static_cast<double>(std::accumulate(kept_.begin(), kept_.end(), int64_t{0}));
+  said_.kept_share = kept / (static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments()));
+  // What is drawn must not decide whether it is used: that would be a bias.
+  if (options.mode == BackwardMode::kSampled || said_.kept_share <= kMostKept) return true;
+  said_ = {};
+  return false;
+}
+
+template <class Types>
+void SegmentGradients<Types>::make(core::Arena& arena) {
+  for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena);
+  for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena);
+  const int threads = pass_.run.plan.threads;
+  const auto count = static_cast<int64_t>(rows_.size());
+  sink::HiddenSink<Sum>* const hidden = sinks_.hidden();
+  const auto sums = [&](int64_t i) { return hidden->sums(i, rows_[static_cast<size_t>(i)]); };
+  if (hidden) {
+    core::parallel_ranges(threads, count, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) std::fill_n(sums(i), pass_.problem.hidden_size, Sum{0});
+    });
+  }
+  if (count > 0) {
+    SegmentWave<Types> wave(pass_, *buffers_, rows_, summands_);
+    const Choice choice = {masses_.row(0), masses_.segments(), count, masses_.segments(), places_};
+    for (int64_t column = 0; column < choice.columns;) {
+      column = wave.fill(choice, column);
+      wave.make(false, [&](const sink::GradientPart& part, int64_t, int64_t done, int thread) {
+        const source::Multiplier multiply = pass_.multiplier(buffers_->threads[static_cast<size_t>(thread)].products);
+        for (sink::Sink<Sum>* sink : sinks_.all()) {
+          if (sink->chain_of() == sink::ChainOf::kVocabTile) sink->add(part, 0, done == 0, thread, multiply);
+        }
+      });
+      // A callback may overwrite the head's rows that it gets the gradients of.
+      if (hidden) wave.add_hidden(sums, [](const auto&...) {});
+      for (const auto& of : wave.columns()) {
+        const int64_t first = of.segment * kernels::kSegment;
+        for (sink::Sink<Sum>* sink : sinks_.all()) {
+          if (sink->tiles_apart() == 0) continue;
+          sink->finish_tile(first, std::min(kernels::kSegment, pass_.run.grid.vocab_size - first), threads);
+        }
+      }
+    }
+    for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish_chunk(rows_, threads);
+  }
+  core::Array<bool> has_parts(static_cast<size_t>(pass_.problem.tokens), false);
+  for (const int64_t row : rows_) has_parts[static_cast<size_t>(row)] = true;
+  for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(has_parts, count > 0);
+}
+
+template <class Types>
+void SegmentGradients<Types>::report(Plan& plan) const {
+  plan.kept_share = said_.kept_share;
+  plan.noise_estimate = said_.noise_estimate;
+  plan.d_hidden_bound = said_.d_hidden_bound;
+  plan.d_weight_bound = said_.d_weight_bound;
+}
+
+template class SegmentGradients<kernels::FloatTiles>;
+template class SegmentGradients<kernels::DoubleTiles>;
+template class SegmentGradients<kernels::BFloat16Tiles>;
+
+}  // namespace logitless::stream

@@ -1,0 +1,99 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Gradients of chosen segments of the vocabulary, a wave of segments at a time: the rows that a segment is
+// taken for are gathered, so that products stay products.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "logitless/token_stats.h"
+#include "plan/buffers.h"
+#include "sink/sink.h"
+#include "stats/row_gradients.h"
+#include "stream/pass.h"
+
+namespace logitless::stream {
+
+/// What is taken of some rows, and of some segments of the vocabulary.
+struct Choice {
+  /// [places, columns] with a stride: what the gradients of a pair are multiplied with; 0: it is not taken.
+  const float* weights = nullptr;
+  int64_t stride = 0;
+  int64_t items = 0;                       // rows that something may be taken of
+  int64_t columns = 0;                     // segments
+  std::span<const int32_t> places = {};    // of the items' weights; empty: item i has row i of them
+  std::span<const int32_t> rows = {};      // of the items, in the wave's rows; empty: item i is row i
+  std::span<const int32_t> segments = {};  // of the columns; empty: column s is segment s
+
+  static int64_t of(std::span<const int32_t> list, int64_t i) {
+    return list.empty() ? i : list[static_cast<size_t>(i)];
+  }
+};
+
+/// One wave: some columns of a choice, and the rows that each is taken for, in their order.
+template <class Types>
+class SegmentWave {
+ public:
+  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
+  using Buffers = plan::SegmentBuffers<Types>;
+
+  struct Column {
+    int64_t segment = 0;
+    int64_t begin = 0;  // of its rows, among those of the wave
+    int64_t count = 0;
+  };
+
+  /// `rows` are those of the call that have a gradient: buffers.gradients has one for each.
+  SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
+              const stats::GradientSummands& summands);
+
+  /// Takes the columns of a choice from `column` on that find room, and returns the next one. The choice
+  /// outlives its use here.
+  int64_t fill(const Choice& choice, int64_t column);
+  std::span<const Column> columns() const { return std::span(columns_).first(static_cast<size_t>(count_)); }
+
+  /// Makes the gradients of the wave's logits, and calls use(part, column, offset, thread) with each part of
+  /// a column: a column's parts come in order, on one thread. A column without rows has one part without
+  /// rows. With `squares`, buffers.tile_squares and state_squares are filled.
+  template <class Use>
+  void make(bool squares, const Use& use);
+  /// Adds what the wave makes of d_hidden to sums(item), and calls each_row(at, split, component, values,
+  /// count) with what row `at` of the wave adds to `count` components: those of one split of one row come in
+  /// order, on one thread.
+  template <class Sums, class EachRow>
+  void add_hidden(const Sums& sums, const EachRow& each_row);
+
+ private:
+  sink::GradientPart make_part(const Column& column, int64_t begin, int64_t count, bool squares);
+  int64_t first_entry(const Column& column) const { return column.segment * kernels::kSegment; }
+  int64_t entries(const Column& column) const {
+    return std::min(kernels::kSegment, pass_.run.grid.vocab_size - first_entry(column));
+  }
+  // Returns the gradients of a column's rows from `begin` of the wave on.
+  std::array<gemm::Operand, 2> terms(int64_t begin) const {
+    static_assert(sizeof(Logit) % sizeof(Gradient) == 0);
+    constexpr auto kPerLogit = static_cast<int64_t>(sizeof(Logit) / sizeof(Gradient));
+    auto* data = reinterpret_cast<Gradient*>(buffers_.tiles + begin * kernels::kSegment);
+    const auto operand = [&](const Gradient* at) {
+      return gemm::Operand{at, DTypeOf<Gradient>::value, kPerLogit * kernels::kSegment, false};
+    };
+    return {operand(data), operand(data + kernels::kSegment)};
+  }
+  int term_count() const { return pass_.run.gradient_terms == 2 ? 2 : 1; }
+
+  const Pass<Types>& pass_;
+  Buffers& buffers_;
+  const std::span<const int64_t> rows_;
+  const stats::GradientSummands summands_;
+  Choice choice_;
+  std::array<Column, plan::kWaveSegments> columns_;
+  int64_t count_ = 0;
+  core::Array<int32_t> identity_;
+};
+
+}  // namespace logitless::stream
+
+#include "stream/segment_wave-inl.h"
