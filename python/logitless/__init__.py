@@ -134,7 +134,8 @@ def cross_entropy(
     hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
     int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
-    docs/options.md, which logitless.options("cross_entropy") lists.
+    docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
+    "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
     """
     return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
@@ -367,7 +368,7 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation",
+    """The options of "backward" (mode is backward= of a call), "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation",
     "set_distillation", "token", "stats" or "context": the names with their type, their default, and the choices where they are names."""
     return _core.fields(structure)
 

@@ -143,9 +143,16 @@ class AbsentLogits:
         return torch.from_numpy(stats.columns()["argmax"]).view(self.shape[:-1])
 
     def loss(
-        self, labels: Tensor, ignore_index: int, shift: bool, items: Any, label_smoothing: float = 0.0
+        self,
+        labels: Tensor,
+        ignore_index: int,
+        shift: bool,
+        items: Any,
+        label_smoothing: float = 0.0,
+        **backward: Any,
     ) -> Tensor:
-        """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`."""
+        """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`. `backward` says how its
+        gradients are made."""
         hidden, weight, bias = self._operands()
         factor = self._scale / self._softcap if self._softcap else self._scale
         if factor <= 0:
@@ -162,6 +169,7 @@ class AbsentLogits:
             shift=shift,
             normaliser=items,
             loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
+            **backward,
         )
 
     def refuse(self, what: str) -> Any:

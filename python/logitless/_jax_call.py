@@ -46,8 +46,8 @@ def types_of(arrays: Any) -> Any:
     return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
 
 
-# A call has the arrays (hidden, weight, bias), and others that nothing is differentiated by: targets, class weights
-# and temperatures. Static are its options, as attributes, and where its vocabulary is split: (axis, bytes a token).
+# A call has the arrays (hidden, weight, bias), and others that nothing is differentiated by: targets, class weights,
+# temperatures and a seed. Static are its options, as attributes, and where its vocabulary is split: (axis, bytes a token).
 
 
 def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
@@ -79,6 +79,14 @@ def upstream_of(upstream: Any, grads: Any, split: Any) -> Any:
     if split is not None and split[0] not in axes:
         upstream = jax.lax.psum(upstream, split[0])
     return vary(upstream, axes - axes_of(upstream))
+
+
+def seed_of(given: dict[str, Any]) -> Any:
+    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace."""
+    seed = given.pop("seed", None)
+    if seed is None:
+        return jnp.zeros((0,), jnp.int32)
+    return jax.lax.stop_gradient(jnp.asarray(seed)).astype(jnp.int32).reshape(1)
 
 
 def check_narrowed(name: str, ids: Any) -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import Context, _core
-from ._jax_call import attribute, call, check_narrowed, check_sizes, float_type, spread, types_of, upstream_of
+from ._jax_call import attribute, call, check_narrowed, check_sizes, float_type, seed_of, spread, types_of, upstream_of
 
 # The arrays of a call are hidden, weight, bias, and others that nothing is differentiated by: those that every call
 # has, most of them empty here, and then the task's own.
@@ -79,6 +79,7 @@ class _Call:
         given: dict[str, Any],
         context: Context | None,
     ) -> None:
+        given = dict(given)
         self.lead = jnp.shape(hidden)[:-1]
         hidden, weight = jnp.asarray(hidden), jnp.asarray(weight)
         check_sizes(hidden, weight, given.get("layout", "vocab_hidden"))
@@ -91,6 +92,7 @@ class _Call:
             targets,
             jnp.zeros((0,), jnp.float32),  # class weights
             self._temperatures(temperatures),
+            seed_of(given),
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
             jnp.zeros((0,), jnp.uint8),  # and what all slices have left
         )

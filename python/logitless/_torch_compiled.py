@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import HeadTensors, current_context, handed_over, loss_tensor, shaped_like
-from ._torch_options import CROSS_ENTROPY
+from ._torch_options import CROSS_ENTROPY, seeded
 
 
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
@@ -29,7 +29,7 @@ def _arguments(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     tensors = {"targets": target, "class_weights": class_weights, "temperatures": temperatures}
-    return {**call.arguments, **tensors, **options}
+    return {**call.arguments, **tensors, **seeded(options)}
 
 
 def _gradients_or_nothing(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
@@ -103,6 +103,7 @@ def backward_op(
     **options: Any,
 ) -> list[Tensor]:
     call = HeadTensors(input, weight, bias, softcap)
+    options = seeded(options)  # once for both halves
     arguments = _arguments(call, target, class_weights, temperatures, options)
     _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]

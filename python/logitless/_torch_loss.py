@@ -18,11 +18,13 @@ from ._torch_call import (
     shaped_like,
     versions_of,
 )
+from ._torch_options import seeded
 from ._torch_ranks import in_group, run_in
 
 
 class PerToken(torch.autograd.Function):
-    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again. `halves` are
+    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again, or
+    takes what the forward has left for a frozen head. `halves` are
     the two functions of _core; `report` gets the forward's result."""
 
     @staticmethod
@@ -72,6 +74,7 @@ def loss_of(
 ) -> Tensor:
     """The loss of that name in _core, of hidden states, weight, bias and softcap; of this shape where it is one a token.
     Without a dtype it is float32, or float64 for float64."""
+    arguments = seeded(arguments)
     dtype = dtype or (torch.float64 if head[0].dtype == torch.float64 else torch.float32)
     report = {} if report is None else report
     if reduction == "none":

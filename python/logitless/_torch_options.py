@@ -47,15 +47,21 @@ def _plain_fields(structure: str) -> dict[str, Field]:
     }
 
 
+# How gradients are made. Without a seed each call draws one from PyTorch's generator.
+BACKWARD = {"backward" if name == "mode" else name: field for name, field in _plain_fields("backward").items()}
+BACKWARD["seed"] = Field("int", None, optional=True)
+
 # softcap belongs to the head. normaliser is a tensor where it is one.
-CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy")}
+CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy"), **BACKWARD}
 del CROSS_ENTROPY["normaliser"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
-DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation")}
+DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation"), **BACKWARD}
 del DISTILLATION["normaliser"]
-TOKEN = _plain_fields("token")
-WITHOUT_TARGETS = {name: field for name, field in TOKEN.items() if name not in NOT_TAKEN["topk_logps"]}
+TOKEN = {**_plain_fields("token"), **BACKWARD}
+WITHOUT_TARGETS = {
+    name: field for name, field in _plain_fields("token").items() if name not in NOT_TAKEN["topk_logps"]
+}
 
 
 def _where_predicted(structure: str) -> dict[str, Field]:
@@ -64,10 +70,18 @@ def _where_predicted(structure: str) -> dict[str, Field]:
     return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "normaliser")}
 
 
-ID_SET = _where_predicted("id_set")
-SOFT_TARGETS = _where_predicted("soft_targets")
-SET_DISTILLATION = _plain_fields("set_distillation")
+ID_SET = {**_where_predicted("id_set"), **BACKWARD}
+SOFT_TARGETS = {**_where_predicted("soft_targets"), **BACKWARD}
+SET_DISTILLATION = {**_plain_fields("set_distillation"), **BACKWARD}
 del SET_DISTILLATION["normaliser"]
+
+
+def seeded(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with a seed where its gradients are drawn and it names none: torch.manual_seed() makes
+    it another one each time, and the same again."""
+    if arguments.get("backward") != "sampled" or arguments.get("seed") is not None:
+        return arguments
+    return {**arguments, "seed": int(torch.randint(2**62, ()))}
 
 
 def name_of(value: Any) -> Any:

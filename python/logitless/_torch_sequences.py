@@ -19,7 +19,7 @@ from ._torch_call import (
     rows_of,
     values_of,
 )
-from ._torch_options import name_of, temperatures_of
+from ._torch_options import name_of, seeded, temperatures_of
 from ._torch_ranks import in_group, local_parts
 from ._torch_sets import sets_of
 
@@ -69,7 +69,7 @@ def _sequence_loss(
     report: dict[str, Any] = {}
     dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
     loss = Reduced.apply(
-        input, linear_weight, linear_bias, softcap, in_group(function, group), given, dtype, report
+        input, linear_weight, linear_bias, softcap, in_group(function, group), seeded(given), dtype, report
     )
     return (loss, report["metrics"]) if return_metrics else loss
 

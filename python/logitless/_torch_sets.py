@@ -24,7 +24,7 @@ from ._torch_call import (
     versions_of,
 )
 from ._torch_loss import loss_of
-from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of
+from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
 from ._torch_ranks import local_parts, run_in
 
 
@@ -117,7 +117,7 @@ def id_logps(
     input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(input=input, linear_weight=linear_weight, ids=ids, linear_bias=linear_bias)
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    arguments = arguments_of("id_logps", ID_SET, options, temperatures)
+    arguments = seeded(arguments_of("id_logps", ID_SET, options, temperatures))
     lead = input.shape[:-1]
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
     rows = _rows(input, lead)

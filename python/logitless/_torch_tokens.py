@@ -21,7 +21,7 @@ from ._torch_call import (
     shaped_like,
     values_of,
 )
-from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, temperatures_of
+from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, seeded, temperatures_of
 from ._torch_ranks import local_parts, run_in
 
 
@@ -99,7 +99,7 @@ def token_logps(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
     input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    arguments = Options.of("token_logps", TOKEN, options).arguments()
+    arguments = seeded(Options.of("token_logps", TOKEN, options).arguments())
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures)
     rows, ids = batched(input, target)

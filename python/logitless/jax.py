@@ -25,6 +25,7 @@ from ._jax_call import (
     check_narrowed,
     float_type,
     same,
+    seed_of,
     slices,
     spread,
     types_of,
@@ -117,6 +118,7 @@ def _run(
         jnp.zeros((0,), dtype) if x is None else jax.lax.stop_gradient(jnp.asarray(x, dtype)).reshape(-1)
         for x, dtype in zip(vectors, (jnp.float32, exact))
     )
+    seed = seed_of(given)
     options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
     options["sequences"] = np.int64(math.prod(targets.shape[:-1]))
     split = None
@@ -126,7 +128,7 @@ def _run(
         bare = {name: value for name, value in given.items() if name not in ("layout", "softcap")}
         split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, bare))
     rows = hidden.reshape(-1, hidden.shape[-1])
-    alike = spread(rows, weight, bias, targets.reshape(-1), class_weights, temperatures)
+    alike = spread(rows, weight, bias, targets.reshape(-1), class_weights, temperatures, seed)
     return function(*alike[:3], alike[3:], tuple(sorted(options.items())), split)
 
 
@@ -149,6 +151,8 @@ def linear_cross_entropy(
     options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
         temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
+    backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
+        seed is an int or an array of one, which jit reads at run time; each step should have its own.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
     vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
         entries, an equal number on each; all else is the same on all, and so is the loss.

@@ -85,6 +85,9 @@ def linear_cross_entropy(
     temperature: divides the logits; temperatures, a tensor like target, has one a token.
     z_loss: weight of the squared log-sum-exp, added to the loss.
     shift: position t of the second last axis of `input` predicts target t + shift; True is 1.
+    backward: how gradients are made: "exact"; "sampled", whose expectation is exact and whose error is about noise (0.01
+        of the gradient's norm) or follows from theta, with a seed that each call draws from PyTorch's generator unless it
+        names one; or "certified", which leaves out what has less than tolerance of a token's probability.
     Every other option of the library's CrossEntropyOptions and TokenOptions, by its name there.
     normaliser: divides the sum of the losses under reduction="mean", instead of the number of tokens, e.g. by the
         tokens of all micro-batches of a step. A number, or a tensor that holds one, which torch.compile reads at run

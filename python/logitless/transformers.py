@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ._absent_logits import AbsentLogits, LogitsOnRead
 from ._torch_call import check_cpu
+from ._torch_options import BACKWARD, Options
 
 __all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
 
@@ -48,6 +49,7 @@ class _Installed:
     """What a patched model was asked for, and what it has told its user already."""
 
     return_logits: bool
+    backward: dict[str, Any] = dataclasses.field(default_factory=dict)  # how gradients are made
     without_labels: bool = False  # compute_loss_func() takes the labels, and reads no logits of these calls
     told: list[str] = dataclasses.field(default_factory=list)
 
@@ -92,7 +94,7 @@ class _Patched:
     @property
     def loss_function(self) -> Any:
         function = super().loss_function  # type: ignore[misc]
-        return function if self._logitless is None else functools.partial(_loss, function)
+        return function if self._logitless is None else functools.partial(_loss, function, self._logitless.backward)
 
     @loss_function.setter
     def loss_function(self, value: Any) -> None:
@@ -164,6 +166,7 @@ def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -
 
 def _loss(
     function: Any,
+    backward: dict[str, Any],
     logits: Any,
     labels: Tensor | None,
     vocab_size: int | None = None,
@@ -180,7 +183,7 @@ def _loss(
     given = labels if shift_labels is None else shift_labels
     if given is None:
         raise ValueError("neither labels nor shift_labels are given")
-    return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch)
+    return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch, **backward)
 
 
 def _causal_lm(model: Any) -> Any:
@@ -247,7 +250,7 @@ def _checked_head(model: Any) -> torch.nn.Linear:
     return head
 
 
-def patch(model: Any, *, return_logits: bool = False) -> Any:
+def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
     """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
     the model inside.
 
@@ -255,9 +258,13 @@ def patch(model: Any, *, return_logits: bool = False) -> Any:
     reading them is a RuntimeError. With return_logits=True every such call computes and returns them, which costs
     their memory. A copy of a patched model, by deepcopy, pickle, torch.save or in another process, is patched, too.
 
+    backward="sampled", noise=0.01 (or theta, seed) and backward="certified", tolerance=1e-3 say how the head's gradients
+    are made, as in linear_cross_entropy(): of a part of the vocabulary. The loss is exact.
+
     A head that is more than a plain torch.nn.Linear (an adapter, quantised, with hooks or parametrisations) is a
     ValueError, here and in later calls, and so is a model whose loss is not that of a causal LM.
     """
+    Options.of("patch", BACKWARD, backward)
     base = _causal_lm(model)
     if getattr(base, "_logitless", None) is not None:
         raise ValueError("the model is patched already")
@@ -270,7 +277,7 @@ def patch(model: Any, *, return_logits: bool = False) -> Any:
         _checked_loss(base)
         _checked_head(base)
         base.__class__ = _class_of(type(base))
-    base._logitless = _Installed(return_logits)
+    base._logitless = _Installed(return_logits, backward)
     return model
 
 
@@ -301,7 +308,9 @@ def compute_loss_func(
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
     installed.without_labels = True
-    return functools.partial(_loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index)
+    return functools.partial(
+        _loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index, backward=installed.backward
+    )
 
 
 def _loss_of_output(
@@ -311,13 +320,14 @@ def _loss_of_output(
     *,
     label_smoothing: float,
     ignore_index: int,
+    backward: dict[str, Any],
 ) -> Tensor:
     if labels is None:
         raise ValueError("the batch has no labels")
     logits = output["logits"] if isinstance(output, dict) else output[0]
     logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
     if isinstance(logits, AbsentLogits):
-        return logits.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing)
+        return logits.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
     # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
     loss = torch.nn.functional.cross_entropy(
         logits[..., :-1, :].flatten(0, -2).float(),

@@ -143,6 +143,7 @@ void define_jax_targets(nb::module_& m) {
         out["layout"] = name_of(head.layout);
         out["softcap"] = head.softcap;
         if (task == "distillation") take_teacher_head(keywords, out);
+        write_attributes(take_backward(keywords), "backward.", out);
         with_options(task, [&]<class Options> { write_attributes(take_fields<Options>(keywords, arrays), "", out); });
         keywords.check_all_known();
         if (context && (context->options().ranks.any() || context->options().workspace)) {

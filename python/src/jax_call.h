@@ -30,6 +30,7 @@ enum Argument : size_t {
   kTargets,
   kClassWeights,
   kTemperatures,
+  kSeed,      // of gradients that are sampled
   kFirst,     // entries of the vocabulary before those of weight, where it is a slice
   kGathered,  // what all slices have left
   kMore,      // what the task has beside these, from here on
@@ -223,6 +224,9 @@ class JaxCall {
     const ffi::AnyBuffer bias = result(first + 2);
     const auto entries = static_cast<int64_t>(bias.element_count());
     if (entries > 0) out.d_bias = Vector(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), entries);
+    out.backward = attributes_.all<BackwardOptions>("backward.");
+    const ffi::AnyBuffer seed = argument(kSeed);
+    if (seed.element_count() > 0) out.backward.seed = *static_cast<const int32_t*>(seed.untyped_data());
     return out;
   }
   void write_bytes(std::span<const std::byte> bytes, size_t to) const {

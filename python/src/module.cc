@@ -133,6 +133,10 @@ void define_context(nb::module_& m) {
       .def_ro("packed_bytes", &Plan::packed_bytes)
       .def_ro("least_workspace_bytes", &Plan::least_workspace_bytes)
       .def_ro("blas_bytes", &Plan::blas_bytes)
+      .def_ro("kept_share", &Plan::kept_share)
+      .def_ro("noise_estimate", &Plan::noise_estimate)
+      .def_ro("d_hidden_bound", &Plan::d_hidden_bound)
+      .def_ro("d_weight_bound", &Plan::d_weight_bound)
       .def("describe", &Plan::describe)
       .def("__repr__", [](const Plan& p) { return "<Plan: " + p.describe() + ">"; });
   m.def("use_best_blas_kernels", [] {

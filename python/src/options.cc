@@ -132,13 +132,29 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   return out;
 }
 
+BackwardOptions take_backward(Keywords& keywords) {
+  BackwardOptions out;
+  visit_fields(
+      FieldsOf<BackwardOptions>(),
+      [&](const Field& field, auto& member) {
+        keywords.take(std::string_view(field.name) == "mode" ? "backward" : field.name, member);
+      },
+      out);
+  return out;
+}
+
 CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   bool accumulate = false;
   keywords.take("accumulate", accumulate);
+  gradients_.backward = take_backward(keywords);
   if (const nb::handle logits = keywords.find("logits")) {
     logits_ = arrays.logits(logits, "logits");
     if (const nb::handle out = keywords.find("d_logits")) d_logits_ = arrays.d_logits(out, "d_logits");
     if (accumulate) throw InvalidInput("accumulate = True: the gradient of logits is overwritten");
+    if (gradients_.backward.mode != BackwardMode::kExact) {
+      throw InvalidInput(std::string("backward = ") + name_of(gradients_.backward.mode) +
+                         ": finished logits have no head that it would save products with");
+    }
     return;
   }
   const nb::handle hidden = keywords.find("hidden");
@@ -225,6 +241,7 @@ nb::dict describe(const Workspace*) { return described("Workspace", nb::none());
 // Calls use.operator()<Structure>() for the structure of this name.
 template <class Use>
 nb::dict with_structure(const std::string& name, const Use& use) {
+  if (name == "backward") return use.template operator()<BackwardOptions>();
   if (name == "token") return use.template operator()<TokenOptions>();
   if (name == "stats") return use.template operator()<StatsRequest>();
   if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
@@ -239,7 +256,7 @@ nb::dict with_structure(const std::string& name, const Use& use) {
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
   throw InvalidInput("'" + name +
-                     "' is none of token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
+                     "' is none of backward, token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
                      "kto, distillation, set_distillation, context, policy_batch, kto_batch");
 }
 

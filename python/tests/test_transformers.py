@@ -382,3 +382,17 @@ def test_troubleshooting_quotes_the_messages(recwarn):
             message == q or (q.endswith("...") and message.startswith(q[:-3])) for q in quoted
         ), message
     assert len(set(provoked)) == len(quoted)
+
+
+def test_gradients_of_a_sample():
+    """The options of patch() arrive, and the loss is that of exact gradients."""
+    model = model_of("llama")
+    ids, labels = batch()
+    want = model(input_ids=ids, labels=labels).loss
+    patch(model, backward="sampled", theta=0.5)
+    torch.testing.assert_close(model(input_ids=ids, labels=labels).loss, want)
+    patch(unpatch(model), backward="sampled", noise=10.0)
+    with pytest.raises(ValueError, match="backward.noise = 10 must be"):
+        model(input_ids=ids, labels=labels)
+    with pytest.raises(TypeError, match="noises"):
+        patch(unpatch(model), backward="sampled", noises=0.1)

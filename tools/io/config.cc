@@ -211,7 +211,7 @@ void check_level(const Config& config) {
   if (config.task != Task::kCrossEntropy && config.task != Task::kGrpo) {
     reject(config, "level", "is logits, but task " + std::string(name_of(config.task)) + " has level fused alone");
   }
-  reject_set(config, {"gradients.d_", "kernel.gemm_backend", "kernel.gradient_precision"},
+  reject_set(config, {"gradients.d_", "backward.", "kernel.gemm_backend", "kernel.gradient_precision"},
              "needs level fused: at level logits there is no head");
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
   if (config.model.bias) reject(config, "model.bias", "needs level fused: logits are final");

@@ -150,6 +150,7 @@ struct Config {
   KernelConfig kernel;
   ParallelConfig parallel;
   GradientConfig gradients;
+  BackwardOptions backward;
   ToleranceConfig tolerances;
 
   /// Where each key was set: "qwen.yaml:7" or "--set model.dtype".

@@ -249,6 +249,8 @@ std::vector<KeyRule> build_schema() {
   };
   add_fields<TokenOptions>(
       "", [](Config & config) -> auto& { return config.cross_entropy.token; }, rules);
+  add_fields<BackwardOptions>(
+      "backward.", [](Config & config) -> auto& { return config.backward; }, rules);
   add_fields<CrossEntropyOptions>(
       "", [](Config & config) -> auto& { return config.cross_entropy; }, rules);
   add_fields<PolicyOptions>(

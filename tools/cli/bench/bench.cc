@@ -18,9 +18,9 @@ namespace {
 constexpr const char* kBenchHelp = "Measures time and memory over a sweep of config keys";
 
 constexpr const char* kBenchFooter =
-    R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass, expected_row and
-forward (no gradients); by default dense, auto and forward. At level logits: dense, apart and in_place; by default all. NAME:KEY=VALUE is one with
-a key of its own, threads, top_k or kernel.*: one_pass:threads=1,one_pass:threads=2
+    R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass, expected_row,
+sampled, certified and forward (no gradients); by default dense, auto and forward. At level logits: dense, apart and
+in_place; by default all. NAME:KEY=VALUE is one with a key of its own, threads, top_k, kernel.* or backward.*: one_pass:threads=1,one_pass:threads=2
 
 Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which
 no contender ran. `man logitless-bench` says what is measured and what grew means.

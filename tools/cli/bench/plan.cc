@@ -16,6 +16,8 @@ using io::Error;
 using io::Level;
 
 constexpr size_t kMostPoints = 100'000;
+// Plans that make all gradients do so whatever the config says.
+constexpr const char* kExact = "backward.mode=exact";
 
 struct KnownContender {
   Level level;
@@ -25,11 +27,13 @@ struct KnownContender {
 
 const std::vector<KnownContender>& known_contenders() {
   static const std::vector<KnownContender> known = {
-      {Level::kFused, true, {.name = "dense", .dense = true}},
+      {Level::kFused, true, {.name = "dense", .assignments = {kExact}, .dense = true}},
       {Level::kFused, true, {.name = "auto"}},
-      {Level::kFused, false, {.name = "one_pass", .assignments = {"kernel.plan=one_pass"}}},
-      {Level::kFused, false, {.name = "two_pass", .assignments = {"kernel.plan=two_pass"}}},
-      {Level::kFused, false, {.name = "expected_row", .assignments = {"kernel.plan=expected_row"}}},
+      {Level::kFused, false, {.name = "one_pass", .assignments = {"kernel.plan=one_pass", kExact}}},
+      {Level::kFused, false, {.name = "two_pass", .assignments = {"kernel.plan=two_pass", kExact}}},
+      {Level::kFused, false, {.name = "expected_row", .assignments = {"kernel.plan=expected_row", kExact}}},
+      {Level::kFused, false, {.name = "sampled", .assignments = {"backward.mode=sampled"}}},
+      {Level::kFused, false, {.name = "certified", .assignments = {"backward.mode=certified"}}},
       {Level::kFused, true, {.name = "forward", .forward_only = true}},
       {Level::kLogits, true, {.name = "dense", .dense = true}},
       {Level::kLogits, true, {.name = "apart", .assignments = {"kernel.in_place=false"}}},
@@ -52,12 +56,12 @@ Contender find_contender(const std::string& text, Level level) {
     Contender contender = known.contender;
     contender.name = text;
     for (std::string assignment; std::getline(parts, assignment, ':');) {
-      const bool may_differ =
-          assignment.starts_with("threads=") || assignment.starts_with("top_k=") || assignment.starts_with("kernel.");
+      const bool may_differ = assignment.starts_with("threads=") || assignment.starts_with("top_k=") ||
+                              assignment.starts_with("kernel.") || assignment.starts_with("backward.");
       if (!may_differ) {
-        throw Error(
-            "--contenders " + text + ": " + assignment +
-            " is no key that contenders may differ in, since they share their inputs: threads, top_k and kernel.*");
+        throw Error("--contenders " + text + ": " + assignment +
+                    " is no key that contenders may differ in, since they share their inputs: threads, top_k, kernel.* "
+                    "and backward.*");
       }
       contender.assignments.push_back(assignment);
     }

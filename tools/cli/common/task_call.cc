@@ -149,6 +149,7 @@ void TaskRun::set_distributions(const Job& job) {
 }
 
 void TaskRun::set_outputs(const Job& job) {
+  gradients.backward = config.backward;
   if (job.has(TensorId::kDHidden)) {
     gradients.d_hidden = Matrix(job[TensorId::kDHidden].writable(), job.gradient_dtype, job.tokens, job.hidden_size);
   }

@@ -98,6 +98,7 @@ class Comparison {
     tested_->warm_up();
     if (!grid_.is_root()) return;
     Contender alone = {.name = "dense", .dense = true};
+    if (config_.backward.mode != BackwardMode::kExact) alone.assignments = {"backward.mode=exact"};
     if (over_ranks()) {
       const int threads = std::min(threads_ * grid_.ranks_on_this_machine(), omp_get_num_procs());
       alone = {.name = "one process", .assignments = {"threads=" + std::to_string(threads)}};

@@ -46,6 +46,10 @@ std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double 
   for (const auto& [name, limit] : limits_by_name) {
     const auto found = differences.find(name);
     if (found == differences.end()) continue;
+    // How far gradients of a sample lie from exact ones is for the user to say.
+    const std::string key = std::string("tolerances.") + name + "_rel_l2";
+    const bool of_sample = config.backward.mode != BackwardMode::kExact && std::string_view(name) != "losses";
+    if (of_sample && !config.is_set(key)) continue;
     gates.push_back(io::make_gate(std::string(name) + "_rel_l2", found->second.rel_l2, limit));
   }
   return gates;

@@ -211,6 +211,10 @@ class Check {
 // Runs the call, and the oracle on the same tensors. Returns a check of the report.
 Json run_check(const GradcheckOptions& options, const Profile& profile, const std::string& name, io::Config config,
                Progress& progress) {
+  if (config.backward.mode != BackwardMode::kExact) {
+    throw io::Error("backward.mode = " + std::string(name_of(config.backward.mode)) +
+                    ": gradcheck holds exact gradients to the oracle");
+  }
   const auto phase = [&](const char* what) { progress.phase(name + ": " + what); };
   phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs = read_inputs(config, options.tensors);

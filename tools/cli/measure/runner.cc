@@ -32,6 +32,11 @@ double flops_of(const Plan& plan, const Job& job, bool forward_only) {
   const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
   const int walks = walks_of(plan, job.teacher_size > 0, !forward_only && job.has(TensorId::kDWeight));
   const int64_t rows = plan.kind == PlanKind::kDense ? job.tokens : plan.active_rows;
+  if (plan.kept_share < 1) {
+    const double of_kept = plan.kept_share * (1 + plan.gradient_terms * gradients);
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
+           static_cast<double>(job.hidden_size) * (1 + of_kept);
+  }
   const auto columns =
       static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size + walks * job.teacher_size);
   return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) * columns;
@@ -84,6 +89,10 @@ Json Runner::json(const std::optional<double>& gemm_rate) const {
   json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
   if (peak_method_ != PeakMethod::kReset) json["extra_peak_method"] = describe(peak_method_);
   json["workspace_bytes"] = result_.plan.workspace_bytes;
+  if (config_.backward.mode != BackwardMode::kExact) {
+    json["kept_share"] = result_.plan.kept_share;
+    json["noise_estimate"] = result_.plan.noise_estimate;
+  }
   json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
   return json;
 }

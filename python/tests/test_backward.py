@@ -1,0 +1,180 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Gradients of chosen segments from Python: the keywords arrive, from NumPy and from PyTorch."""
+
+import numpy as np
+import pytest
+
+import logitless
+from logitless import _core
+
+N, H, V = 24, 6, 1500
+random = np.random.default_rng(3)
+HIDDEN = (1.5 * random.standard_normal((N, H))).astype(np.float32)
+WEIGHT = random.standard_normal((V, H)).astype(np.float32)
+IDS = np.arange(N) * 37 % V
+
+
+def gradients(**options):
+    d_hidden, d_weight = np.full_like(HIDDEN, np.nan), np.full_like(WEIGHT, np.nan)
+    result = logitless.cross_entropy(HIDDEN, WEIGHT, IDS, d_hidden=d_hidden, d_weight=d_weight, **options)
+    return result, d_hidden, d_weight
+
+
+def test_the_options_are_those_of_the_library():
+    fields = logitless.options("backward")
+    assert list(fields) == ["mode", "noise", "theta", "tolerance", "seed"]
+    assert fields["mode"]["choices"] == ["exact", "sampled", "certified"]
+    assert fields["mode"]["default"] == "exact"
+
+
+def test_the_mean_of_many_seeds_is_exact():
+    exact, *want = gradients()
+    assert exact.plan.kept_share == 1
+    sums = [np.zeros_like(x, dtype=np.float64) for x in want]
+    seeds = 300
+    for seed in range(seeds):
+        sampled, *got = gradients(backward="sampled", theta=0.2, seed=seed)
+        assert sampled.loss == exact.loss
+        assert 0 < sampled.plan.kept_share < 0.5
+        for one, total in zip(got, sums):
+            total += one
+    one = gradients(backward="sampled", theta=0.2, seed=0)[1]
+    error = np.linalg.norm(one - want[0])
+    assert 0 < np.linalg.norm(sums[0] / seeds - want[0]) < 3 * error / seeds**0.5
+    again, other = (gradients(backward="sampled", theta=0.2, seed=seed)[1] for seed in (0, 1))
+    assert (again == one).all() and (other != one).any()
+
+
+def test_noise_and_tolerance_arrive():
+    result, got, _ = gradients(backward="sampled", noise=0.2)
+    assert result.plan.noise_estimate == pytest.approx(0.2, rel=1e-3)
+    want = gradients()[1]
+    result, got, _ = gradients(backward="certified", tolerance=0.3)
+    assert 0 < np.linalg.norm(got - want) <= result.plan.d_hidden_bound
+    assert result.plan.kept_share < 0.5 and result.plan.d_weight_bound > 0
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"backward": "sampled", "noise": 10.0}, "backward.noise = 10 must be"),
+        ({"backward": "certified", "tolerance": -1.0}, "backward.tolerance = -1 must be"),
+        ({"backward": "all"}, "backward = 'all' is none of exact, sampled, certified"),
+    ],
+)
+def test_what_is_wrong_is_said(options, message):
+    with pytest.raises(ValueError, match=message.replace("(", ".")):
+        gradients(**options)
+
+
+def test_finished_logits_are_refused():
+    logits = (HIDDEN @ WEIGHT.T)[None]
+    with pytest.raises(ValueError, match="finished logits have no head"):
+        logitless.cross_entropy(logits=logits, targets=IDS[None], d_logits=np.empty_like(logits), backward="sampled")
+
+
+def test_halves_and_statistics():
+    arguments = {"hidden": HIDDEN, "weight": WEIGHT, "targets": IDS, "backward": "sampled", "theta": 0.2, "seed": 4}
+    context = logitless.Context()
+    stats = _core.token_stats(context, arguments)
+    got = np.empty_like(HIDDEN)
+    plan = _core.token_grads(context, {**arguments, "d_hidden": got}, stats, {"logp": np.full(N, -1 / N)})
+    assert plan.kept_share < 0.5
+    assert (got == gradients(backward="sampled", theta=0.2, seed=4)[1]).all()
+
+
+torch = pytest.importorskip("torch")
+
+
+def torch_gradient(function=None, **options):
+    from logitless.torch import linear_cross_entropy
+
+    hidden = torch.from_numpy(HIDDEN).requires_grad_()
+    weight = torch.from_numpy(WEIGHT).requires_grad_()
+    loss = (function or linear_cross_entropy)(hidden, weight, torch.from_numpy(IDS), **options)
+    loss.sum().backward()
+    return hidden.grad.numpy()
+
+
+def test_pytorch_draws_its_own_seeds():
+    sampled = {"backward": "sampled", "theta": 0.2}
+    torch.manual_seed(1)
+    first, second = (torch_gradient(**sampled) for _ in range(2))
+    assert (first != second).any()
+    torch.manual_seed(1)
+    assert (torch_gradient(**sampled) == first).all()
+    want = gradients(backward="sampled", theta=0.2, seed=7)[1]
+    assert (torch_gradient(**sampled, seed=7) == want).all()
+    per_token = torch_gradient(**sampled, seed=7, reduction="none")
+    np.testing.assert_allclose(per_token / N, want, rtol=1e-5, atol=1e-7)
+
+
+def test_pytorch_statistics_and_sets():
+    from logitless.torch import id_logps, token_logps
+
+    want = gradients(backward="sampled", theta=0.2, seed=7)[1]
+    options = {"backward": "sampled", "theta": 0.2, "seed": 7}
+    logps = lambda h, w, ids, **o: token_logps(h, w, ids, **o).neg().mean()
+    np.testing.assert_allclose(torch_gradient(logps, **options), want, rtol=1e-5, atol=1e-7)
+    sets = lambda h, w, ids, **o: id_logps(h, w, ids[:, None], **o).neg().mean()
+    np.testing.assert_allclose(torch_gradient(sets, **options), want, rtol=1e-5, atol=1e-7)
+
+
+def test_pytorch_says_what_cannot_be_sampled():
+    from logitless.torch import distillation_loss
+
+    x, w = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT)
+    with pytest.raises(ValueError, match="cannot run: the call has a teacher"):
+        distillation_loss(x, w, x.detach(), w, backward="sampled")
+
+
+def test_compiled():
+    from logitless.torch import linear_cross_entropy
+
+    compiled = torch.compile(linear_cross_entropy, backend="aot_eager")
+    want = gradients(backward="sampled", theta=0.2, seed=7)[1]
+    got = torch_gradient(compiled, backward="sampled", theta=0.2, seed=7)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+    drawn = torch_gradient(compiled, backward="sampled", theta=0.2)
+    assert (drawn != got).any()
+
+
+jax = pytest.importorskip("jax")
+if not hasattr(_core, "jax_targets"):
+    pytest.skip("built without jax", allow_module_level=True)
+
+
+def test_jax_reads_the_seed_at_run_time():
+    from logitless.jax import linear_cross_entropy
+
+    traced = []
+
+    @jax.jit
+    def gradient(hidden, seed):
+        traced.append(seed)
+        loss = lambda h: linear_cross_entropy(h, WEIGHT, IDS, backward="sampled", theta=0.2, seed=seed)
+        return jax.grad(loss)(hidden)
+
+    for seed in (7, 8):
+        want = gradients(backward="sampled", theta=0.2, seed=seed)[1]
+        np.testing.assert_allclose(gradient(HIDDEN, seed), want, rtol=1e-5, atol=1e-7)
+    assert len(traced) == 1
+
+
+def test_jax_takes_the_other_options():
+    from logitless.jax import id_logps, linear_cross_entropy, token_logps
+
+    def gradient(loss, **options):
+        return jax.grad(lambda h: loss(h, **options))(HIDDEN)
+
+    cross = lambda h, **o: linear_cross_entropy(h, WEIGHT, IDS, **o)
+    certified = {"backward": "certified", "tolerance": 0.3}
+    np.testing.assert_allclose(gradient(cross, **certified), gradients(**certified)[1], rtol=1e-5, atol=1e-7)
+    sampled = {"backward": "sampled", "theta": 0.2, "seed": 7}
+    want = gradients(**sampled)[1]
+    logps = lambda h, **o: -token_logps(h, WEIGHT, IDS, **o)[0].mean()
+    np.testing.assert_allclose(gradient(logps, **sampled), want, rtol=1e-5, atol=1e-7)
+    sets = lambda h, **o: -id_logps(h, WEIGHT, IDS[:, None], **o).mean()
+    np.testing.assert_allclose(gradient(sets, **sampled), want, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="backward = 'all'"):
+        gradient(cross, backward="all")
