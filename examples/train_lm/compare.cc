@@ -95,6 +95,7 @@ json base_json(const TrainOptions& options) {
           {"weight_decay", options.weight_decay},
           {"head_type", name_of(options.head_type)},
           {"gradient_precision", name_of(options.gradient_precision)},
+          {"backward", name_of(options.backward.mode)},
           {"seed", options.seed}};
 }
 

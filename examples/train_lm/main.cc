@@ -28,6 +28,7 @@ struct CommandLine {
   std::string plan = "auto";
   std::string head_type = "float32";
   std::string gradient_precision = "native";
+  std::string backward = "exact";
   TrainOptions train;
   bool quiet = false;
   std::string json;
@@ -78,6 +79,11 @@ void declare(CLI::App& app, CommandLine& line) {
              "Of the states and the weight that the head reads");
   add_choice("--gradient-precision", line.gradient_precision, {"native", "split", "float32"},
              "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
+  add_choice("--backward", line.backward, {"exact", "sampled", "certified"},
+             "The fused head's gradients: of all words, of a random part without bias, or of all but the least");
+  add_number("--noise", train.backward.noise, "Of sampled gradients, relative to exact ones", not_negative);
+  add_number("--tolerance", train.backward.tolerance, "Of certified gradients: the probability that is left out",
+             not_negative);
   add_choice("--head-optimizer", line.head_optimizer, {"separate", "fused", "both"},
              "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
 #ifdef TRAIN_LM_WITH_MPI
@@ -193,6 +199,7 @@ void resolve(CommandLine& line) {
   if (line.head_type == "bfloat16") train.head_type = logitless::DType::kBFloat16;
   if (line.gradient_precision == "split") train.gradient_precision = logitless::GradientPrecision::kSplit;
   if (line.gradient_precision == "float32") train.gradient_precision = logitless::GradientPrecision::kFloat32;
+  train.backward.mode = *logitless::named<logitless::BackwardMode>(line.backward);
   if (line.head_optimizer == "both" && line.head != "fused") {
     throw std::invalid_argument("--head-optimizer both: compares two runs of the fused head: give --head fused, not " +
                                 line.head);

@@ -163,6 +163,11 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
     out.d_weight = {gradients_.head_weight.data(), weight.rows(), weight.cols()};
   }
 
+  if (options_.head == HeadKind::kFused) {
+    out.backward = options_.backward;
+    out.backward.seed = static_cast<int64_t>(options_.seed) * 1'000'000 + step_;
+  }
+
   const logitless::CrossEntropyResult result = logitless::cross_entropy(
       context_, logitless::HiddenStates(states), head, {batch.targets.data(), batch.tokens()}, {}, out);
   plan_ = result.plan;

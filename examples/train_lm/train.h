@@ -39,6 +39,8 @@ struct TrainOptions {
   /// parameters do.
   logitless::DType head_type = logitless::DType::kFloat32;
   logitless::GradientPrecision gradient_precision = logitless::GradientPrecision::kNative;
+  /// How the fused head makes gradients. Each step has a seed of its own.
+  logitless::BackwardOptions backward = {};
   /// Ranks that share the head's words, or the tokens of each batch: one of the two communicators, or none.
   logitless::Ranks ranks = {};
 };

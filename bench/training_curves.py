@@ -1,0 +1,145 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes SmolLM2-135M with exact gradients of the head, sampled ones, certified ones, and those of a filter that
+drops entries below 2^-12 (as Cut Cross-Entropy's does), and compares the losses on text that no run has seen.
+
+    python bench/training_curves.py --ways exact sampled:0.01 filter -o curves.json
+    python bench/training_curves.py --picture curves.svg curves.json
+
+All runs begin with the same weights and, but for `exact:SEED`, see the same batches in the same order. What another order
+makes of the loss is the spread that differences are held against.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples", "python"))
+
+
+class Filtered(torch.autograd.Function):
+    """Cross-entropy of a dense head, whose gradients of entries below 2^-12 are dropped where no target is."""
+
+    @staticmethod
+    def forward(ctx, hidden, weight, targets):
+        logits = hidden @ weight.T
+        p = logits.softmax(dim=1)
+        loss = torch.nn.functional.cross_entropy(logits, targets)
+        p[torch.arange(len(targets)), targets] -= 1
+        p[p.abs() < 2.0**-12] = 0
+        ctx.save_for_backward(hidden, weight, p / len(targets))
+        return loss
+
+    @staticmethod
+    def backward(ctx, upstream):
+        hidden, weight, gradient = ctx.saved_tensors
+        gradient = gradient * upstream
+        return gradient @ weight, gradient.T @ hidden, None
+
+
+def loss_of(way, hidden, weight, targets, step):
+    from logitless.torch import linear_cross_entropy
+
+    kind, _, value = way.partition(":")
+    if kind == "filter":
+        return Filtered.apply(hidden, weight, targets)
+    if kind == "sampled":
+        return linear_cross_entropy(hidden, weight, targets, backward="sampled", noise=float(value), seed=step)
+    if kind == "certified":
+        return linear_cross_entropy(hidden, weight, targets, backward="certified", tolerance=float(value))
+    return linear_cross_entropy(hidden, weight, targets)
+
+
+def run(way, options):
+    import smollm2
+
+    model, tokenizer = smollm2.load(torch.float32)
+    with open(options.text, encoding="utf-8") as file:
+        ids = torch.tensor(tokenizer(file.read()[: 8 * options.length * (options.steps * options.batch + 64)])["input_ids"])
+    blocks = ids[: len(ids) // options.length * options.length].view(-1, options.length)
+    held_out, blocks = blocks[: options.held_out], blocks[options.held_out :]
+    kind, _, value = way.partition(":")
+    order = torch.randperm(len(blocks), generator=torch.Generator().manual_seed(int(value) if kind == "exact" and value else 0))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.01)
+    head = model.lm_head.weight
+
+    def hidden_of(batch):
+        states = model.model(batch).last_hidden_state[:, :-1]
+        return states.reshape(-1, states.shape[-1]), batch[:, 1:].reshape(-1)
+
+    def validation():
+        from logitless.torch import linear_cross_entropy
+
+        with torch.no_grad():
+            return statistics.mean(linear_cross_entropy(hidden_of(b[None])[0], head, b[1:]).item() for b in held_out)
+
+    losses, validations, seconds = [], [[0, validation()]], []
+    for step in range(options.steps):
+        batch = blocks[order[(step * options.batch + torch.arange(options.batch)) % len(order)]]
+        started = time.perf_counter()
+        hidden, targets = hidden_of(batch)
+        loss = loss_of(way, hidden, head, targets, step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seconds.append(time.perf_counter() - started)
+        losses.append(loss.item())
+        if (step + 1) % options.every == 0:
+            validations.append([step + 1, validation()])
+    print(f"{way:18} validation {validations[-1][1]:.4f}, {statistics.median(seconds):.2f} s a step", flush=True)
+    return {"way": way, "losses": losses, "validation": validations, "seconds": statistics.median(seconds)}
+
+
+def draw(path, picture):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with open(path, encoding="utf-8") as file:
+        runs = json.load(file)
+    figure, (whole, apart) = plt.subplots(1, 2, figsize=(11, 4))
+    exact = dict(next(r for r in runs if r["way"] == "exact")["validation"])
+    for r in runs:
+        steps, values = zip(*r["validation"])
+        style = {"color": "#bbbbbb"} if r["way"].startswith("exact:") else {}
+        whole.plot(steps, values, label=r["way"], **style)
+        apart.plot(steps, [v - exact[s] for s, v in r["validation"]], label=r["way"], **style)
+    whole.set(xlabel="step", ylabel="validation loss, nats a token")
+    apart.set(xlabel="step", ylabel="minus that of exact")
+    apart.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(picture)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ways = ["exact", "exact:1", "exact:2", "sampled:0.01", "sampled:0.02", "sampled:0.05", "certified:0.001", "filter"]
+    parser.add_argument("--ways", nargs="*", default=ways)
+    parser.add_argument("--text", default="examples/data/kjv.txt")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--held-out", type=int, default=16, help="blocks")
+    parser.add_argument("--every", type=int, default=20, help="steps between validations")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--picture", help="draws what FILE holds, and trains nothing")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("file", nargs="?", help="that a run has written")
+    options = parser.parse_args()
+    if options.picture:
+        return draw(options.file, options.picture)
+    runs = []
+    for way in options.ways:
+        runs.append(run(way, options))
+        if options.output:
+            with open(options.output, "w", encoding="utf-8") as file:
+                json.dump(runs, file)
+
+
+if __name__ == "__main__":
+    main()
