@@ -3,6 +3,7 @@
 /// This header includes the whole public API.
 #pragma once
 
+#include "logitless/backward.h"
 #include "logitless/blas.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
