@@ -28,7 +28,7 @@ struct TileGrid {
   int64_t tile_stride = 0;   // elements from one row of a tile to the next
   int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
   int64_t weight_block = 0;  // components of d_weight that one GEMM writes
-  int64_t stretches = 0;      // parts of the vocabulary whose statistics are folded by one task
+  int64_t stretches = 0;     // parts of the vocabulary whose statistics are folded by one task
   gemm::RowRule row_rule;    // of the products that are logits
 
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
