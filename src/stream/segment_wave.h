@@ -74,8 +74,9 @@ class SegmentWave {
   }
   // Returns the gradients of a column's rows from `begin` of the wave on.
   std::array<gemm::Operand, 2> terms(int64_t begin) const {
-    static_assert(sizeof(Logit) % sizeof(Gradient) == 0);
-    constexpr auto kPerLogit = static_cast<int64_t>(sizeof(Logit) / sizeof(Gradient));
+    constexpr size_t kLogit = sizeof(Logit), kGradient = sizeof(Gradient);
+    static_assert(kLogit % kGradient == 0, "gradients take the place of their logits");
+    constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
     auto* data = reinterpret_cast<Gradient*>(buffers_.tiles + begin * kernels::kSegment);
     const auto operand = [&](const Gradient* at) {
       return gemm::Operand{at, DTypeOf<Gradient>::value, kPerLogit * kernels::kSegment, false};
