@@ -50,6 +50,17 @@ TEST_F(BenchTest, AContenderMayHaveKeysOfItsOwn) {
       "--contenders auto:kernel.plan=none: --set kernel.plan must be auto, one_pass, two_pass, expected_row or dense"));
 }
 
+TEST_F(BenchTest, ContendersMakeGradientsOfAPart) {
+  const Finished result =
+      run({"bench", kTiny, "--contenders", "two_pass,certified:backward.tolerance=0.5,sampled:backward.noise=0.5", "-o",
+           path("run.jsonl")});
+  ASSERT_EQ(result.exit_code(), 0) << result.err;
+  const json point = lines_of("run.jsonl").at(1);
+  EXPECT_FALSE(point["contenders"][0].contains("kept_share"));
+  EXPECT_LT(point["contenders"][1]["kept_share"].get<double>(), 0.5);
+  EXPECT_TRUE(point["contenders"][2].contains("noise_estimate"));
+}
+
 TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
   const Finished result = run({"bench", kTiny, "--set", "threads=1", "--contenders",
                                "dense,auto,one_pass,two_pass,forward", "--iters", "3", "-o", path("run.jsonl")});

@@ -165,6 +165,21 @@ TEST_F(CliTest, LossesOfTokensHaveAGateWhateverTheReduction) {
   EXPECT_EQ(compare({"tolerances.losses_rel_l2=1e-30"}).exit_code(), 1);
 }
 
+TEST_F(CliTest, CompareShowsHowFarGradientsOfASampleLieApart) {
+  const Finished shown = compare({"backward.mode=certified", "backward.tolerance=0.5"});
+  EXPECT_EQ(shown.exit_code(), 0) << shown.err;
+  EXPECT_TRUE(has(shown.out, "d_hidden_rel_l2")) << shown.out;
+  EXPECT_TRUE(has(shown.out, "of the segments")) << shown.out;
+  // They are held to what the config says, and the loss to what it always is.
+  const Finished held =
+      compare({"backward.mode=certified", "backward.tolerance=0.5", "tolerances.d_hidden_rel_l2=1e-6"});
+  EXPECT_EQ(held.exit_code(), 1) << held.out;
+  const Finished refused = run({"gradcheck", kTiny, "--set", "backward.mode=sampled"});
+  EXPECT_EQ(refused.exit_code(), 2);
+  EXPECT_TRUE(has(refused.err, "backward.mode = sampled: gradcheck holds exact gradients to the oracle"))
+      << refused.err;
+}
+
 TEST_F(CliTest, CompareTakesNoLogitsSinceItHasNoUseForThem) {
   EXPECT_FALSE(has(run({"compare", "--help"}).out, "--logits"));
   const Finished result = run({"compare", "--targets", path("states")});

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless compare`: two contenders on the same input, and what they say.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -85,9 +86,14 @@ std::string text_of(const Json& report, const std::string& model) {
                    number_of(details[second + "_metrics"][name]));
   }
   text += "\n" + gates_text("difference", report["gates"]);
-  for (const char* key : {"d_hidden_max_abs", "losses_max_abs"}) {
+  // Gradients of a sample are held to nothing unless the config says so, and shown all the same.
+  const auto is_gated = [&](const std::string& key) {
+    const Json& gates = report["gates"];
+    return std::any_of(gates.begin(), gates.end(), [&](const Json& gate) { return gate["name"] == key; });
+  };
+  for (const char* key : {"d_hidden_rel_l2", "d_weight_rel_l2", "d_hidden_max_abs", "losses_max_abs"}) {
     const Json value = report["diff"].value(key, Json());
-    if (!value.is_null()) text += format("%-18s %14.3e\n", key, number_of(value));
+    if (!value.is_null() && !is_gated(key)) text += format("%-18s %14.3e\n", key, number_of(value));
   }
   text += not_applied_text(report["gates_not_applied"],
                            "not compared here: it belongs to gradcheck or to an output not asked for");
