@@ -43,7 +43,8 @@ struct BackwardOptions {
   double theta = 0;
   double tolerance = 1e-3;  ///< of kCertified: the probability of what a row leaves out, from 0 to below 1
   /// Of kSampled: the same seed draws the same segments, for every number of threads and with the same cut of
-  /// the vocabulary. Each step of a training has its own.
+  /// the vocabulary. What a row draws follows from the seed and its number in the call, so each step of a
+  /// training, each of its micro-batches and each rank of a batch should have a seed of its own.
   int64_t seed = 0;
 };
 
