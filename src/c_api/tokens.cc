@@ -79,12 +79,12 @@ class StatsArrays {
     if (out) check_entries("stats.tokens", in_.tokens, tokens);
   }
   void fill(const TokenStats& stats) const {
-    visit_fields(
-        FieldsOf<TokenStats>(), [](const Field&, const auto& from, auto* to) { copy(from, to); }, stats, in_);
     if (stats.expected.empty() && in_.tokens > 0 && (in_.expected_f32 || in_.expected_f64)) {
       core::fail("stats.", in_.expected_f32 ? "expected_f32" : "expected_f64",
                  " is given, but the call has left none: the plan's kind says what ran");
     }
+    visit_fields(
+        FieldsOf<TokenStats>(), [](const Field&, const auto& from, auto* to) { copy(from, to); }, stats, in_);
     copy(stats.expected.f32, in_.expected_f32);
     copy(stats.expected.f64, in_.expected_f64);
   }

@@ -14,4 +14,24 @@ inline uint64_t random_bits(uint64_t key) {
   return z ^ (z >> 31);
 }
 
+/// A systematic sample (Madow 1949): one random number decides about all items, whose chances of being taken
+/// are added up, and an item is taken where the sum reaches a whole number. The same chances always give the
+/// same number of items, or one more.
+class SystematicSample {
+ public:
+  /// `bits` are random_bits().
+  explicit SystematicSample(uint64_t bits) : sum_(static_cast<double>(bits >> 11) * 0x1p-53) {}
+
+  /// Returns whether the next item is taken, whose chance is from 0 to 1.
+  bool takes(double chance) {
+    sum_ += chance;
+    if (sum_ < 1) return false;
+    sum_ -= 1;
+    return true;
+  }
+
+ private:
+  double sum_;
+};
+
 }  // namespace logitless::core

@@ -38,8 +38,8 @@ struct FoldInputs {
   const problem::TokenProblem& problem;
   const stats::TileKernels<Types>* tiles = nullptr;
   const source::Source* source = nullptr;
-  const gemm::Backend* gemm = nullptr;    // for folds that multiply
-  const SegmentMasses* masses = nullptr;  // which the first walk leaves, where gradients of a sample follow
+  const gemm::Backend* gemm = nullptr;  // for folds that multiply
+  const CallMasses* masses = nullptr;   // which the walks leave, where gradients of a sample follow
 };
 
 /// What folds need to know of the parts of a call, for their scratch.
@@ -102,13 +102,13 @@ class SoftmaxFold final : public Fold<Types> {
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold(tile, part.rows, inverse_temperature_.of(part), part.scratch, part.columns->picked.data(),
                  partials_.of(part.stretch, part.place),
-                 masses_ ? masses_->of(part.place, tile.head_entry) : stats::MassRows());
+                 masses_ ? masses_->softmax.of(part.place, tile.head_entry) : stats::MassRows());
   }
 
  private:
   const stats::TileKernels<Types>* tiles_;
   const SoftmaxPartials& partials_;
-  const SegmentMasses* masses_;
+  const CallMasses* masses_;
   PartRows<typename Types::Logit> inverse_temperature_;
 };
 
@@ -233,7 +233,7 @@ class DivergenceFold final : public Fold<Types> {
   using Pair = kernels::RowPair<typename Types::Logit>;
 
   DivergenceFold(const FoldInputs<Types>& inputs, const DivergencePartials& partials)
-      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
+      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials), masses_(inputs.masses) {}
 
   void take(core::Arena& arena, const FoldSizes& sizes) override { pairs_.take(arena, sizes); }
   void begin(const Part& part) const override {
@@ -243,13 +243,15 @@ class DivergenceFold final : public Fold<Types> {
     std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::DivergenceSums{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.stretch, part.place));
+    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.stretch, part.place),
+                            masses_ ? masses_->pairs()->of(part.place, tile.head_entry) : stats::MassRows());
   }
 
  private:
   const stats::TileKernels<Types>* tiles_;
   const problem::TokenProblem& problem_;
   const DivergencePartials& partials_;
+  const CallMasses* masses_;
   PartRows<Pair> pairs_;
 };
 

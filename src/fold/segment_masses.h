@@ -8,12 +8,13 @@
 #include "core/arena.h"
 #include "core/integers.h"
 #include "kernels/row_kernels.h"
+#include "problem/token_problem.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::fold {
 
-/// For each row of a chunk and segment of kernels::kSegment vocabulary entries, the sum of its exponentials,
-/// relative to the largest logit of the row's tile. Tiles begin at segments.
+/// For each row of a chunk and segment of kernels::kSegment vocabulary entries, what they weigh. Tiles begin
+/// at segments.
 class SegmentMasses {
  public:
   void take(core::Arena& arena, int64_t rows, int64_t entries, int64_t vocab_tile) {
@@ -32,8 +33,8 @@ class SegmentMasses {
   }
   /// Returns those of a row, [segments].
   float* row(int64_t place) const { return masses_ + place * segments_; }
-  /// Makes probabilities of those of a row, whose largest logit and logarithm of its sum of exponentials are
-  /// these.
+  /// Makes probabilities of the sums of exponentials of a row, which are relative to the largest logit of its
+  /// tile. The row's largest logit and the logarithm of its sum of exponentials are these.
   void normalise(int64_t place, double max, double log_sum, double inverse_temperature) const {
     float* const masses = row(place);
     const int64_t per_tile = vocab_tile_ / kernels::kSegment;
@@ -52,6 +53,27 @@ class SegmentMasses {
   int64_t segments_ = 0;
   int64_t tiles_ = 0;
   int64_t vocab_tile_ = 0;
+};
+
+/// The masses of a call. The first walk leaves the sums of exponentials of the softmax, and with a teacher
+/// the second one what the columns of both weigh (kernels::PairMass).
+class CallMasses {
+ public:
+  void take(core::Arena& arena, const problem::TokenProblem& problem, int64_t rows, int64_t entries,
+            int64_t vocab_tile) {
+    softmax.take(arena, rows, entries, vocab_tile);
+    has_pairs_ = problem.divergence.has_value();
+    if (has_pairs_) pairs_.take(arena, rows, entries, vocab_tile);
+  }
+
+  /// Returns those of the two distributions, or null.
+  const SegmentMasses* pairs() const { return has_pairs_ ? &pairs_ : nullptr; }
+
+  SegmentMasses softmax;
+
+ private:
+  SegmentMasses pairs_;
+  bool has_pairs_ = false;
 };
 
 }  // namespace logitless::fold

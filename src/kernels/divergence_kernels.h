@@ -100,6 +100,15 @@ inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
   return out;
 }
 
+/// What a column weighs beside others as gradients of a sample see it:
+///     difference |s − t| + s (student + slope |h|), with h = Δ of kKl and the slope of kMixture.
+template <class T>
+struct PairMass {
+  T difference = 0;
+  T student = 0;
+  T slope = 0;
+};
+
 /// Adds the tile's columns to each row's sums.
 ///   logits, teacher_logits   [rows, cols] each, of shapes of their own; read only.
 ///   rows     [shape.rows]; scratch [2 * cols], may hold anything on entry.
@@ -116,6 +125,20 @@ struct DivergenceFoldArgs {
   const RowPair<T>* rows = nullptr;
   T* scratch = nullptr;
   DivergenceSums* sums = nullptr;
+  // masses[r * masses_stride + (0 .. cols / kSegment, rounded up)] get what each kSegment columns weigh; NaN
+  // in a row that is not defined(). Null: they are not wanted.
+  PairMass<T> mass = {};
+  float* masses = nullptr;
+  int64_t masses_stride = 0;
+
+  /// Returns the masses of a row as they are before a column is in them, or null.
+  float* begin_masses(int64_t row) const {
+    if (!masses) return nullptr;
+    float* const of_row = masses + row * masses_stride;
+    std::fill_n(of_row, (shape.cols + kSegment - 1) / kSegment,
+                rows[row].defined() ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+    return of_row;
+  }
 };
 
 /// What the gradient of one row needs. With the scales, divided by the student's temperature already, a
@@ -131,6 +154,14 @@ struct RowDivergence {
   T by_ratio = 0;  // of a mixture; of kKl: by_sign
   T mean = 0;
   T log_overlap = 0;
+
+  /// Multiplies the row's gradient with a number.
+  void scale(DivergenceForm form, T factor) {
+    by_difference *= factor;
+    by_log *= factor;
+    by_ratio *= factor;
+    if (form != DivergenceForm::kOverlap) mean *= factor;
+  }
 };
 
 /// As `base` does, but the gradient of a column is that of the divergence plus −softmax_scale · p of the

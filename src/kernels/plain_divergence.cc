@@ -75,25 +75,29 @@ struct Mixed {
 };
 
 template <class T>
-DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* student, const T* teacher) {
+DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* student, const T* teacher,
+                        float* masses) {
   const DivergenceRule<T>& rule = args.rule;
   DivergenceSums out;
   for (int64_t v = 0; v < args.shape.cols; ++v) {
     const Pair<T> pair(args.rows[r], student[v], teacher[v]);
+    T h = 0;
     out.distance += std::abs(pair.difference);
     out.overlap += std::min(pair.s, pair.t);
     switch (rule.form) {
       case DivergenceForm::kKl:
         out.forward += weighted_phi(pair.t, pair.log_ratio, pair.difference);
         out.reverse += weighted_phi(pair.s, -pair.log_ratio, -pair.difference);
-        if (pair.s > 0) out.slope += pair.s * pair.log_ratio;
+        h = pair.log_ratio;
+        if (pair.s > 0) out.slope += pair.s * h;
         out.sign += pair.s * pair.half_sign();
         break;
       case DivergenceForm::kMixture: {
         const Mixed<T> mixed(rule, pair);
         out.forward += weighted_phi(pair.t, mixed.by_teacher, rule.student_weight * pair.difference);
         out.reverse += weighted_phi(pair.s, mixed.by_student, -rule.teacher_weight * pair.difference);
-        if (pair.s > 0) out.slope += pair.s * mixed.slope(rule.by_log, rule.by_ratio);
+        h = mixed.slope(rule.by_log, rule.by_ratio);
+        if (pair.s > 0) out.slope += pair.s * h;
         break;
       }
       case DivergenceForm::kOverlap: {
@@ -108,6 +112,10 @@ DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* s
         break;
       }
     }
+    if (!masses) continue;
+    T mass = args.mass.difference * std::abs(pair.difference);
+    if (pair.s > 0) mass += pair.s * (args.mass.student + (args.mass.slope == 0 ? 0 : args.mass.slope * std::abs(h)));
+    masses[v / kSegment] += static_cast<float>(mass);
   }
   return out;
 }
@@ -126,8 +134,9 @@ void fold(const DivergenceFoldArgs<T>& args) {
   for (int64_t r = 0; r < args.shape.rows; ++r) {
     cap(args.shape, args.logits + r * args.shape.stride, student);
     cap(args.teacher_shape, args.teacher_logits + r * args.teacher_shape.stride, teacher);
-    args.sums[r] =
-        args.rows[r].defined() ? merge(args.sums[r], row_sums(args, r, student, teacher)) : DivergenceSums::undefined();
+    float* const masses = args.begin_masses(r);
+    args.sums[r] = args.rows[r].defined() ? merge(args.sums[r], row_sums(args, r, student, teacher, masses))
+                                          : DivergenceSums::undefined();
   }
 }
 

@@ -280,6 +280,17 @@ struct RowKernels {
         break;  // They are read as they are.
     }
   }
+  /// Returns `count` stored numbers as T: where they stand, or those of a 16-bit type in `wide`.
+  template <class T>
+  const T* values(const void* from, DType dtype, int64_t count, T* wide) const {
+    if constexpr (sizeof(T) == 4) {
+      if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+        widen(from, dtype, count, wide);
+        return wide;
+      }
+    }
+    return static_cast<const T*>(from);
+  }
   /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits.
   /// float64 sums have no narrower output: for them this does nothing.
   template <class T>

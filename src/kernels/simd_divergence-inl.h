@@ -145,10 +145,22 @@ HWY_INLINE V mixture_slope(V by_log, V by_ratio, V by_student, V relative, D) {
   return hn::NegMulAdd(by_log, by_student, hn::Mul(by_ratio, relative));
 }
 
+// Returns what some columns weigh together.
+template <class D, class T, class V = hn::Vec<D>>
+HWY_INLINE float mass_of(D d, const PairMass<T>& mass, V s, V difference, V h) {
+  V by_student = hn::Set(d, mass.student);
+  // 0 · ∞ must be 0.
+  if (mass.slope != 0) by_student = hn::MulAdd(hn::Set(d, mass.slope), hn::Abs(h), by_student);
+  by_student = hn::IfThenElseZero(hn::Gt(s, hn::Zero(d)), hn::Mul(s, by_student));
+  const V all = hn::MulAdd(hn::Set(d, mass.difference), hn::Abs(difference), by_student);
+  return static_cast<float>(hn::GetLane(hn::SumOfLanes(d, all)));
+}
+
 template <DivergenceForm kForm, class D, class T>
-HWY_INLINE void sum_columns(D d, const DivergenceRule<T>& rule, const RowPair<T>& row, const T* student,
-                            const T* teacher, T most, int64_t begin, int64_t end, DivergenceSums& sums) {
+HWY_INLINE void sum_columns(D d, const DivergenceFoldArgs<T>& args, const RowPair<T>& row, const T* student,
+                            const T* teacher, T most, int64_t begin, int64_t end, float* masses, DivergenceSums& sums) {
   using V = hn::Vec<D>;
+  const DivergenceRule<T>& rule = args.rule;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
   V forward = zero, reverse = zero, distance = zero, overlap = zero, slope = zero, sign = zero, shared = zero,
@@ -161,10 +173,12 @@ HWY_INLINE void sum_columns(D d, const DivergenceRule<T>& rule, const RowPair<T>
     const auto has_student = hn::Gt(s, zero);
     distance = hn::Add(distance, hn::Abs(difference));
     overlap = hn::Add(overlap, hn::Min(s, t));
+    V h = zero;
     if constexpr (kForm == DivergenceForm::kKl) {
       forward = hn::Add(forward, weighted_phi(d, t, log_ratio, difference));
       reverse = hn::Add(reverse, weighted_phi(d, s, hn::Neg(log_ratio), hn::Neg(difference)));
-      slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, log_ratio)));
+      h = log_ratio;
+      slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, h)));
       sign = hn::MulAdd(s, half_sign(d, log_ratio), sign);
     }
     if constexpr (kForm == DivergenceForm::kMixture) {
@@ -172,7 +186,7 @@ HWY_INLINE void sum_columns(D d, const DivergenceRule<T>& rule, const RowPair<T>
       mix(d, rule, log_ratio, size, ratio, less_one, by_student, by_teacher, relative);
       forward = hn::Add(forward, weighted_phi(d, t, by_teacher, hn::Mul(hn::Set(d, rule.student_weight), difference)));
       reverse = hn::Add(reverse, weighted_phi(d, s, by_student, hn::Mul(hn::Set(d, -rule.teacher_weight), difference)));
-      const V h = mixture_slope(hn::Set(d, rule.by_log), hn::Set(d, rule.by_ratio), by_student, relative, d);
+      h = mixture_slope(hn::Set(d, rule.by_log), hn::Set(d, rule.by_ratio), by_student, relative, d);
       slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, h)));
     }
     if constexpr (kForm == DivergenceForm::kOverlap) {
@@ -180,6 +194,7 @@ HWY_INLINE void sum_columns(D d, const DivergenceRule<T>& rule, const RowPair<T>
       shared = hn::Add(shared, mass);
       below = hn::Add(below, hn::IfThenElseZero(hn::Lt(log_ratio, zero), mass));
     }
+    if (masses) masses[v / kSegment] += mass_of(d, args.mass, s, difference, h);
   }
   const auto total = [d](V value) HWY_ATTR { return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, value))); };
   sums.forward += total(forward);
@@ -230,6 +245,7 @@ HWY_NOINLINE void fold_pairs(const DivergenceFoldArgs<T>& args) {
   const int64_t whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
   for (int64_t r = 0; r < args.shape.rows; ++r) {
     const RowPair<T>& row = args.rows[r];
+    float* const masses = args.begin_masses(r);
     if (!row.defined()) {
       args.sums[r] = DivergenceSums::undefined();
       continue;
@@ -245,8 +261,8 @@ HWY_NOINLINE void fold_pairs(const DivergenceFoldArgs<T>& args) {
       // Without a column that both have there is nothing to share: any finite number keeps the sums at 0.
       if (std::isinf(most)) most = 0;
     }
-    sum_columns<kForm>(wide, args.rule, row, student, teacher, most, 0, whole, tile);
-    if (whole < cols) sum_columns<kForm>(narrow, args.rule, row, student, teacher, most, whole, cols, tile);
+    sum_columns<kForm>(wide, args, row, student, teacher, most, 0, whole, masses, tile);
+    if (whole < cols) sum_columns<kForm>(narrow, args, row, student, teacher, most, whole, cols, masses, tile);
     args.sums[r] = merge(args.sums[r], tile);
   }
 }

@@ -194,18 +194,21 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
   for (PerThread& thread : threads) {
     thread.gathered = source.take_room(arena, kPartRows);
     thread.products = source.take_scratch(arena, gemm_bytes, kernels::kSegment);
-    thread.row = arena.take<Logit>(2 * kernels::kSegment);
+    thread.logits = arena.take<Logit>(source.sides() * kPartRows * kernels::kSegment);
+    thread.row = arena.take<Logit>(3 * kernels::kSegment);
     thread.gradients = arena.take<kernels::RowGradient<Logit>>(kPartRows);
+    if (problem.divergence) thread.divergences = arena.take<kernels::RowDivergence<Logit>>(kPartRows);
     thread.rows = arena.take<int64_t>(kPartRows);
     thread.sums = arena.take<Sum>(kHiddenRows * std::min(kHiddenColumns, h));
     if (!by_noise) continue;
     thread.weights = arena.take<Sum>(kernels::kSegment * h);
-    thread.states = arena.take<float>(h);
+    thread.states = arena.take<Sum>(h);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(rows);
+  if (problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
   wave_rows = std::max(rows, std::min(kWaveRows, kWaveSegments * rows));
-  tiles = arena.take<Logit>(wave_rows * kernels::kSegment);
+  tiles = arena.take<Gradient>(std::max(run.gradient_terms, 1) * wave_rows * kernels::kSegment);
   items = arena.take<int32_t>(wave_rows);
   weights = arena.take<float>(wave_rows);
   if (!by_noise) return;
@@ -286,7 +289,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
       if (run.logits_stay) take_chunk<typename Types::Logit>(arena, source, run);
       if (run.chooses_segments) {
-        fold::SegmentMasses().take(arena, run.plan.chunk_rows, run.grid.vocab_size, run.grid.vocab_tile);
+        fold::CallMasses().take(arena, problem, run.plan.chunk_rows, run.grid.vocab_size, run.grid.vocab_tile);
       }
       if (run.sums_expected_rows()) ExpectedSums<Types>(arena, *context.kernels, problem, source, run, outputs);
       const size_t mark = arena.mark();

@@ -145,23 +145,27 @@ template <class Types>
 struct SegmentBuffers {
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
+  using Gradient = typename Types::Gradient;
   struct PerThread {
     source::Room gathered;  // [kPartRows]
     source::Scratch products;
-    Logit* row = nullptr;                              // scratch of kernels::GradientArgs
-    kernels::RowGradient<Logit>* gradients = nullptr;  // [kPartRows]
-    int64_t* rows = nullptr;                           // [kPartRows]
-    Sum* sums = nullptr;                               // [kHiddenRows, kHiddenColumns]
-    Sum* weights = nullptr;                            // [kSegment, H], of a pilot
-    float* states = nullptr;                           // [H], of a pilot
+    Logit* logits = nullptr;                               // [sides, kPartRows, kSegment]
+    Logit* row = nullptr;                                  // scratch of kernels::DivergenceGradientArgs
+    kernels::RowGradient<Logit>* gradients = nullptr;      // [kPartRows]
+    kernels::RowDivergence<Logit>* divergences = nullptr;  // [kPartRows]; null without a teacher
+    int64_t* rows = nullptr;                               // [kPartRows]
+    Sum* sums = nullptr;                                   // [kHiddenRows, kHiddenColumns]
+    Sum* weights = nullptr;                                // [kSegment, H], of a pilot
+    Sum* states = nullptr;                                 // [H], of a pilot
   };
   core::Array<PerThread> threads;
-  kernels::RowGradient<Logit>* gradients = nullptr;  // [rows]
+  kernels::RowGradient<Logit>* gradients = nullptr;      // [rows]
+  kernels::RowDivergence<Logit>* divergences = nullptr;  // [rows]; null without a teacher
   kernels::PickGradient<Logit>* picks = nullptr;
   int64_t wave_rows = 0;
-  Logit* tiles = nullptr;    // [wave_rows, kSegment]
-  int32_t* items = nullptr;  // [wave_rows]
-  float* weights = nullptr;  // [wave_rows]
+  Gradient* tiles = nullptr;  // [terms, wave_rows, kSegment]
+  int32_t* items = nullptr;   // [wave_rows]
+  float* weights = nullptr;   // [wave_rows]
   // Of a pilot:
   float* pilot_weights = nullptr;    // [kPilotRows, segments] or [rows, kPilotSegments]
   Sum* pilot_sums = nullptr;         // [1 + kPilotLevels, kPilotRows, H]

@@ -55,7 +55,7 @@ class CallSinks {
   CallSinks& operator=(const CallSinks&) = delete;
 
   /// Returns that of d_hidden, or null.
-  HiddenSink<Sum>* hidden() const { return hidden_ ? const_cast<HiddenSink<Sum>*>(&*hidden_) : nullptr; }
+  const HiddenSink<Sum>* hidden() const { return hidden_ ? &*hidden_ : nullptr; }
   /// Returns the sinks in the order in which a part goes to them.
   std::span<Sink<Sum>* const> all() const { return std::span<Sink<Sum>* const>(all_).first(count_); }
 

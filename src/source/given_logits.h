@@ -26,13 +26,7 @@ class GivenLogits {
   const Logit* values(const kernels::RowKernels& kernels, int64_t row, int64_t first, int64_t count,
                       Logit* wide) const {
     const void* from = core::element(problem::logits_row(logits_, row), logits_.dtype, first);
-    if constexpr (sizeof(Logit) == 4) {
-      if (core::is_narrow<Logit>(logits_.dtype)) {
-        kernels.widen(from, logits_.dtype, count, wide);
-        return wide;
-      }
-    }
-    return static_cast<const Logit*>(from);
+    return kernels.values(from, logits_.dtype, count, wide);
   }
 
  private:

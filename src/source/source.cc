@@ -177,21 +177,24 @@ void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entrie
 }
 
 template <class Logit>
-void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
-                         const Multiplier& multiply) const {
+void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, int64_t first_entry, int64_t entries,
+                         Logit* logits, const Multiplier& multiply) const {
   gemm::Product<Logit> product;
   product.m = static_cast<int64_t>(rows.size());
-  product.n = product.ldc = entries();
+  product.n = product.ldc = entries;
   product.c = logits;
   multiply_all(
-      product, 0, [&](const Product& p) { return p.states.operand(rows, p.rows_in(gathered)); }, multiply);
+      product, first_entry, [&](const Product& p) { return p.states.operand(rows, p.rows_in(gathered)); }, multiply);
   copy_teacher(
-      rows, [](size_t r) { return static_cast<int64_t>(r); }, product, 0, multiply);
+      rows, [](size_t r) { return static_cast<int64_t>(r); }, product, first_entry, multiply);
 }
 
-template void Source::make_tile(const TileRows&, int64_t, int64_t, float*, int64_t, const Multiplier&) const;
-template void Source::make_tile(const TileRows&, int64_t, int64_t, double*, int64_t, const Multiplier&) const;
-template void Source::make_logits(std::span<const int64_t>, const Room&, float*, const Multiplier&) const;
-template void Source::make_logits(std::span<const int64_t>, const Room&, double*, const Multiplier&) const;
+#define LOGITLESS_INSTANTIATE(Logit)                                                                            \
+  template void Source::make_tile(const TileRows&, int64_t, int64_t, Logit*, int64_t, const Multiplier&) const; \
+  template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, Logit*,            \
+                                    const Multiplier&) const;
+LOGITLESS_INSTANTIATE(float)
+LOGITLESS_INSTANTIATE(double)
+#undef LOGITLESS_INSTANTIATE
 
 }  // namespace logitless::source

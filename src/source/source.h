@@ -144,11 +144,12 @@ class Source {
   template <class Logit>
   void make_tile(const TileRows& rows, int64_t first_entry, int64_t entries, Logit* tile, int64_t stride,
                  const Multiplier& multiply) const;
-  /// Overwrites logits [sides, rows, V], which follow one another, with those of `rows`; these have been
-  /// gathered into the room, or stand in place where it is none.
+  /// Overwrites logits [sides, rows, entries], which follow one another, with those of `rows` and of
+  /// vocabulary entries [first_entry, first_entry + entries); the rows have been gathered into the room, or
+  /// stand in place where it is none.
   template <class Logit>
-  void make_logits(std::span<const int64_t> rows, const Room& gathered, Logit* logits,
-                   const Multiplier& multiply) const;
+  void make_logits(std::span<const int64_t> rows, const Room& gathered, int64_t first_entry, int64_t entries,
+                   Logit* logits, const Multiplier& multiply) const;
 
  private:
   // Writes the sums of the products of each side, whose operands are states(product).

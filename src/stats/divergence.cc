@@ -129,6 +129,23 @@ kernels::DivergenceRule<T> divergence_rule(const DivergenceTask& task) {
 }
 
 template <class T>
+kernels::PairMass<T> pair_mass(const DivergenceTask& task) {
+  if (divergence_rule<T>(task).form == DivergenceForm::kMixture) return {0, 1, 1};
+  switch (kind_of(task)) {
+    case Divergence::kForwardKl:
+      return {1, 0, 0};
+    case Divergence::kReverseKl:
+      return {0, 1, 1};
+    case Divergence::kMixedKl:
+      return {1, 1, 1};
+    case Divergence::kLkHybrid:
+      return {1, 1, 0};
+    default:
+      return {0, 1, 0};
+  }
+}
+
+template <class T>
 kernels::RowPair<T> row_pair(const problem::TokenProblem& problem, const TokenStats& stats, int64_t row) {
   const auto i = static_cast<size_t>(row);
   const DivergenceTask& task = *problem.divergence;
@@ -148,13 +165,32 @@ void finish_divergence(const DivergenceTask& task, const DivergenceSums& sums, i
   stats.mean[i] = mean_of(task, sums, stats.overlap[i]);
 }
 
+double divergence_scale(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row) {
+  if (grads.divergence.empty()) return 0;
+  return grads.divergence[static_cast<size_t>(row)] / problem.divergence->student.of(row);
+}
+
+double largest_scale(const problem::TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
+                     int64_t row) {
+  const auto g = row_divergence<double>(problem, stats, grads, row);
+  switch (divergence_rule<double>(*problem.divergence).form) {
+    case DivergenceForm::kKl:
+      return std::max({std::abs(g.by_difference), std::abs(g.by_log), std::abs(g.by_ratio) / 2 + std::abs(g.mean)});
+    case DivergenceForm::kMixture:
+      return std::max(std::abs(divergence_scale(problem, grads, row)), std::abs(g.mean));
+    case DivergenceForm::kOverlap:
+      return std::abs(g.by_difference) * std::max(std::exp(-g.log_overlap), std::abs(g.mean));
+  }
+  return 0;
+}
+
 template <class T>
 kernels::RowDivergence<T> row_divergence(const problem::TokenProblem& problem, const TokenStats& stats,
                                          const TokenGrads& grads, int64_t row) {
   const auto i = static_cast<size_t>(row);
   const DivergenceTask& task = *problem.divergence;
   const DivergenceStats& of = stats.divergence;
-  const double scale = (grads.divergence.empty() ? 0 : grads.divergence[i]) / task.student.of(row);
+  const double scale = divergence_scale(problem, grads, row);
   kernels::RowDivergence<T> out;
   out.pair = row_pair<T>(problem, stats, row);
   const kernels::DivergenceRule<double> rule = divergence_rule<double>(task);
@@ -183,6 +219,7 @@ kernels::RowDivergence<T> row_divergence(const problem::TokenProblem& problem, c
 
 #define LOGITLESS_INSTANTIATE(T)                                                                     \
   template kernels::DivergenceRule<T> divergence_rule(const DivergenceTask&);                        \
+  template kernels::PairMass<T> pair_mass(const DivergenceTask&);                                    \
   template kernels::RowPair<T> row_pair(const problem::TokenProblem&, const TokenStats&, int64_t);   \
   template kernels::RowDivergence<T> row_divergence(const problem::TokenProblem&, const TokenStats&, \
                                                     const TokenGrads&, int64_t);

@@ -19,9 +19,20 @@ kernels::DivergenceRule<T> divergence_rule(const problem::DivergenceTask& task);
 template <class T>
 kernels::RowPair<T> row_pair(const problem::TokenProblem& problem, const TokenStats& stats, int64_t row);
 
+/// Returns what a column weighs in the masses of segments: multiplied with what largest_scale() returns of a
+/// row, no less than its |dL/da|.
+template <class T>
+kernels::PairMass<T> pair_mass(const problem::DivergenceTask& task);
+
 /// Writes value, overlap and mean of a row from its sums over the whole vocabulary.
 void finish_divergence(const problem::DivergenceTask& task, const kernels::DivergenceSums& sums, int64_t row,
                        DivergenceStats& stats);
+
+/// Returns what the divergence's slope is multiplied with in dL/da of `row`.
+double divergence_scale(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
+/// Returns the largest of what the summands of pair_mass() are multiplied with in dL/da of `row`.
+double largest_scale(const problem::TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
+                     int64_t row);
 
 /// Returns what the gradient kernel needs for `row`.
 template <class T>

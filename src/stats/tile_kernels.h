@@ -92,6 +92,7 @@ class TileKernels {
     if (!problem.divergence) return;
     pair_kernels_ = &kernels::divergence_kernels(kernels);
     rule_ = divergence_rule<Logit>(*problem.divergence);
+    pair_mass_ = pair_mass<Logit>(*problem.divergence);
   }
 
   const kernels::RowKernels& row_kernels() const { return row_kernels_; }
@@ -188,9 +189,10 @@ class TileKernels {
 
   /// Adds the tile's columns to the sums of the divergence; `row_scratch` is [2 * entries].
   void fold_divergence(const LogitsTile<Logit>& tile, const kernels::RowPair<Logit>* rows, Logit* row_scratch,
-                       kernels::DivergenceSums* sums) const {
-    pair_kernels_->template of_tiles<Types>().fold(
-        {rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside, rows, row_scratch, sums});
+                       kernels::DivergenceSums* sums, const MassRows& masses = {}) const {
+    pair_kernels_->template of_tiles<Types>().fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside,
+                                                    rows, row_scratch, sums, pair_mass_, masses.masses,
+                                                    masses.masses_stride});
   }
 
   /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
@@ -277,6 +279,7 @@ class TileKernels {
   HeadShape<Logit> teacher_;
   const kernels::DivergenceKernels* pair_kernels_ = nullptr;  // of a problem with a divergence
   kernels::DivergenceRule<Logit> rule_;
+  kernels::PairMass<Logit> pair_mass_;
 };
 
 }  // namespace logitless::stats

@@ -81,7 +81,7 @@ class DenseSchedule final : public Schedule {
   }
 
   void make_logits() {
-    source_.make_logits(rows_, buffers_.gathered, buffers_.logits, multiplier());
+    source_.make_logits(rows_, buffers_.gathered, 0, source_.entries(), buffers_.logits, multiplier());
     has_logits_ = true;
   }
 

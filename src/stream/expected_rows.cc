@@ -181,42 +181,27 @@ const typename Types::Sum* ExpectedRowSums<Types>::sums(int64_t place, const Tok
   return of_type(stats.expected, Sum()).data() + row * pass_.problem.hidden_size;
 }
 
-// Loads the states of a row into the scratch of a thread.
+// Returns the head's row of a vocabulary entry, which stands in the scratch of a thread.
 template <class Types>
-void ExpectedRowSums<Types>::load_states(int64_t row, const typename Buffers::PerThread& mine) const {
-  const source::States& states = pass_.source.products().front().states;
-  const std::array<int64_t, 1> rows = {row};
-  const gemm::Operand from = states.operand(rows, nullptr);
-  if (from.dtype == DTypeOf<Sum>::value) {
-    std::copy_n(static_cast<const Sum*>(from.data), pass_.problem.hidden_size, mine.states);
-  } else if constexpr (sizeof(Sum) == 4) {
-    pass_.context.kernels->widen(from.data, from.dtype, pass_.problem.hidden_size, mine.states);
-  }
-}
-
-// Loads the row of a vocabulary entry into the scratch of a thread.
-template <class Types>
-void ExpectedRowSums<Types>::load(int64_t entry, const typename Buffers::PerThread& mine) const {
+auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::PerThread& mine) const -> const Sum* {
   const source::Head& head = pass_.source.products().front().head;
-  if (head.dtype() == DTypeOf<Sum>::value) return head.copy_entry(entry, mine.entry);
   head.copy_entry(entry, mine.stored);
-  if constexpr (sizeof(Sum) == 4) {
-    pass_.context.kernels->widen(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
-  }
+  return pass_.context.kernels->values(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
 }
 
-// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row `mine` holds. A capped
-// logit near the softcap would leave too few digits.
+// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row of the head is given. A
+// capped logit near the softcap would leave too few digits.
 template <class Types>
-double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry,
+double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const Sum* of_entry,
                                              const typename Buffers::PerThread& mine) const {
   const double softcap = pass_.problem.head.softcap;
   if (!(softcap > 0)) return 1;
-  load_states(row, mine);
+  const std::array<int64_t, 1> rows = {row};
+  const gemm::Operand from = pass_.source.products().front().states.operand(rows, nullptr);
+  const int64_t h = pass_.problem.hidden_size;
+  const Sum* const states = pass_.context.kernels->values(from.data, from.dtype, h, mine.states);
   double logit = pass_.tiles.bias(entry);
-  for (int64_t c = 0; c < pass_.problem.hidden_size; ++c) {
-    logit += static_cast<double>(mine.states[c]) * static_cast<double>(mine.entry[c]);
-  }
+  for (int64_t c = 0; c < h; ++c) logit += static_cast<double>(states[c]) * static_cast<double>(of_entry[c]);
   const double cosh = std::cosh(logit / softcap);
   return 1 / (cosh * cosh);
 }
@@ -234,8 +219,8 @@ void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
     for (int64_t v = part * entries / plan::kMeanParts; v < (part + 1) * entries / plan::kMeanParts; ++v) {
       const double weight = problem.cross_weight(0, problem.first_entry + v);
       if (weight == 0) continue;
-      load(v, mine);
-      for (int64_t c = 0; c < h; ++c) sums[c] += weight * static_cast<double>(mine.entry[c]);
+      const Sum* const of_entry = entry_row(v, mine);
+      for (int64_t c = 0; c < h; ++c) sums[c] += weight * static_cast<double>(of_entry[c]);
     }
   });
   std::fill_n(buffers.mean, h, 0.0);
@@ -259,9 +244,9 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
     if (entry < 0 || entry >= problem.entries || (k > 0 && g.picks[k - 1].id == id)) continue;
     double factor = g.picks[k].gradient;
     if (g.cross_scale != 0) factor -= g.cross_scale * problem.cross_weight(row, id);
-    load(entry, mine);
-    factor *= softcap_slope(row, entry, mine);
-    for (int64_t c = 0; c < h; ++c) mine.total[c] += factor * static_cast<double>(mine.entry[c]);
+    const Sum* const of_entry = entry_row(entry, mine);
+    factor *= softcap_slope(row, entry, of_entry, mine);
+    for (int64_t c = 0; c < h; ++c) mine.total[c] += factor * static_cast<double>(of_entry[c]);
   }
   if (g.cross_scale != 0) {
     for (int64_t c = 0; c < h; ++c) mine.total[c] += g.cross_scale * buffers.mean[c];

@@ -48,9 +48,8 @@ class ExpectedRowSums {
 
   double scale_of(int64_t place, const TokenStats& stats) const;
   const Sum* sums(int64_t place, const TokenStats& stats) const;
-  void load_states(int64_t row, const typename Buffers::PerThread& mine) const;
-  void load(int64_t entry, const typename Buffers::PerThread& mine) const;
-  double softcap_slope(int64_t row, int64_t entry, const typename Buffers::PerThread& mine) const;
+  const Sum* entry_row(int64_t entry, const typename Buffers::PerThread& mine) const;
+  double softcap_slope(int64_t row, int64_t entry, const Sum* of_entry, const typename Buffers::PerThread& mine) const;
   void make_mean(const Buffers& buffers) const;
   void settle(int64_t place, const TokenStats& stats, const TokenGrads& grads, const Buffers& buffers,
               const problem::Rows<Matrix>& out) const;

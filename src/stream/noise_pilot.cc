@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/random_bits.h"
 #include "core/store.h"
+#include "core/sum_of_squares.h"
 
 namespace logitless::stream {
 namespace {
@@ -40,12 +41,10 @@ void draw_by_size(const core::Array<double>& sizes, int64_t wanted, uint64_t bit
   const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   if (!(all > 0)) return;
   const double each = static_cast<double>(wanted) / all;
-  double sum = static_cast<double>(bits >> 11) * 0x1p-53;
+  core::SystematicSample sample(bits);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const double q = std::min(1.0, each * sizes[i]);
-    sum += q;
-    if (sum < 1) continue;
-    sum -= 1;
+    if (!sample.takes(q)) continue;
     take(static_cast<int32_t>(i), q);
     if (--wanted == 0) return;  // rounding may have led to one more
   }
@@ -101,7 +100,6 @@ class Pilot {
   // Sums what the pairs weigh, by rows and by segments. What picks weigh is not among the masses.
   void measure_pairs() {
     row_sizes_.resize(static_cast<size_t>(rows()));
-    segment_sizes_.resize(static_cast<size_t>(segments()));
     core::Array<double> largest(static_cast<size_t>(rows()));
     core::parallel_ranges(pass_.run.plan.threads, rows(), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -117,6 +115,11 @@ class Pilot {
       }
     });
     for (const double most : largest) largest_ = std::max(largest_, most);
+    measure_segments();
+  }
+
+  void measure_segments() {
+    segment_sizes_.resize(static_cast<size_t>(segments()));
     core::parallel_ranges(pass_.run.plan.threads, segments(), [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < rows(); ++i) {
         const float* of_row = masses(i);
@@ -177,9 +180,9 @@ class Pilot {
     return above;
   }
 
+  // Looks at some pairs of some rows: at what they make of d_hidden, and of the squares of d_weight.
   void look_at_rows() {
     const auto count = static_cast<int64_t>(pilot_rows_.size());
-    const int64_t h = pass_.problem.hidden_size;
     std::fill_n(buffers_.pilot_weights, count * segments(), 0.0F);
     for (int64_t k = 0; k < count; ++k) {
       const int32_t i = pilot_rows_[static_cast<size_t>(k)];
@@ -187,78 +190,101 @@ class Pilot {
                [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
     }
     const Choice choice = {buffers_.pilot_weights, segments(), count, segments(), {}, pilot_rows_};
-    std::fill_n(buffers_.pilot_sums, (1 + plan::kPilotLevels) * plan::kPilotRows * h, Sum{0});
-    const auto row_of = [&](int64_t level, int64_t k) {
-      return buffers_.pilot_sums + (level * plan::kPilotRows + k) * h;
-    };
-    core::Array<double> excess(static_cast<size_t>(count));  // of the square of a row that noise makes
-    core::Array<Shared> shared(static_cast<size_t>(count) * kLevels);
-    const int64_t splits = core::div_up(h, plan::kHiddenColumns);
+    std::fill_n(buffers_.pilot_sums, (1 + plan::kPilotLevels) * plan::kPilotRows * pass_.problem.hidden_size, Sum{0});
+    RowsFound found(static_cast<size_t>(count));
     for (int64_t column = 0; column < choice.columns;) {
       column = wave_.fill(choice, column);
       wave_.make(true, [](const auto&...) {});
-      const auto mass_of = [&](int64_t at) { return masses_[static_cast<size_t>(at)]; };
-      masses_.resize(static_cast<size_t>(buffers_.wave_rows));
-      for (const auto& of : wave_.columns()) {
-        for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
-          const auto i = pilot_rows_[static_cast<size_t>(buffers_.items[at])];
-          const auto mass = static_cast<double>(masses(i)[of.segment]);
-          masses_[static_cast<size_t>(at)] = mass >= 0 ? mass : std::numeric_limits<double>::infinity();
-        }
-      }
-      wave_.add_hidden([&](int64_t k) { return row_of(0, k); },
-                       [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
-                         double square = 0;
-                         for (int64_t c = 0; c < entries; ++c) square += std::pow(static_cast<double>(values[c]), 2);
-                         buffers_.hidden_squares[split * buffers_.wave_rows + at] = square;
-                         for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
-                           const auto out = static_cast<Sum>(1 - chance(mass_of(at), theta_of(level)));
-                           if (out == 0) continue;
-                           Sum* const to = row_of(1 + level, buffers_.items[at]) + component;
-                           for (int64_t c = 0; c < entries; ++c) to[c] += out * values[c];
-                         }
-                       });
-      for (const auto& of : wave_.columns()) {
-        for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
-          const int32_t k = buffers_.items[at];
-          const double factor = buffers_.weights[at];
-          double hidden = 0;
-          for (int64_t split = 0; split < splits; ++split) {
-            hidden += buffers_.hidden_squares[split * buffers_.wave_rows + at];
-          }
-          Pair pair;
-          pair.mass = mass_of(at);
-          pair.hidden = hidden / (factor * factor);
-          pair.weight = buffers_.tile_squares[at] / (factor * factor) * buffers_.state_squares[at];
-          pair.factor = factor * row_factors_[static_cast<size_t>(k)];
-          excess[static_cast<size_t>(k)] += factor * (factor - 1) * pair.hidden;
-          for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
-            const double q = chance(pair.mass, theta_of(level));
-            Shared& of_level = shared[static_cast<size_t>(k) * kLevels + static_cast<size_t>(level)];
-            of_level.variance += factor * (1 / q - 1) * pair.hidden;
-            of_level.weights += factor * q * (1 - q);
-            of_level.excess += factor * (factor - 1) * (1 - q) * (1 - q) * pair.hidden;
-          }
-          pairs_.push_back(pair);
-        }
+      find_masses();
+      add_pilot_sums();
+      add_pairs(found);
+    }
+    finish_rows(found);
+  }
+
+  // What was found of each of the pilot's rows.
+  struct RowsFound {
+    core::Array<double> excess;  // of the square of its d_hidden, that the pilot's own noise makes
+    core::Array<Shared> shared;  // [rows, levels]
+
+    explicit RowsFound(size_t rows) : excess(rows), shared(rows * kLevels) {}
+  };
+
+  // Returns the sums of a pilot row: of d_hidden (level 0), and of what each θ leaves out of it.
+  Sum* pilot_sums(int64_t level, int64_t k) const {
+    return buffers_.pilot_sums + (level * plan::kPilotRows + k) * pass_.problem.hidden_size;
+  }
+
+  // Finds the masses of the pairs of a wave.
+  void find_masses() {
+    wave_masses_.resize(static_cast<size_t>(buffers_.wave_rows));
+    for (const auto& of : wave_.columns()) {
+      for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
+        const auto i = pilot_rows_[static_cast<size_t>(buffers_.items[at])];
+        const auto mass = static_cast<double>(masses(i)[of.segment]);
+        wave_masses_[static_cast<size_t>(at)] = mass >= 0 ? mass : std::numeric_limits<double>::infinity();
       }
     }
-    const auto square_of = [&](const Sum* row) {
-      double square = 0;
-      for (int64_t c = 0; c < h; ++c) square += std::pow(static_cast<double>(row[c]), 2);
-      return square;
-    };
+  }
+
+  // Adds what the pairs of a wave make of d_hidden.
+  void add_pilot_sums() {
+    wave_.add_hidden([&](int64_t k) { return pilot_sums(0, k); },
+                     [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
+                       buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
+                       for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
+                         const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
+                         const auto out = static_cast<Sum>(1 - q);
+                         if (out == 0) continue;
+                         Sum* const to = pilot_sums(1 + level, buffers_.items[at]) + component;
+                         for (int64_t c = 0; c < entries; ++c) to[c] += out * values[c];
+                       }
+                     });
+  }
+
+  // Adds the pairs of a wave to what was looked at.
+  void add_pairs(RowsFound& found) {
+    const int64_t splits = core::div_up(pass_.problem.hidden_size, plan::kHiddenColumns);
+    for (const auto& of : wave_.columns()) {
+      for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
+        const auto k = static_cast<size_t>(buffers_.items[at]);
+        const double factor = buffers_.weights[at];
+        double hidden = 0;
+        for (int64_t split = 0; split < splits; ++split) {
+          hidden += buffers_.hidden_squares[split * buffers_.wave_rows + at];
+        }
+        Pair pair;
+        pair.mass = wave_masses_[static_cast<size_t>(at)];
+        pair.hidden = hidden / (factor * factor);
+        pair.weight = buffers_.tile_squares[at] / (factor * factor) * buffers_.state_squares[at];
+        pair.factor = factor * row_factors_[k];
+        found.excess[k] += factor * (factor - 1) * pair.hidden;
+        for (size_t level = 0; level < kLevels; ++level) {
+          const double q = chance(pair.mass, theta_of(static_cast<int64_t>(level)));
+          Shared& of_level = found.shared[k * kLevels + level];
+          of_level.variance += factor * (1 / q - 1) * pair.hidden;
+          of_level.weights += factor * q * (1 - q);
+          of_level.excess += factor * (factor - 1) * (1 - q) * (1 - q) * pair.hidden;
+        }
+        pairs_.push_back(pair);
+      }
+    }
+  }
+
+  // Makes of the pilot's rows the square of d_hidden, and what of its variance each θ leaves.
+  void finish_rows(const RowsFound& found) {
+    const int64_t h = pass_.problem.hidden_size;
     std::array<double, kLevels> variance = {}, left = {};
-    for (int64_t k = 0; k < count; ++k) {
-      const double of_row = row_factors_[static_cast<size_t>(k)];
-      hidden_square_ += of_row * (square_of(row_of(0, k)) - excess[static_cast<size_t>(k)]);
+    for (size_t k = 0; k < found.excess.size(); ++k) {
+      const auto row = static_cast<int64_t>(k);
+      hidden_square_ += row_factors_[k] * (core::sum_of_squares(pilot_sums(0, row), h) - found.excess[k]);
       for (size_t level = 0; level < kLevels; ++level) {
-        const Shared& of_level = shared[static_cast<size_t>(k) * kLevels + level];
-        if (!(of_level.weights > 0)) continue;
-        const double square = square_of(row_of(1 + static_cast<int64_t>(level), k)) - of_level.excess;
-        variance[level] += of_row * of_level.variance;
-        left[level] +=
-            of_row * std::clamp(of_level.variance - std::max(0.0, square) / of_level.weights, 0.0, of_level.variance);
+        const Shared& shared = found.shared[k * kLevels + level];
+        if (!(shared.weights > 0)) continue;
+        const double of_sum = core::sum_of_squares(pilot_sums(1 + static_cast<int64_t>(level), row), h);
+        const double square = std::max(0.0, of_sum - shared.excess);
+        variance[level] += row_factors_[k] * shared.variance;
+        left[level] += row_factors_[k] * std::clamp(shared.variance - square / shared.weights, 0.0, shared.variance);
       }
     }
     for (size_t level = 0; level < kLevels; ++level) {
@@ -277,16 +303,13 @@ class Pilot {
     std::fill_n(buffers_.pilot_weights, rows() * columns, 0.0F);
     core::parallel_for(pass_.run.plan.threads, columns, [&](int64_t c) {
       const int32_t segment = chosen[static_cast<size_t>(c)];
-      uint64_t random = bits(kRowsOfSegments, segment);
-      double sum = static_cast<double>(random >> 11) * 0x1p-53;
+      core::SystematicSample sample(bits(kRowsOfSegments, segment));
       for (int64_t i = 0; i < rows(); ++i) {
-        const auto mass = static_cast<double>(masses(i)[segment]);
-        const double q = mass < pilot_theta_ ? mass / pilot_theta_ : 1;
-        if (q < 1e-30) continue;
-        sum += q;
-        if (sum < 1) continue;
-        sum -= 1;
-        buffers_.pilot_weights[i * columns + c] = static_cast<float>(1 / q);
+        const float weight = weight_of(masses(i)[segment], pilot_theta_);
+        if (weight == 0) continue;
+        if (weight == 1 || sample.takes(1 / static_cast<double>(weight))) {
+          buffers_.pilot_weights[i * columns + c] = weight;
+        }
       }
     });
     const Choice choice = {buffers_.pilot_weights, columns, rows(), columns, {}, {}, chosen};
@@ -319,7 +342,7 @@ class Pilot {
           square -= (1 - 1 / factor) * buffers_.tile_squares[at] * buffers_.state_squares[at];
         }
         if (done + count < of.count) return;
-        for (int64_t k = 0; k < part.entries * h; ++k) square += std::pow(static_cast<double>(mine.weights[k]), 2);
+        square += core::sum_of_squares(mine.weights, part.entries * h);
       });
     }
     for (size_t c = 0; c < factors.size(); ++c) weight_square_ += factors[c] * squares[c];
@@ -366,7 +389,7 @@ class Pilot {
   double pilot_theta_ = 0;
   core::Array<int32_t> pilot_rows_;  // of the weighed rows
   core::Array<double> row_factors_;
-  core::Array<double> masses_;  // of the rows of a wave
+  core::Array<double> wave_masses_;  // of the pairs of a wave
   core::Array<Pair> pairs_;
   std::array<double, kLevels> left_ = {};
   double hidden_square_ = 0, weight_square_ = 0;  // of the exact gradients

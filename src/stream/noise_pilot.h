@@ -46,24 +46,24 @@ template <class Types>
 NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
                       SegmentWave<Types>& wave, plan::SegmentBuffers<Types>& buffers);
 
-/// Draws the segments of a row systematically: calls take(segment, weight) for those that are taken, each
-/// with the probability 1 / weight. `bits` decide.
+/// Returns what the gradients of a pair of this mass are multiplied with where it is drawn, which it is with
+/// the probability of one over that: 1 where it is always taken, and 0 where it never is. The probability is
+/// that of the rounded weight, so that its rounding is no bias.
+inline float weight_of(float mass, double theta) {
+  if (!(static_cast<double>(mass) < theta)) return 1;  // also where it is NaN
+  const auto weight = static_cast<float>(theta / static_cast<double>(mass));
+  return weight < 1e30F ? weight : 0;
+}
+
+/// Draws the segments of a row systematically: calls take(segment, weight) for those that are taken. `bits`
+/// decide.
 template <class Take>
 void draw_row(const float* masses, int64_t segments, double theta, uint64_t bits, const Take& take) {
-  double sum = static_cast<double>(bits >> 11) * 0x1p-53;
+  core::SystematicSample sample(bits);
   for (int64_t s = 0; s < segments; ++s) {
-    const auto mass = static_cast<double>(masses[s]);
-    if (!(mass < theta)) {  // also where it is NaN
-      take(s, 1.0F);
-      continue;
-    }
-    // The weight is the number that gradients are multiplied with, so that its rounding is no bias.
-    const auto weight = static_cast<float>(theta / mass);
-    if (!(weight < 1e30F)) continue;
-    sum += 1 / static_cast<double>(weight);
-    if (sum < 1) continue;
-    sum -= 1;
-    take(s, weight);
+    const float weight = weight_of(masses[s], theta);
+    if (weight == 0) continue;
+    if (weight == 1 || sample.takes(1 / static_cast<double>(weight))) take(s, weight);
   }
 }
 

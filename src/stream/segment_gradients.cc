@@ -11,7 +11,8 @@
 #include <numeric>
 
 #include "core/parallel.h"
-#include "core/random_bits.h"
+#include "core/sum_of_squares.h"
+#include "stats/divergence.h"
 #include "stats/row_gradients.h"
 #include "stream/noise_pilot.h"
 
@@ -35,40 +36,46 @@ size_t bucket_of(float mass) {
 
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.over_picks) return "the call is over sets of ids, and walks no vocabulary";
-  if (problem.divergence) return "the call has a teacher, whose probabilities its gradients follow too";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
-  if (filled.outside || filled.divergence)
-    return "the loss has a gradient of other statistics than logp, lse and cross";
-  if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
+  if (filled.outside) return "the loss has a gradient of the probability outside of its ids";
   return {};
 }
 
 template <class Types>
 SegmentGradients<Types>::SegmentGradients(const Pass<Types>& pass, const Gradients& outputs,
-                                          const fold::SegmentMasses& masses)
+                                          const fold::CallMasses& masses)
     : pass_(pass),
       outputs_(outputs),
-      masses_(masses),
+      softmax_masses_(masses.softmax),
+      masses_(masses.pairs() ? *masses.pairs() : masses.softmax),
       sinks_({*pass.context.kernels, *pass.run.gemm, pass.problem, pass.source}, outputs,
              plan::segment_sink_sizes(pass.run)) {}
 
 template <class Types>
 void SegmentGradients<Types>::find_rows(const TokenStats& stats, const TokenGrads& grads) {
+  const problem::HiddenProblem& problem = pass_.problem;
   const core::Array<int64_t>& order = pass_.run.blocks.order;
   rows_.reserve(order.size());
   places_.reserve(order.size());
+  scales_.reserve(order.size());
   kernels::PickGradient<Logit>* picks = buffers_->picks;
   double sum = 0;
   int64_t numbers = 0;
   for (size_t place = 0; place < order.size(); ++place) {
-    if (!stats::has_gradient(pass_.problem, grads, order[place])) continue;
-    const auto gradient = stats::row_gradient(pass_.problem, stats, grads, order[place], picks);
+    const int64_t row = order[place];
+    if (!stats::has_gradient(problem, grads, row)) continue;
+    const auto gradient = stats::row_gradient(problem, stats, grads, row, picks);
     picks += gradient.pick_count;
+    double scale = std::abs(static_cast<double>(gradient.softmax_scale)) +
+                   std::abs(static_cast<double>(gradient.cross_scale)) * problem.cross_mass(row);
+    if (buffers_->divergences) {
+      buffers_->divergences[rows_.size()] = stats::row_divergence<Logit>(problem, stats, grads, row);
+      scale += std::abs(stats::divergence_scale(problem, grads, row));
+    }
     buffers_->gradients[rows_.size()] = gradient;
-    rows_.push_back(order[place]);
+    rows_.push_back(row);
     places_.push_back(static_cast<int32_t>(place));
-    const double scale = std::max(std::abs(static_cast<double>(gradient.softmax_scale)),
-                                  std::abs(static_cast<double>(gradient.cross_scale)));
+    scales_.push_back(scale);
     if (!std::isfinite(scale)) continue;
     sum += scale;
     ++numbers;
@@ -77,33 +84,48 @@ void SegmentGradients<Types>::find_rows(const TokenStats& stats, const TokenGrad
   kept_.resize(rows_.size());
 }
 
-// Makes of the masses what each pair weighs: the sum of |dL/da| over its entries, in units of `unit_`. Pairs
-// that are always taken get NaN.
+// Adds up the cross weights of each segment: those of `row`, or those of all rows.
 template <class Types>
-void SegmentGradients<Types>::weigh(const TokenStats& stats) {
+void SegmentGradients<Types>::sum_cross(int64_t row, core::Array<double>& sums) const {
+  sums.assign(static_cast<size_t>(masses_.segments()), 0.0);
+  for (int64_t v = 0; v < pass_.run.grid.vocab_size; ++v) {
+    sums[static_cast<size_t>(v / kernels::kSegment)] += pass_.problem.cross_weight(row, pass_.problem.first_entry + v);
+  }
+}
+
+// Makes of the masses what each pair weighs: the sum of |dL/da| over its entries, or what that cannot exceed,
+// in units of `unit_`. Pairs that are always taken get NaN.
+template <class Types>
+void SegmentGradients<Types>::weigh(const TokenStats& stats, const TokenGrads& grads) {
   const problem::HiddenProblem& problem = pass_.problem;
   const int64_t segments = masses_.segments(), entries = pass_.run.grid.vocab_size;
-  core::Array<double> cross;
-  if (summands_.cross) {
-    cross.resize(static_cast<size_t>(segments));
-    for (int64_t v = 0; v < entries; ++v) {
-      cross[static_cast<size_t>(v / kernels::kSegment)] += problem.cross_weight(0, problem.first_entry + v);
-    }
-  }
+  const bool own_cross = summands_.cross && problem.cross.rows;
+  core::Array<double> shared_cross;
+  if (summands_.cross && !own_cross) sum_cross(0, shared_cross);
   core::parallel_for(pass_.run.plan.threads, core::div_up(static_cast<int64_t>(rows_.size()), 64), [&](int64_t group) {
+    core::Array<double> cross_of_row;
     const size_t end = std::min(rows_.size(), static_cast<size_t>(group + 1) * 64);
     for (auto i = static_cast<size_t>(group) * 64; i < end; ++i) {
       const auto row = static_cast<size_t>(rows_[i]);
       const kernels::RowGradient<Logit>& gradient = buffers_->gradients[i];
-      masses_.normalise(places_[i], stats.max_logit[row], stats.log_sum[row], problem.inverse_temperature(rows_[i]));
+      softmax_masses_.normalise(places_[i], stats.max_logit[row], stats.log_sum[row],
+                                problem.inverse_temperature(rows_[i]));
+      const float* const softmax = softmax_masses_.row(places_[i]);
       float* const masses = masses_.row(places_[i]);
       const auto scale = static_cast<float>(std::abs(static_cast<double>(gradient.softmax_scale)) / unit_);
       const double of_cross = std::abs(static_cast<double>(gradient.cross_scale)) / unit_;
+      const bool has_pairs = buffers_->divergences != nullptr;
+      const auto of_pairs =
+          static_cast<float>(has_pairs ? stats::largest_scale(problem, stats, grads, rows_[i]) / unit_ : 0);
       const bool lost = !std::isfinite(stats.max_logit[row]) || !std::isfinite(stats.log_sum[row]) ||
-                        !std::isfinite(scale) || !std::isfinite(of_cross);
+                        !std::isfinite(scale) || !std::isfinite(of_cross) || !std::isfinite(of_pairs);
+      if (own_cross && of_cross > 0) sum_cross(rows_[i], cross_of_row);
+      const core::Array<double>& cross = own_cross ? cross_of_row : shared_cross;
       for (int64_t s = 0; s < segments; ++s) {
-        masses[s] = lost ? kAlways : masses[s] * scale;
-        if (of_cross > 0) masses[s] += static_cast<float>(of_cross * cross[static_cast<size_t>(s)]);
+        float mass = scale == 0 ? 0 : softmax[s] * scale;
+        if (has_pairs && of_pairs != 0) mass += masses[s] * of_pairs;
+        if (of_cross > 0) mass += static_cast<float>(of_cross * cross[static_cast<size_t>(s)]);
+        masses[s] = lost ? kAlways : mass;
       }
       for (int32_t k = 0; k < gradient.pick_count; ++k) {
         const int64_t entry = gradient.picks[k].id - problem.first_entry;
@@ -122,8 +144,8 @@ double SegmentGradients<Types>::share_at(double theta) const {
       const float* masses = masses_.row(places_[i]);
       double taken = 0;
       for (int64_t s = 0; s < masses_.segments(); ++s) {
-        const auto mass = static_cast<double>(masses[s]);
-        taken += mass < theta ? mass / theta : 1;
+        const float weight = weight_of(masses[s], theta);
+        taken += weight == 0 ? 0 : 1 / static_cast<double>(weight);
       }
       of_rows[i] = taken;
     }
@@ -152,17 +174,15 @@ void SegmentGradients<Types>::draw(double theta) {
   });
 }
 
-// Puts 1 in the place of the masses that stay, and 0 in that of the smallest ones.
+// Puts 1 in the place of the masses that stay, and 0 in that of the smallest ones. Returns what each row
+// leaves out.
 template <class Types>
-void SegmentGradients<Types>::certify() {
+core::Array<double> SegmentGradients<Types>::certify() {
   core::Array<double> dropped(rows_.size());
   core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
     std::array<double, kBuckets> buckets;
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const kernels::RowGradient<Logit>& gradient = buffers_->gradients[i];
-      const double most =
-          outputs_.backward.tolerance / unit_ *
-          (std::abs(static_cast<double>(gradient.softmax_scale)) + std::abs(static_cast<double>(gradient.cross_scale)));
+      const double most = outputs_.backward.tolerance * scales_[i] / unit_;
       float* const masses = masses_.row(places_[i]);
       buckets.fill(0);
       for (int64_t s = 0; s < masses_.segments(); ++s) {
@@ -179,50 +199,45 @@ void SegmentGradients<Types>::certify() {
       }
     }
   });
-  bound(dropped);
+  return dropped;
+}
+
+// Returns the length of the longest row of the head.
+template <class Types>
+double SegmentGradients<Types>::longest_entry() const {
+  const source::Head& head = pass_.source.products().front().head;
+  const int64_t h = pass_.problem.hidden_size, groups = masses_.segments();
+  core::Array<double> longest(static_cast<size_t>(groups));
+  core::parallel_for(pass_.run.plan.threads, groups, [&](int64_t group) {
+    core::Array<double> stored(static_cast<size_t>(h));  // of any type
+    core::Array<Sum> wide(static_cast<size_t>(h));
+    const int64_t end = std::min(pass_.run.grid.vocab_size, (group + 1) * kernels::kSegment);
+    for (int64_t v = group * kernels::kSegment; v < end; ++v) {
+      head.copy_entry(v, stored.data());
+      const Sum* values = pass_.context.kernels->values(stored.data(), head.dtype(), h, wide.data());
+      double& most = longest[static_cast<size_t>(group)];
+      most = std::max(most, core::sum_of_squares(values, h));
+    }
+  });
+  return std::sqrt(*std::max_element(longest.begin(), longest.end()));
 }
 
 // What is dropped of a row weighs at most `dropped`: |Δd_hidden| of the row is at most that times the longest
 // row of the head, and |Δd_weight| at most the sum of that times the rows' states.
 template <class Types>
 void SegmentGradients<Types>::bound(const core::Array<double>& dropped) {
-  const source::Product& product = pass_.source.products().front();
+  const source::States& states = pass_.source.products().front().states;
   const int64_t h = pass_.problem.hidden_size;
-  const auto length = [&](const void* stored, DType dtype, float* wide) {
-    double square = 0;
-    if (dtype == DType::kFloat64) {
-      for (int64_t c = 0; c < h; ++c) square += std::pow(static_cast<const double*>(stored)[c], 2);
-    } else {
-      const float* values = static_cast<const float*>(stored);
-      if (dtype != DType::kFloat32) {
-        pass_.context.kernels->widen(stored, dtype, h, wide);
-        values = wide;
-      }
-      for (int64_t c = 0; c < h; ++c) square += static_cast<double>(values[c]) * static_cast<double>(values[c]);
-    }
-    return std::sqrt(square);
-  };
-  const int64_t groups = core::div_up(pass_.run.grid.vocab_size, kernels::kSegment);
-  core::Array<double> longest(static_cast<size_t>(groups));
-  core::parallel_for(pass_.run.plan.threads, groups, [&](int64_t group) {
-    core::Array<double> stored(static_cast<size_t>(h));  // of any type
-    core::Array<float> wide(static_cast<size_t>(h));
-    const int64_t end = std::min(pass_.run.grid.vocab_size, (group + 1) * kernels::kSegment);
-    for (int64_t v = group * kernels::kSegment; v < end; ++v) {
-      product.head.copy_entry(v, stored.data());
-      longest[static_cast<size_t>(group)] =
-          std::max(longest[static_cast<size_t>(group)], length(stored.data(), product.head.dtype(), wide.data()));
-    }
-  });
-  const double most = *std::max_element(longest.begin(), longest.end());
-  core::Array<float> wide(static_cast<size_t>(h));
+  core::Array<Sum> wide(static_cast<size_t>(h));
   double squares = 0, sum = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const gemm::Operand states = product.states.operand(std::span(rows_).subspan(i, 1), nullptr);
-    squares += dropped[i] > 0 ? std::pow(dropped[i] * most, 2) : 0;
-    if (dropped[i] > 0) sum += dropped[i] * length(states.data, states.dtype, wide.data());
+    if (!(dropped[i] > 0)) continue;
+    const gemm::Operand of_row = states.operand(std::span(rows_).subspan(i, 1), nullptr);
+    const Sum* values = pass_.context.kernels->values(of_row.data, of_row.dtype, h, wide.data());
+    squares += dropped[i] * dropped[i];
+    sum += dropped[i] * std::sqrt(core::sum_of_squares(values, h));
   }
-  said_.d_hidden_bound = std::sqrt(squares) * unit_;
+  said_.d_hidden_bound = squares > 0 ? std::sqrt(squares) * longest_entry() * unit_ : 0;
   said_.d_weight_bound = sum * unit_;
 }
 
@@ -233,9 +248,10 @@ bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats
   summands_ = stats::gradient_summands(grads);
   find_rows(stats, grads);
   if (rows_.empty()) return true;
-  weigh(stats);
+  weigh(stats, grads);
+  core::Array<double> dropped;
   if (options.mode == BackwardMode::kCertified) {
-    certify();
+    dropped = certify();
   } else {
     double theta = options.theta;
     if (plan::is_by_noise(options)) {
@@ -255,9 +271,13 @@ bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats
   const double kept = static_cast<double>(std::accumulate(kept_.begin(), kept_.end(), int64_t{0}));
   said_.kept_share = kept / (static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments()));
   // What is drawn must not decide whether it is used: that would be a bias.
-  if (options.mode == BackwardMode::kSampled || said_.kept_share <= kMostKept) return true;
-  said_ = {};
-  return false;
+  if (options.mode == BackwardMode::kSampled) return true;
+  if (said_.kept_share > kMostKept) {
+    said_ = {};
+    return false;
+  }
+  bound(dropped);
+  return true;
 }
 
 template <class Types>
@@ -266,7 +286,7 @@ void SegmentGradients<Types>::make(core::Arena& arena) {
   for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena);
   const int threads = pass_.run.plan.threads;
   const auto count = static_cast<int64_t>(rows_.size());
-  sink::HiddenSink<Sum>* const hidden = sinks_.hidden();
+  const sink::HiddenSink<Sum>* const hidden = sinks_.hidden();
   const auto sums = [&](int64_t i) { return hidden->sums(i, rows_[static_cast<size_t>(i)]); };
   if (hidden) {
     core::parallel_ranges(threads, count, [&](int64_t begin, int64_t end) {

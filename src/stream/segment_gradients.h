@@ -30,7 +30,7 @@ class SegmentGradients {
   using Logit = typename Types::Logit;
 
   /// What is given must outlive this.
-  SegmentGradients(const Pass<Types>& pass, const Gradients& outputs, const fold::SegmentMasses& masses);
+  SegmentGradients(const Pass<Types>& pass, const Gradients& outputs, const fold::CallMasses& masses);
 
   /// Chooses the segments of the rows that have a gradient. False: they are so many that exact gradients cost
   /// less.
@@ -42,23 +42,27 @@ class SegmentGradients {
 
  private:
   void find_rows(const TokenStats& stats, const TokenGrads& grads);
-  void weigh(const TokenStats& stats);
+  void weigh(const TokenStats& stats, const TokenGrads& grads);
+  void sum_cross(int64_t row, core::Array<double>& sums) const;
   double share_at(double theta) const;
   void draw(double theta);
-  void certify();
+  core::Array<double> certify();
   void bound(const core::Array<double>& dropped);
+  double longest_entry() const;
   bool holds_pick(int64_t index, int64_t segment) const;
 
   const Pass<Types>& pass_;
   const Gradients& outputs_;
-  const fold::SegmentMasses& masses_;
+  const fold::SegmentMasses& softmax_masses_;
+  const fold::SegmentMasses& masses_;  // of the pairs: those of the softmax, or with a teacher those of both
   const sink::CallSinks<Sum> sinks_;
   std::optional<plan::SegmentBuffers<Types>> buffers_;
   stats::GradientSummands summands_;
   core::Array<int64_t> rows_;    // of the call, that have a gradient
   core::Array<int32_t> places_;  // of these, among the rows whose masses are kept
+  core::Array<double> scales_;   // of these: the sum of what their probabilities are multiplied with
   core::Array<int32_t> kept_;    // how many segments of each are taken
-  double unit_ = 1;              // the mean |∂L/∂logp| of the rows
+  double unit_ = 1;              // the mean of the scales
   Plan said_;
 };
 

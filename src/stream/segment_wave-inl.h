@@ -4,22 +4,31 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <numeric>
 
 #include "core/parallel.h"
+#include "core/sum_of_squares.h"
+#include "stats/divergence.h"
 #include "stream/segment_wave.h"
 
 namespace logitless::stream {
 
-inline double number_of(double x) { return x; }
-inline double number_of(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+/// Returns the terms of gradients that stand in these rows.
+template <class Gradient>
+std::array<gemm::Operand, 2> terms_of(const stats::GradientRows<Gradient>& rows) {
+  const auto term = [&](const Gradient* data) {
+    return gemm::Operand{data, DTypeOf<Gradient>::value, rows.stride, false};
+  };
+  return {term(rows.data), term(rows.low)};
+}
 
 template <class Types>
 SegmentWave<Types>::SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
                                 const stats::GradientSummands& summands)
     : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(plan::kPartRows) {
   std::iota(identity_.begin(), identity_.end(), 0);
+  if (pass.problem.divergence) form_ = stats::divergence_rule<Logit>(*pass.problem.divergence).form;
 }
 
 template <class Types>
@@ -64,21 +73,18 @@ int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
 }
 
 template <class Types>
-sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t begin, int64_t count, bool squares) {
+sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t begin, int64_t count) {
   auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
-  const std::span<const int64_t> rows(mine.rows, static_cast<size_t>(count));
-  const int64_t first = first_entry(column);
-  const source::Product& product = pass_.source.products().front();
-  Logit* const tile = buffers_.tiles + begin * kernels::kSegment;
-  sink::GradientPart out;
-  out.terms = terms(begin);
-  out.term_count = term_count();
-  out.rows = rows;
-  out.contiguous = false;
-  out.gathered = mine.gathered;
-  out.first_entry = first;
-  out.entries = entries(column);
-  if (count == 0) return out;
+  const stats::GradientRows<Gradient> out = gradients(begin);
+  sink::GradientPart part;
+  part.terms = terms_of(out);
+  part.term_count = out.low ? 2 : 1;
+  part.rows = std::span<const int64_t>(mine.rows, static_cast<size_t>(count));
+  part.contiguous = false;
+  part.gathered = mine.gathered;
+  part.first_entry = first_entry(column);
+  part.entries = entries(column);
+  if (count == 0) return part;
   for (int64_t r = 0; r < count; ++r) {
     const int64_t row = Choice::of(choice_.rows, buffers_.items[begin + r]);
     const auto weight = static_cast<Logit>(buffers_.weights[begin + r]);
@@ -86,54 +92,37 @@ sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t b
     kernels::RowGradient<Logit>& gradient = mine.gradients[r] = buffers_.gradients[row];
     gradient.softmax_scale *= weight;
     gradient.cross_scale *= weight;
+    if (mine.divergences) (mine.divergences[r] = buffers_.divergences[row]).scale(form_, weight);
   }
-  pass_.source.gather(rows, 1, mine.gathered);
-  const source::Multiplier multiply = pass_.multiplier(mine.products);
-  gemm::Product<Logit> logits;
-  logits.m = count;
-  logits.n = out.entries;
-  logits.k = product.states.cols();
-  logits.a = product.states.operand(rows, product.rows_in(mine.gathered));
-  logits.b = product.head.operand(source::Head::Order::kComponentsFirst, first, logits.n, 0, logits.k, multiply);
-  logits.c = tile;
-  logits.ldc = kernels::kSegment;
-  multiply(logits);
-  stats::LogitsTile<Logit> of;
-  of.data = tile;
-  of.rows = count;
-  of.head_entry = first;
-  of.first_entry = pass_.problem.first_entry + first;
-  of.entries = out.entries;
-  of.stride = kernels::kSegment;
-  auto* const gradients = static_cast<Gradient*>(const_cast<void*>(out.terms[0].data));
-  pass_.tiles.gradient(of, std::span(identity_).first(static_cast<size_t>(count)), summands_, mine.gradients, nullptr,
-                       mine.row,
-                       {gradients, out.terms[0].stride, out.term_count == 2 ? gradients + kernels::kSegment : nullptr});
-  if (!squares) return out;
-  for (int64_t r = 0; r < count; ++r) {
-    double of_tile = 0, of_states = 0;
-    for (int64_t v = 0; v < out.entries; ++v) {
-      const double g = number_of(gradients[r * out.terms[0].stride + v]);
-      of_tile += g * g;
-    }
-    const void* states = core::element(logits.a.data, logits.a.dtype, r * logits.a.stride);
-    if (logits.a.dtype == DType::kFloat64) {
-      for (int64_t h = 0; h < logits.k; ++h) {
-        const double x = static_cast<const double*>(states)[h];
-        of_states += x * x;
-      }
-    } else {
-      const float* wide = static_cast<const float*>(states);
-      if (logits.a.dtype != DType::kFloat32) {
-        pass_.context.kernels->widen(states, logits.a.dtype, logits.k, mine.states);
-        wide = mine.states;
-      }
-      for (int64_t h = 0; h < logits.k; ++h) of_states += static_cast<double>(wide[h]) * static_cast<double>(wide[h]);
-    }
-    buffers_.tile_squares[begin + r] = of_tile;
-    buffers_.state_squares[begin + r] = of_states;
+  pass_.source.gather(part.rows, 1, mine.gathered);
+  pass_.source.make_logits(part.rows, mine.gathered, part.first_entry, part.entries, mine.logits,
+                           pass_.multiplier(mine.products));
+  stats::LogitsTile<Logit> tile;
+  tile.data = mine.logits;
+  tile.rows = count;
+  tile.head_entry = part.first_entry;
+  tile.first_entry = pass_.problem.first_entry + part.first_entry;
+  tile.entries = tile.stride = part.entries;
+  if (mine.divergences) tile.beside = mine.logits + count * tile.stride;
+  pass_.tiles.gradient(tile, std::span(identity_).first(part.rows.size()), summands_, mine.gradients, mine.divergences,
+                       mine.row, out);
+  return part;
+}
+
+// Fills the squares of a part that begins with row `begin` of the wave. The low terms are too small to count.
+template <class Types>
+void SegmentWave<Types>::find_squares(int64_t begin, const sink::GradientPart& part) {
+  auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
+  const source::Product& product = pass_.source.products().front();
+  const gemm::Operand states = product.states.operand(part.rows, product.rows_in(part.gathered));
+  const stats::GradientRows<Gradient> of_rows = gradients(begin);
+  const int64_t h = pass_.problem.hidden_size;
+  for (int64_t r = 0; r < static_cast<int64_t>(part.rows.size()); ++r) {
+    const void* of_row = core::element(states.data, states.dtype, r * states.stride);
+    buffers_.tile_squares[begin + r] = core::sum_of_squares(of_rows.data + r * of_rows.stride, part.entries);
+    buffers_.state_squares[begin + r] =
+        core::sum_of_squares(pass_.context.kernels->values(of_row, states.dtype, h, mine.states), h);
   }
-  return out;
 }
 
 template <class Types>
@@ -145,7 +134,9 @@ void SegmentWave<Types>::make(bool squares, const Use& use) {
     int64_t done = 0;
     do {
       const int64_t count = std::min(plan::kPartRows, column.count - done);
-      use(make_part(column, column.begin + done, count, squares), c, done, omp_get_thread_num());
+      const sink::GradientPart part = make_part(column, column.begin + done, count);
+      if (squares) find_squares(column.begin + done, part);
+      use(part, c, done, omp_get_thread_num());
       done += count;
     } while (done < column.count);
   });
@@ -178,9 +169,10 @@ void SegmentWave<Types>::add_hidden(const Sums& sums, const EachRow& each_row) {
                                    product.n, multiply);
           product.c = mine.sums;
           product.ldc = product.n;
-          const auto of_rows = terms(at);
-          for (int t = 0; t < term_count(); ++t) {
-            product.a = of_rows[static_cast<size_t>(t)];
+          const stats::GradientRows<Gradient> of_rows = gradients(at);
+          const std::array<gemm::Operand, 2> terms = terms_of(of_rows);
+          for (size_t t = 0; t < (of_rows.low ? 2 : 1); ++t) {
+            product.a = terms[t];
             product.accumulate = t > 0;
             multiply(product);
           }

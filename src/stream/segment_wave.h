@@ -67,28 +67,24 @@ class SegmentWave {
   void add_hidden(const Sums& sums, const EachRow& each_row);
 
  private:
-  sink::GradientPart make_part(const Column& column, int64_t begin, int64_t count, bool squares);
+  sink::GradientPart make_part(const Column& column, int64_t begin, int64_t count);
   int64_t first_entry(const Column& column) const { return column.segment * kernels::kSegment; }
   int64_t entries(const Column& column) const {
     return std::min(kernels::kSegment, pass_.run.grid.vocab_size - first_entry(column));
   }
-  // Returns the gradients of a column's rows from `begin` of the wave on.
-  std::array<gemm::Operand, 2> terms(int64_t begin) const {
-    constexpr size_t kLogit = sizeof(Logit), kGradient = sizeof(Gradient);
-    static_assert(kLogit % kGradient == 0, "gradients take the place of their logits");
-    constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
-    auto* data = reinterpret_cast<Gradient*>(buffers_.tiles + begin * kernels::kSegment);
-    const auto operand = [&](const Gradient* at) {
-      return gemm::Operand{at, DTypeOf<Gradient>::value, kPerLogit * kernels::kSegment, false};
-    };
-    return {operand(data), operand(data + kernels::kSegment)};
+  // Returns where the gradients of row `begin` of the wave and of those behind it stand.
+  stats::GradientRows<Gradient> gradients(int64_t begin) const {
+    Gradient* const data = buffers_.tiles + begin * kernels::kSegment;
+    const bool split = pass_.run.gradient_terms == 2;
+    return {data, kernels::kSegment, split ? data + buffers_.wave_rows * kernels::kSegment : nullptr};
   }
-  int term_count() const { return pass_.run.gradient_terms == 2 ? 2 : 1; }
+  void find_squares(int64_t begin, const sink::GradientPart& part);
 
   const Pass<Types>& pass_;
   Buffers& buffers_;
   const std::span<const int64_t> rows_;
   const stats::GradientSummands summands_;
+  kernels::DivergenceForm form_ = {};  // of a problem with a divergence
   Choice choice_;
   std::array<Column, plan::kWaveSegments> columns_;
   int64_t count_ = 0;

@@ -61,12 +61,8 @@ class SetLogitsSchedule final : public Schedule {
     const void* logits = problem::logits_row(problem_.logits, row);
     const DType dtype = problem_.logits.dtype;
     problem::for_each_distinct(problem_, row, [&](int64_t column, int64_t, int64_t, int64_t id) {
-      const void* from = core::element(logits, dtype, id);
-      if (!core::is_narrow<T>(dtype)) {
-        values[column] = *static_cast<const T*>(from);
-      } else if constexpr (sizeof(T) == 4) {
-        kernels_.widen(from, dtype, 1, values + column);
-      }
+      T wide = 0;
+      values[column] = *kernels_.values(core::element(logits, dtype, id), dtype, 1, &wide);
     });
   }
 

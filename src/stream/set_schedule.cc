@@ -113,16 +113,10 @@ class SetSchedule final : public Schedule {
 
   void make_products(int64_t row, PerThread& mine) const {
     const void* states = problem::hidden_rows(problem_).place(row).data;
-    if constexpr (sizeof(T) == 4) {
-      if (mine.states) {
-        kernels_.widen(states, problem_.hidden.dtype, hidden_, mine.states);
-        states = mine.states;
-      }
-    }
     kernels::FewRowsArgs<T> args;
     args.rows = 1;
     args.depth = hidden_;
-    args.a = static_cast<const T*>(states);
+    args.a = kernels_.values(states, problem_.hidden.dtype, hidden_, mine.states);
     args.a_stride = args.b_stride = hidden_;
     args.b = mine.gathered;
     args.b_dtype = problem_.head.weight.dtype;

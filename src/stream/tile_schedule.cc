@@ -47,7 +47,7 @@ class TileSchedule final : public SliceSchedule {
     if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
     if (run_.expected_rows != plan::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
     if (run_.chooses_segments) {
-      masses_.take(arena_, run_.plan.chunk_rows, run_.grid.vocab_size, run_.grid.vocab_tile);
+      masses_.take(arena_, problem, run_.plan.chunk_rows, run_.grid.vocab_size, run_.grid.vocab_tile);
       segments_.emplace(pass_, outputs, masses_);
     }
     mark_ = arena_.mark();
@@ -79,11 +79,7 @@ class TileSchedule final : public SliceSchedule {
   const fold::CallPartials& partials() const override { return folds_.partials(); }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
-    if (segments_ && !walked_) {
-      stats::Columns columns;  // of which only the masses beside them are read
-      stats::make_stats(pass_.problem, columns);
-      walk(fold::Walk::kFirst, chunk, columns);
-    }
+    if (segments_ && !walked_) leave_masses(chunk, stats);
     forward_.reset();
     arena_.rewind(mark_);
     if (segments_) {
@@ -118,10 +114,21 @@ class TileSchedule final : public SliceSchedule {
   }
 
  private:
+  // Walks once more for the masses alone: a backward half has its statistics from another call.
+  void leave_masses(int64_t chunk, const TokenStats& stats) {
+    stats::Columns columns;
+    stats::make_stats(pass_.problem, columns);
+    walk(fold::Walk::kFirst, chunk, columns);
+    if (!pass_.problem.divergence) return;
+    columns.stats.max_logit = stats.max_logit;
+    columns.stats.divergence = stats.divergence;
+    walk(fold::Walk::kSecond, chunk, columns);
+  }
+
   const plan::RunPlan run_;
   core::Arena arena_;
   Pass<Types> pass_;
-  fold::SegmentMasses masses_;
+  fold::CallMasses masses_;
   fold::CallFolds<Types> folds_;
   const sink::CallSinks<Sum> sinks_;
   std::optional<ExpectedRowSums<Types>> expected_rows_;
