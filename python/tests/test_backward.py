@@ -121,11 +121,35 @@ def test_pytorch_statistics_and_sets():
 
 
 def test_pytorch_says_what_cannot_be_sampled():
+    from logitless.torch import policy_loss
+
+    x, w = torch.from_numpy(HIDDEN)[None].requires_grad_(), torch.from_numpy(WEIGHT)
+    with pytest.raises(ValueError, match="cannot run: the loss has a gradient of the entropy"):
+        policy_loss(x, w, torch.from_numpy(IDS)[None], torch.ones(1), entropy_bonus=0.1, backward="sampled")
+
+
+def test_distillation():
     from logitless.torch import distillation_loss
 
-    x, w = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT)
-    with pytest.raises(ValueError, match="cannot run: the call has a teacher"):
-        distillation_loss(x, w, x.detach(), w, backward="sampled")
+    rng = np.random.default_rng(5)
+    teacher = torch.from_numpy(HIDDEN + rng.normal(scale=0.1, size=HIDDEN.shape).astype(np.float32))
+
+    def gradient(**options):
+        x, w = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT)
+        loss = distillation_loss(x, w, teacher, w, **options)
+        loss.backward()
+        return loss.item(), x.grad.numpy()
+
+    loss, exact = gradient()
+    mean, seeds = np.zeros_like(exact), 100
+    for seed in range(seeds):
+        of_sample, got = gradient(backward="sampled", theta=0.2, seed=seed)
+        assert of_sample == loss
+        mean += got / seeds
+    one = gradient(backward="sampled", theta=0.2, seed=0)[1]
+    off = np.linalg.norm(one - exact)
+    assert 0 < off
+    assert np.linalg.norm(mean - exact) < 2 * off / seeds**0.5
 
 
 def test_compiled():

@@ -56,15 +56,29 @@ TileShape<T> shape_of(const Tile<T>& tile, const Guarded<T>& bias) {
   return {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
 }
 
+// The sums of a fold, and the masses of segments where these are wanted.
 template <class T>
-std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
+std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush,
+                                 std::vector<float>* masses = nullptr) {
   const Guarded<T> student(pairs.student.logits, flush), teacher(pairs.teacher.logits, flush);
   const Guarded<T> bias(sequence<T>(pairs.student.cols, -1, 0.25), flush);
   const Guarded<T> scratch(std::vector<T>(static_cast<size_t>(2 * pairs.student.cols), static_cast<T>(kNan)), flush);
   const Guarded<RowPair<T>> rows(pairs.rows(), flush);
   std::vector<DivergenceSums> sums(static_cast<size_t>(pairs.student.rows));
-  kernels.fold({pairs.rule, shape_of(pairs.student, bias), student.data(), shape_of(pairs.teacher, bias),
-                teacher.data(), rows.data(), scratch.data(), sums.data()});
+  DivergenceFoldArgs<T> args = {pairs.rule,     shape_of(pairs.student, bias),
+                                student.data(), shape_of(pairs.teacher, bias),
+                                teacher.data(), rows.data(),
+                                scratch.data(), sums.data()};
+  const int64_t segments = (pairs.student.cols + kSegment - 1) / kSegment;
+  const Guarded<float> of_segments(
+      std::vector<float>(static_cast<size_t>(pairs.student.rows * segments), static_cast<float>(kNan)), flush);
+  if (masses) {
+    args.mass = {T(0.5), T(0.25), T(0.75)};
+    args.masses = of_segments.data();
+    args.masses_stride = segments;
+  }
+  kernels.fold(args);
+  if (masses) *masses = of_segments.values();
   EXPECT_EQ(student.values(), pairs.student.logits) << "the logits changed";
   EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
   return sums;
@@ -102,6 +116,18 @@ std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>
   return inputs.logits.values();
 }
 
+// Masses beside them change no bit of the sums.
+void expect_same_sums(const std::vector<DivergenceSums>& got, const std::vector<DivergenceSums>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t r = 0; r < want.size(); ++r) {
+    for (double DivergenceSums::*sum :
+         {&DivergenceSums::forward, &DivergenceSums::reverse, &DivergenceSums::distance, &DivergenceSums::overlap,
+          &DivergenceSums::slope, &DivergenceSums::sign, &DivergenceSums::shared, &DivergenceSums::below}) {
+      EXPECT_EQ(got[r].*sum, want[r].*sum);
+    }
+  }
+}
+
 class DivergenceTargets : public ::testing::TestWithParam<const DivergenceKernels*> {};
 
 template <class T>
@@ -132,6 +158,14 @@ void compare(const TypedDivergenceKernels<T>& simd, const TypedDivergenceKernels
             EXPECT_NEAR(got[r].most, want[r].most, bound * (1 + std::abs(want[r].most)));
             EXPECT_NEAR(got[r].shared, want[r].shared, bound * want[r].shared * (1 + std::abs(want[r].most)));
             EXPECT_NEAR(got[r].below, want[r].below, bound * want[r].shared * (1 + std::abs(want[r].most)));
+          }
+          std::vector<float> got_masses, want_masses;
+          expect_same_sums(fold(simd, pairs, flush, &got_masses), got);
+          fold(plain, pairs, flush, &want_masses);
+          ASSERT_EQ(got_masses.size(), want_masses.size());
+          for (size_t i = 0; i < want_masses.size(); ++i) {
+            const auto want_mass = static_cast<double>(want_masses[i]);
+            EXPECT_NEAR(static_cast<double>(got_masses[i]), want_mass, 1e-4 * want_mass + 1e-30) << i;
           }
           for (const bool softmax : {false, true}) {
             pairs.softmax = softmax;
