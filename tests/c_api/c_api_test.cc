@@ -6,102 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "c_call.h"
 #include "logitless/logitless.h"
 #include "support/failing_allocation.h"
 #include "support/inputs.h"
 
 namespace logitless::testing {
 namespace {
-
-template <class View>
-void set_matrix(View& out, const auto& in) {
-  out.data = in.data;
-  out.dtype = static_cast<int32_t>(in.dtype);
-  out.rows = in.rows;
-  out.cols = in.cols;
-  out.stride = in.stride;
-}
-
-/// One call on random inputs, as C sees them.
-struct CCall {
-  Inputs inputs;
-  GradientOutputs outputs;
-  Gradients wanted = outputs.gradients();
-  HiddenStates states_view = inputs.hidden_view();
-  logitless_hidden_states states;
-  logitless_lm_head head;
-  logitless_source source;
-  logitless_targets targets;
-  logitless_gradients gradients;
-  logitless_context* context = nullptr;
-
-  explicit CCall(const InputSpec& spec, const RunSpec& run = {}) : inputs(spec), outputs(inputs, run) {
-    LOGITLESS_INIT(hidden_states, &states);
-    set_matrix(states.states, states_view.states);
-    set_matrix(states.second, states_view.second);
-    states.sequences = states_view.sequences;
-    states.offsets = states_view.offsets.data();
-    states.offset_count = states_view.offsets.size();
-    states.batch_stride = states_view.batch_stride.value_or(0);
-    states.second_batch_stride = states_view.second_batch_stride.value_or(0);
-    const LmHead head_view = inputs.head_view();
-    LOGITLESS_INIT(lm_head, &head);
-    set_matrix(head.weight, head_view.weight);
-    head.layout = static_cast<int32_t>(head_view.layout);
-    head.bias = {head_view.bias.data, static_cast<int32_t>(head_view.bias.dtype), head_view.bias.size};
-    head.softcap = head_view.softcap;
-    LOGITLESS_INIT(source, &source);
-    source.hidden = &states;
-    source.head = &head;
-    const Targets targets_view = inputs.targets_view();
-    LOGITLESS_INIT(targets, &targets);
-    targets.data32 = targets_view.data32;
-    targets.data64 = targets_view.data64;
-    targets.size = targets_view.size;
-    targets.stride = targets_view.stride;
-    targets.time = targets_view.time;
-    targets.batch_stride = targets_view.batch_stride;
-    LOGITLESS_INIT(gradients, &gradients);
-    set_matrix(gradients.d_hidden, wanted.d_hidden);
-    set_matrix(gradients.d_hidden_second, wanted.d_hidden_second);
-    set_matrix(gradients.d_weight, wanted.d_weight);
-    gradients.d_bias = {wanted.d_bias.data, static_cast<int32_t>(wanted.d_bias.dtype), wanted.d_bias.size};
-    gradients.d_hidden_mode = static_cast<int32_t>(wanted.d_hidden_mode);
-    gradients.d_weight_mode = static_cast<int32_t>(wanted.d_weight_mode);
-    gradients.d_bias_mode = static_cast<int32_t>(wanted.d_bias_mode);
-    gradients.d_hidden_batch_stride = wanted.d_hidden_batch_stride.value_or(0);
-    gradients.d_hidden_second_batch_stride = wanted.d_hidden_second_batch_stride.value_or(0);
-    EXPECT_EQ(logitless_context_create(nullptr, &context), LOGITLESS_OK);
-  }
-  ~CCall() { logitless_context_free(context); }
-  CCall(const CCall&) = delete;
-  CCall& operator=(const CCall&) = delete;
-};
-
-std::vector<InputSpec> specs() {
-  std::vector<InputSpec> out(5);
-  out[1].dtype = DType::kBFloat16;
-  out[1].layout = HeadLayout::kVocabHidden;
-  out[1].padding = 3;
-  out[1].targets32 = true;
-  out[2].dtype = DType::kFloat64;
-  out[2].sequences = 4;
-  out[2].tokens = 36;
-  out[2].hidden_rows = Rows::kSlice;
-  out[2].strided_targets = true;
-  out[3].second_tokens = 12;
-  out[3].sequences = 4;
-  out[3].tokens = 32;
-  out[3].softcap = 20;
-  out[4].offsets = {0, 5, 5, 37};
-  out[4].dtype = DType::kFloat16;
-  for (InputSpec& spec : out) spec.ignored = 0.2;
-  return out;
-}
 
 TEST(CApi, CrossEntropyHasTheBitsOfCxx) {
   for (const InputSpec& spec : specs()) {
@@ -204,113 +118,6 @@ TEST(CApi, StatisticsHaveTheBitsOfCxx) {
     EXPECT_EQ(outside, expected.outside);
     EXPECT_EQ(outside_max, expected.outside_max);
     EXPECT_EQ(square_sum, expected.square_sum);
-  }
-}
-
-TEST(CApi, GradientsOfChosenSegmentsHaveTheBitsOfCxx) {
-  InputSpec spec;
-  spec.tokens = 30;
-  spec.vocab = 1500;
-  spec.hidden = 24;
-  CCall c(spec), cxx(spec);
-  logitless_backward_options backward;
-  LOGITLESS_INIT(backward_options, &backward);
-  const BackwardOptions defaults;
-  EXPECT_EQ(backward.mode, LOGITLESS_BACKWARD_EXACT);
-  EXPECT_EQ(backward.noise, defaults.noise);
-  EXPECT_EQ(backward.tolerance, defaults.tolerance);
-  EXPECT_EQ(std::string(logitless_backward_mode_name(LOGITLESS_BACKWARD_CERTIFIED)), "certified");
-  c.gradients.backward = &backward;
-  logitless_cross_entropy_result result;
-  LOGITLESS_INIT(cross_entropy_result, &result);
-  for (const int32_t mode : {LOGITLESS_BACKWARD_SAMPLED, LOGITLESS_BACKWARD_CERTIFIED, LOGITLESS_BACKWARD_EXACT}) {
-    backward.mode = mode;
-    backward.theta = 0.2;
-    backward.tolerance = 0.3;
-    backward.seed = 12;
-    logitless_plan plan;
-    LOGITLESS_INIT(plan, &plan);
-    ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, &plan),
-              LOGITLESS_OK)
-        << logitless_last_error();
-    cxx.wanted.backward.mode = static_cast<BackwardMode>(mode);
-    cxx.wanted.backward.theta = 0.2;
-    cxx.wanted.backward.tolerance = 0.3;
-    cxx.wanted.backward.seed = 12;
-    const Plan same = cross_entropy(Context(), cxx.inputs.hidden_view(), cxx.inputs.head_view(),
-                                    cxx.inputs.targets_view(), {}, cxx.wanted)
-                          .plan;
-    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
-    EXPECT_EQ(plan.kept_share, same.kept_share);
-    EXPECT_EQ(plan.d_hidden_bound, same.d_hidden_bound);
-    EXPECT_EQ(plan.d_weight_bound, same.d_weight_bound);
-    EXPECT_EQ(plan.kept_share < 1, mode != LOGITLESS_BACKWARD_EXACT);
-  }
-  backward.mode = 7;
-  EXPECT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, nullptr),
-            LOGITLESS_INVALID_INPUT);
-  EXPECT_NE(std::string(logitless_last_error()).find("mode = 7"), std::string::npos) << logitless_last_error();
-  backward.mode = LOGITLESS_BACKWARD_SAMPLED;
-  backward.noise = 10;
-  EXPECT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, nullptr),
-            LOGITLESS_INVALID_INPUT);
-  EXPECT_NE(std::string(logitless_last_error()).find("backward.noise = 10"), std::string::npos);
-}
-
-TEST(CApi, ExpectedRowsHaveTheBitsOfCxx) {
-  for (const InputSpec& spec : specs()) {
-    CCall c(spec), cxx(spec);
-    const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), max_logit(n), log_sum(n), f64(n * static_cast<size_t>(spec.hidden));
-    std::vector<float> f32(f64.size());
-    const bool in_double = spec.dtype == DType::kFloat64;
-    logitless_token_stats stats;
-    LOGITLESS_INIT(token_stats, &stats);
-    stats.tokens = spec.tokens;
-    stats.logp = logp.data(), stats.lse = lse.data();
-    stats.max_logit = max_logit.data(), stats.log_sum = log_sum.data();
-    stats.expected_f32 = in_double ? nullptr : f32.data();
-    stats.expected_f64 = in_double ? f64.data() : nullptr;
-    EXPECT_EQ(logitless_compute_token_stats(c.context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
-              LOGITLESS_INVALID_INPUT);
-    EXPECT_NE(std::string(logitless_last_error()).find("the context's plan is not expected_row"), std::string::npos);
-    logitless_context_options options;
-    LOGITLESS_INIT(context_options, &options);
-    options.plan = LOGITLESS_PLAN_EXPECTED_ROW;
-    logitless_context* context = nullptr;
-    ASSERT_EQ(logitless_context_create(&options, &context), LOGITLESS_OK);
-    ASSERT_EQ(logitless_compute_token_stats(context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
-              LOGITLESS_OK)
-        << logitless_last_error();
-    const Context same({.plan = PlanKind::kExpectedRow});
-    const TokenStats wanted =
-        compute_token_stats(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view());
-    EXPECT_TRUE(in_double ? f64 == wanted.expected.f64 : f32 == wanted.expected.f32);
-
-    std::vector<double> g_logp(n, -0.25);
-    logitless_token_grads grads;
-    LOGITLESS_INIT(token_grads, &grads);
-    grads.tokens = spec.tokens;
-    grads.logp = g_logp.data();
-    logitless_plan plan;
-    LOGITLESS_INIT(plan, &plan);
-    ASSERT_EQ(logitless_backpropagate_token_grads(context, &c.source, &c.targets, nullptr, nullptr, &stats, &grads,
-                                                  &c.gradients, &plan),
-              LOGITLESS_OK)
-        << logitless_last_error();
-    EXPECT_EQ(plan.kind, LOGITLESS_PLAN_EXPECTED_ROW);
-    TokenGrads same_grads;
-    same_grads.logp = g_logp;
-    backpropagate_token_grads(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(), {}, {},
-                              wanted, same_grads, cxx.wanted);
-    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
-    // The other type than that of the sums.
-    stats.expected_f32 = in_double ? f32.data() : nullptr;
-    stats.expected_f64 = in_double ? nullptr : f64.data();
-    EXPECT_EQ(logitless_compute_token_stats(context, &c.source, &c.targets, nullptr, nullptr, &stats, nullptr),
-              LOGITLESS_INVALID_INPUT);
-    EXPECT_NE(std::string(logitless_last_error()).find("the type of the sums"), std::string::npos);
-    logitless_context_free(context);
   }
 }
 

@@ -5,12 +5,15 @@
 // touched either: .ci/run hostile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -158,16 +161,19 @@ void expect_survives(const Function& function, World& world, const std::string& 
   }
 }
 
-/// A function, the context that it runs in, and for a backward half what the forward half has left.
+/// A function, the context that it runs in, and for a backward half what the forward half has left. `change`
+/// makes another good call of the world's.
 struct Case {
   Function function;
   Form form;
   const logitless_context* context;
   const logitless_forward* forward = nullptr;
+  std::function<void(World&)> change = [](World&) {};
 
   World* make() const {
     auto* world = new World(form, context);
     world->given.forward = forward;
+    change(*world);
     return world;
   }
 };
@@ -294,6 +300,51 @@ TEST(HostileC, NoValueInAContextOfThePlanDenseDoes) {
   expect_many(counts);
 }
 
+/// A head with so many vocabulary entries that a choice of segments pays, with room for a size one too large.
+struct ManyEntries {
+  static constexpr int64_t kEntries = 2000;
+  std::vector<float> weight = std::vector<float>(2 * kEntries * World::kHidden), d_weight = weight;
+  std::vector<float> bias = std::vector<float>(2 * kEntries), d_bias = bias;
+
+  ManyEntries() {
+    for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.25f * static_cast<float>(i % 7) - 0.75f;
+    // Some segments weigh more than others.
+    for (size_t v = 0; v < bias.size(); ++v) bias[v] = 0.002f * static_cast<float>(v);
+  }
+  void give(World& world) {
+    world.head.weight = {weight.data(), LOGITLESS_FLOAT32, kEntries, World::kHidden, World::kHidden};
+    world.head.bias = {bias.data(), LOGITLESS_FLOAT32, kEntries};
+    world.gradients.d_weight = {d_weight.data(), LOGITLESS_FLOAT32, kEntries, World::kHidden, World::kHidden};
+    world.gradients.d_bias = {d_bias.data(), LOGITLESS_FLOAT32, kEntries};
+    world.cross_entropy.class_weights = nullptr;
+    world.cross_entropy.class_weight_count = 0;
+  }
+};
+
+TEST(HostileC, NoValueWhereSegmentsAreChosenDoes) {
+  const auto automatic = context_of(LOGITLESS_PLAN_AUTO);
+  const auto* function = std::ranges::find(kFunctions, std::string_view("cross_entropy"), &Function::name);
+  ManyEntries many;
+  const auto spoil_each_with = [&](int32_t mode, double theta) {
+    Counts counts;
+    const auto change = [&](World& world) {
+      many.give(world);
+      world.backward.mode = mode;
+      world.backward.theta = theta;
+      world.backward.noise = world.backward.tolerance = 0.5;
+    };
+    const Case of = {*function, Form::kHidden, automatic.get(), nullptr, change};
+    const std::unique_ptr<World> good(of.make());
+    EXPECT_EQ(function->call(*good), LOGITLESS_OK) << logitless_last_error();
+    ASSERT_LT(good->plan.kept_share, 1) << logitless_backward_mode_name(mode) << ", theta " << theta;
+    spoil_each(of, counts);
+    EXPECT_GT(std::min(counts.refused, counts.accepted), 200);
+  };
+  spoil_each_with(LOGITLESS_BACKWARD_SAMPLED, 0.5);
+  spoil_each_with(LOGITLESS_BACKWARD_SAMPLED, 0);  // by noise
+  spoil_each_with(LOGITLESS_BACKWARD_CERTIFIED, 0);
+}
+
 // An _init function gets the size of a structure of any header.
 TEST(HostileC, InitWritesAsManyBytesAsItIsTold) {
   const std::unique_ptr<World> world(new World(Form::kHidden, nullptr));
@@ -311,6 +362,7 @@ TEST(HostileC, InitWritesAsManyBytesAsItIsTold) {
   check(logitless_lm_head_init, world->head);
   check(logitless_targets_init, world->targets);
   check(logitless_gradients_init, world->gradients);
+  check(logitless_backward_options_init, world->backward);
   check(logitless_context_options_init, world->context_options);
   check(logitless_plan_init, world->plan);
   check(logitless_token_options_init, world->token);
@@ -320,10 +372,10 @@ TEST(HostileC, InitWritesAsManyBytesAsItIsTold) {
 
 TEST(HostileC, NamesOfNoValueAreNull) {
   for (const int32_t value : {-1, 1000, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
-    for (const auto name :
-         {logitless_dtype_name, logitless_plan_kind_name, logitless_gradient_precision_name,
-          logitless_policy_variant_name, logitless_kl_estimator_name, logitless_importance_level_name,
-          logitless_sampler_correction_name, logitless_preference_loss_name, logitless_divergence_name}) {
+    for (const auto name : {logitless_dtype_name, logitless_plan_kind_name, logitless_gradient_precision_name,
+                            logitless_policy_variant_name, logitless_kl_estimator_name, logitless_importance_level_name,
+                            logitless_sampler_correction_name, logitless_preference_loss_name,
+                            logitless_divergence_name, logitless_backward_mode_name}) {
       EXPECT_EQ(name(value), nullptr);
     }
     EXPECT_EQ(logitless_needs_reference(value), 0);

@@ -163,6 +163,8 @@ void World::set_inputs(Form form) {
 
 void World::set_outputs(Form form) {
   LOGITLESS_INIT(gradients, &gradients);
+  LOGITLESS_INIT(backward_options, &backward);
+  gradients.backward = &backward;
   const auto matrix = [](float* data, int64_t rows) {
     return logitless_matrix{data, LOGITLESS_FLOAT32, rows, kHidden, kHidden};
   };

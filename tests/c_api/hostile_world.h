@@ -53,6 +53,7 @@ struct World {
   logitless_source source;
   logitless_targets targets;
   logitless_gradients gradients;
+  logitless_backward_options backward;
   logitless_token_options token;
   logitless_stats_request request;
   logitless_token_stats stats;
@@ -147,7 +148,8 @@ struct World {
   template <class Visit>
   void visit_structures(const Visit& visit) {
     visit("hidden", hidden), visit("head", head), visit("logits", logits), visit("source", source);
-    visit("targets", targets), visit("gradients", gradients), visit("token", token), visit("request", request);
+    visit("targets", targets), visit("gradients", gradients), visit("backward", backward);
+    visit("token", token), visit("request", request);
     visit("stats", stats), visit("grads", grads), visit("token_loss", token_loss);
     visit("set_ids", set_ids), visit("sets", sets), visit("id_logps", id_logps);
     visit("soft_targets", soft_targets), visit("soft_cross_entropy", soft_cross_entropy);

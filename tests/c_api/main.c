@@ -101,6 +101,8 @@ static void names(void) {
   CHECK(strcmp(logitless_dtype_name(LOGITLESS_BFLOAT16), "bfloat16") == 0 && !logitless_dtype_name(4));
   CHECK(strcmp(logitless_plan_kind_name(LOGITLESS_PLAN_TWO_PASS), "two_pass") == 0 && !logitless_plan_kind_name(-1));
   CHECK(strcmp(logitless_gradient_precision_name(LOGITLESS_PRECISION_SPLIT), "split") == 0);
+  CHECK(strcmp(logitless_backward_mode_name(LOGITLESS_BACKWARD_SAMPLED), "sampled") == 0);
+  CHECK(!logitless_backward_mode_name(LOGITLESS_BACKWARD_CERTIFIED + 1));
   CHECK(strcmp(logitless_policy_variant_name(LOGITLESS_DR_GRPO), "dr_grpo") == 0);
   CHECK(!logitless_policy_variant_name(LOGITLESS_KL_COV + 1));
   CHECK(strcmp(logitless_kl_estimator_name(LOGITLESS_K3), "k3") == 0);
@@ -201,6 +203,33 @@ static void cross_entropies(void) {
   CHECK_OK(logitless_cross_entropy(context, &from_logits, &targets, &options, &gradient_of_logits, &result, &plan));
   CHECK_NEAR(result.loss, expected_loss(), 1e-6);
   CHECK(d_logits[targets32[0]] < 0);
+}
+
+/* All entries of so small a vocabulary stand in one segment, which is always taken. */
+static void samples(void) {
+  logitless_backward_options backward;
+  logitless_gradients sampled = gradients;
+  logitless_cross_entropy_result result;
+  logitless_plan plan;
+  float kept[kTokens * kHidden];
+  int i;
+  CHECK_OK(logitless_cross_entropy(context, &source, &targets, NULL, &gradients, NULL, NULL));
+  memcpy(kept, d_hidden, sizeof kept);
+  memset(d_hidden, 0, sizeof d_hidden);
+  LOGITLESS_INIT(plan, &plan);
+  LOGITLESS_INIT(cross_entropy_result, &result);
+  LOGITLESS_INIT(backward_options, &backward);
+  CHECK(backward.mode == LOGITLESS_BACKWARD_EXACT && backward.noise > 0 && backward.theta == 0 && backward.seed == 0);
+  backward.mode = LOGITLESS_BACKWARD_SAMPLED;
+  backward.seed = 3;
+  sampled.backward = &backward;
+  CHECK_OK(logitless_cross_entropy(context, &source, &targets, NULL, &sampled, &result, &plan));
+  CHECK(plan.kind == LOGITLESS_PLAN_TWO_PASS && plan.kept_share == 1 && plan.d_hidden_bound == 0);
+  CHECK_NEAR(result.loss, expected_loss(), 1e-6);
+  for (i = 0; i < kTokens * kHidden; ++i) CHECK_NEAR(kept[i], d_hidden[i], 1e-6);
+  backward.noise = 1;
+  CHECK_REFUSED(logitless_cross_entropy(context, &source, &targets, NULL, &sampled, NULL, NULL),
+                LOGITLESS_INVALID_INPUT, "backward.noise = 1 must be");
 }
 
 static void evaluate_negated(const int64_t* rows, size_t count, logitless_token_grads* grads) {
@@ -741,6 +770,7 @@ int main(void) {
   CHECK_OK(logitless_context_create(NULL, &context));
   contexts();
   cross_entropies();
+  samples();
   statistics();
   policies();
   preferences();

@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "seeded_model.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 #include "support/testers.h"
@@ -29,34 +30,18 @@ ContextOptions options_of(PlanKind plan, int threads = 2) {
   return options;
 }
 
-// A head, states and targets, and the gradients of a loss Σ (g_logp logp + g_lse lse) in float64.
-struct Rows {
-  int64_t tokens, hidden, vocab;
-  std::vector<float> states, weight, bias;
-  std::vector<int64_t> targets;
+// A model without a bias, and the gradients of a loss Σ (g_logp logp + g_lse lse) in float64.
+struct Rows : SeededModel {
   TokenGrads grads;
 
   Rows(int64_t tokens_, int64_t hidden_, int64_t vocab_, double scale = 1)
-      : tokens(tokens_),
-        hidden(hidden_),
-        vocab(vocab_),
-        states(normal(static_cast<size_t>(tokens * hidden), 1, scale)),
-        weight(normal(static_cast<size_t>(vocab * hidden), 2)),
-        bias(static_cast<size_t>(vocab), 0.0F) {
+      : SeededModel(tokens_, hidden_, vocab_, scale) {
+    std::fill(bias.begin(), bias.end(), 0.0F);
     for (int64_t i = 0; i < tokens; ++i) {
-      targets.push_back((i * 37) % vocab);
       grads.logp.push_back(1 + 0.25 * static_cast<double>(i % 3));
       grads.lse.push_back(i % 2 == 0 ? 0 : 0.125);
     }
   }
-
-  HiddenStates hidden_states() const { return ConstMatrix(states.data(), tokens, hidden); }
-  LmHead head() const {
-    LmHead out(ConstMatrix(weight.data(), vocab, hidden));
-    out.bias = {bias.data(), vocab};
-    return out;
-  }
-  Targets ids() const { return Targets(std::span<const int64_t>(targets)); }
 
   TokenStats statistics(const Context& context) const {
     return compute_token_stats(context, hidden_states(), head(), ids());
@@ -306,14 +291,8 @@ TEST(ExpectedRow, EveryLossHasHalvesThatHandThemOn) {
 TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
   Rows rows(32, 24, 400, 0.05);
   for (int64_t row = 0; row < rows.tokens; ++row) {
-    // States along the target's row, long enough for its logit to stand so far above the others.
-    const float* target = rows.weight.data() + rows.targets[static_cast<size_t>(row)] * rows.hidden;
-    double square = 0;
-    for (int64_t h = 0; h < rows.hidden; ++h) square += static_cast<double>(target[h]) * static_cast<double>(target[h]);
-    const double wanted = 12 + 0.5 * static_cast<double>(row % 24);
-    for (int64_t h = 0; h < rows.hidden; ++h) {
-      rows.states[static_cast<size_t>(row * rows.hidden + h)] = static_cast<float>(wanted / square * 1.6 * target[h]);
-    }
+    // Its logit stands so far above the others.
+    rows.aim_at_target(row, 1.6 * (12 + 0.5 * static_cast<double>(row % 24)));
     rows.grads.lse[static_cast<size_t>(row)] = 0;
   }
   double least = 1;
@@ -343,35 +322,27 @@ TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
 // which rounds to the softcap itself here, would leave nothing of it.
 TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
   Rows rows(24, 16, 120, 0.05);
-  const double softcap = 3;
+  rows.softcap = 3;
   for (int64_t row = 0; row < rows.tokens; ++row) {
-    const float* target = rows.weight.data() + rows.targets[static_cast<size_t>(row)] * rows.hidden;
-    double square = 0;
-    for (int64_t h = 0; h < rows.hidden; ++h) square += static_cast<double>(target[h]) * static_cast<double>(target[h]);
-    const double wanted = 18 + 0.5 * static_cast<double>(row % 12);
-    for (int64_t h = 0; h < rows.hidden; ++h) {
-      rows.states[static_cast<size_t>(row * rows.hidden + h)] = static_cast<float>(wanted / square * target[h]);
-    }
+    rows.aim_at_target(row, 18 + 0.5 * static_cast<double>(row % 12));
   }
   for (int64_t v = 0; v < rows.vocab; ++v) {
     const bool is_target = std::find(rows.targets.begin(), rows.targets.end(), v) != rows.targets.end();
     if (!is_target) std::fill_n(rows.weight.begin() + v * rows.hidden, rows.hidden, 0.0F);
   }
-  LmHead head = rows.head();
-  head.softcap = static_cast<float>(softcap);
   std::vector<float> got(rows.states.size());
   Gradients outputs;
   outputs.d_hidden = {got.data(), rows.tokens, rows.hidden};
   const Context context(options_of(PlanKind::kExpectedRow));
   // With the gradient of lse, and expected rows of zeros, d_hidden is the term p s w of the target alone.
-  const TokenStats stats = compute_token_stats(context, rows.hidden_states(), head, rows.ids());
+  const TokenStats stats = rows.statistics(context);
   TokenGrads lse;
   lse.logp.assign(24, 0.0);
   lse.lse.assign(24, 1.0);
   ASSERT_FALSE(stats.expected.empty());
   TokenStats only_target = stats;
   std::fill(only_target.expected.f32.begin(), only_target.expected.f32.end(), 0.0F);
-  backpropagate_token_grads(context, rows.hidden_states(), head, rows.ids(), {}, {}, only_target, lse, outputs);
+  backpropagate_token_grads(context, rows.hidden_states(), rows.head(), rows.ids(), {}, {}, only_target, lse, outputs);
   for (int64_t row = 0; row < rows.tokens; ++row) {
     const auto i = static_cast<size_t>(row);
     const float* target = rows.weight.data() + rows.targets[i] * rows.hidden;
@@ -379,7 +350,7 @@ TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
     for (int64_t h = 0; h < rows.hidden; ++h) {
       logit += static_cast<double>(rows.states[i * 16 + static_cast<size_t>(h)]) * static_cast<double>(target[h]);
     }
-    const double slope = 1 / std::pow(std::cosh(logit / softcap), 2);
+    const double slope = 1 / std::pow(std::cosh(logit / rows.softcap), 2);
     for (int64_t h = 0; h < rows.hidden; ++h) {
       const double want = std::exp(stats.logp[i]) * slope * target[h];
       EXPECT_NEAR(got[i * 16 + static_cast<size_t>(h)], want, 1e-5 * std::abs(want)) << row << " " << h;

@@ -222,6 +222,20 @@ TEST(SegmentLosses, HalvesAndTeamsHaveTheBitsOfOneCall) {
   }
 }
 
+TEST(SegmentLosses, TheSameBitsForAnyNumberOfRanks) {
+  const Pupil pupil(50, 9, 2000, 2);
+  const SeededModel& student = pupil.student;
+  for (const BackwardOptions& backward : {sampled(0.2, 3), certified(0.05)}) {
+    expect_same_over_ranks(student, backward,
+                           [&](const Context& context, const Slice& slice, const Gradients& outputs) {
+                             const Teacher teacher = {pupil.teacher().hidden, slice.of(pupil.teacher().head)};
+                             return distillation_loss(context, student.hidden_states(), slice.of(student.head()),
+                                                      teacher, student.ids(), of_kind(Divergence::kReverseKl), outputs)
+                                 .plan;
+                           });
+  }
+}
+
 TEST(SegmentLosses, TheValuesAreThoseOfExactGradients) {
   const Pupil pupil(40, 9, 2000, 2);
   const SeededModel& student = pupil.student;

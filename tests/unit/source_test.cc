@@ -180,7 +180,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
     source.gather(rows, 1, room);
     for (const source::Room& from : {source::Room(), room}) {
       std::vector<float> logits(kRows * kEntries);
-      source.make_logits(rows, from, logits.data(), {gemm, row_kernels(), scratch, 2});
+      source.make_logits(rows, from, 0, source.entries(), logits.data(), {gemm, row_kernels(), scratch, 2});
       for (int64_t i = 0; i < kRows; ++i) {
         for (int64_t v = 0; v < kEntries; ++v) {
           EXPECT_EQ(logits[static_cast<size_t>(i * kEntries + v)], two.logit(i, v));

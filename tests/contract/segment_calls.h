@@ -1,0 +1,208 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls that make gradients of chosen segments, and what their gradients are held to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "seeded_model.h"
+#include "support/thread_ranks.h"
+
+namespace logitless::testing {
+
+/// All gradients of one call: d_hidden, d_weight and d_bias, one behind the other.
+struct Outputs {
+  std::vector<float> values;
+  int64_t tokens, hidden, vocab;
+
+  explicit Outputs(const SeededModel& model)
+      : values(static_cast<size_t>((model.tokens + model.vocab) * model.hidden + model.vocab),
+               std::numeric_limits<float>::quiet_NaN()),
+        tokens(model.tokens),
+        hidden(model.hidden),
+        vocab(model.vocab) {}
+  Gradients views() {
+    Gradients out;
+    out.d_hidden = {values.data(), tokens, hidden};
+    out.d_weight = {values.data() + tokens * hidden, vocab, hidden};
+    out.d_bias = {values.data() + (tokens + vocab) * hidden, vocab};
+    return out;
+  }
+  /// The Frobenius norm of the difference of the two, of d_hidden and of d_weight.
+  double hidden_distance(const Outputs& other) const { return distance(other, 0, tokens * hidden); }
+  double weight_distance(const Outputs& other) const { return distance(other, tokens * hidden, vocab * hidden); }
+  double hidden_norm() const { return norm(0, tokens * hidden); }
+  double weight_norm() const { return norm(tokens * hidden, vocab * hidden); }
+
+ private:
+  double distance(const Outputs& other, int64_t begin, int64_t count) const {
+    double squares = 0;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(begin + count); ++i) {
+      squares += std::pow(static_cast<double>(values[i]) - static_cast<double>(other.values[i]), 2);
+    }
+    return std::sqrt(squares);
+  }
+  double norm(int64_t begin, int64_t count) const {
+    double squares = 0;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(begin + count); ++i) {
+      squares += std::pow(static_cast<double>(values[i]), 2);
+    }
+    return std::sqrt(squares);
+  }
+};
+
+inline BackwardOptions sampled(double theta, int64_t seed = 0) {
+  BackwardOptions out;
+  out.mode = BackwardMode::kSampled;
+  out.theta = theta;
+  out.seed = seed;
+  return out;
+}
+inline BackwardOptions by_noise(double noise, int64_t seed = 0) {
+  BackwardOptions out = sampled(0, seed);
+  out.noise = noise;
+  return out;
+}
+inline BackwardOptions certified(double tolerance) {
+  BackwardOptions out;
+  out.mode = BackwardMode::kCertified;
+  out.tolerance = tolerance;
+  return out;
+}
+
+inline ContextOptions options_of(int threads = 1, PlanKind plan = PlanKind::kAuto) {
+  ContextOptions options;
+  options.threads = threads;
+  options.plan = plan;
+  options.row_tile = 16;
+  options.vocab_tile = 128;
+  return options;
+}
+
+/// Makes gradients of some loss, and returns the plan that ran.
+using Caller = std::function<Plan(const Context&, const Gradients&)>;
+
+inline Plan run_cross_entropy(const SeededModel& model, const Context& context, const Gradients& gradients,
+                              const CrossEntropyOptions& options = {}) {
+  return cross_entropy(context, model.hidden_states(), model.head(), model.ids(), options, gradients).plan;
+}
+
+inline Caller cross_entropy_of(const SeededModel& model, const CrossEntropyOptions& options = {}) {
+  return [&model, options](const Context& context, const Gradients& gradients) {
+    return run_cross_entropy(model, context, gradients, options);
+  };
+}
+
+/// Returns all gradients that `run` makes; `plan` gets what ran.
+inline Outputs outputs_of(const SeededModel& model, const Caller& run, const BackwardOptions& backward,
+                          Plan* plan = nullptr, ContextOptions options = options_of()) {
+  Outputs outputs(model);
+  Gradients views = outputs.views();
+  views.backward = backward;
+  const Plan ran = run(Context(options), views);
+  if (plan) *plan = ran;
+  return outputs;
+}
+
+/// Over many seeds, the mean of each element lies near the exact one, by its own spread. Every pair should be
+/// drawn many times, so the model should have no peaked rows.
+inline void expect_unbiased(const SeededModel& model, const Caller& run, double theta, double most_kept = 0.5) {
+  constexpr int kSeeds = 4000;
+  const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
+  const size_t count = exact.values.size();
+  std::vector<double> sums(count), squares(count);
+  double most = 0, kept = 0;
+  for (const float value : exact.values) most = std::max(most, std::abs(static_cast<double>(value)));
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    Plan plan;
+    const Outputs one = outputs_of(model, run, sampled(theta, seed), &plan);
+    ASSERT_LT(plan.kept_share, most_kept);
+    kept += plan.kept_share / kSeeds;
+    for (size_t i = 0; i < count; ++i) {
+      const double off = static_cast<double>(one.values[i]) - static_cast<double>(exact.values[i]);
+      sums[i] += off;
+      squares[i] += off * off;
+    }
+  }
+  ASSERT_GT(kept, 0.05);
+  double chi_square = 0, worst = 0;
+  int random = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double mean = sums[i] / kSeeds, variance = squares[i] / kSeeds;
+    const double error = std::sqrt(variance / kSeeds);
+    // What rounding makes is no noise.
+    if (variance < 1e-12 * most * most) {
+      ASSERT_LT(std::abs(mean), 3e-6 * most) << i;
+      continue;
+    }
+    ++random;
+    chi_square += mean * mean / (error * error);
+    worst = std::max(worst, std::abs(mean) / error);
+  }
+  ASSERT_GT(random, static_cast<int>(count / 8));
+  EXPECT_LT(worst, 5) << "standard errors, of " << random << " elements";
+  // A number a row decides about all of its elements: there are about a hundred independent ones.
+  if (model.tokens > 1) {
+    EXPECT_NEAR(chi_square / random, 1, 0.5);
+  }
+}
+
+/// The vocabulary entries that a rank has of a head.
+struct Slice {
+  int64_t first, entries;
+
+  LmHead of(const LmHead& whole) const {
+    const int64_t width = whole.weight.cols;
+    LmHead out = whole;
+    out.weight = ConstMatrix(static_cast<const float*>(whole.weight.data) + first * width, entries, width);
+    if (whole.bias.data) out.bias = {static_cast<const float*>(whole.bias.data) + first, entries};
+    return out;
+  }
+};
+
+/// Three slices of a vocabulary of 2000 have the same bits however many ranks share them. `run` calls a loss
+/// on the slice of one rank.
+inline void expect_same_over_ranks(const SeededModel& model, const BackwardOptions& backward,
+                                   const std::function<Plan(const Context&, const Slice&, const Gradients&)>& run) {
+  const auto run_world = [&](const std::vector<std::vector<int64_t>>& world) {
+    const auto size = static_cast<int>(world.size());
+    ThreadGroup group(size);
+    std::vector<float> hidden(static_cast<size_t>(model.tokens * model.hidden));
+    std::vector<float> weight(static_cast<size_t>(model.vocab * model.hidden), -1);
+    std::vector<double> kept(world.size());
+    const auto errors = run_ranks(size, [&](int rank) {
+      const auto r = static_cast<size_t>(rank);
+      Slice slice = {0, 0};
+      for (size_t other = 0; other < r; ++other) {
+        for (const int64_t entries : world[other]) slice.first += entries;
+      }
+      for (const int64_t entries : world[r]) slice.entries += entries;
+      ContextOptions options = options_of(1);
+      if (size > 1) options.ranks.vocab = &group.of(rank);
+      options.ranks.slices = world[r];
+      std::vector<float> mine(hidden.size());
+      Gradients gradients;
+      gradients.d_hidden = {mine.data(), model.tokens, model.hidden};
+      gradients.d_weight = {weight.data() + slice.first * model.hidden, slice.entries, model.hidden};
+      gradients.backward = backward;
+      kept[r] = run(Context(options), slice, gradients).kept_share;
+      if (rank == 0) hidden = mine;
+    });
+    for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
+    for (const double share : kept) EXPECT_LT(share, 0.5);
+    hidden.insert(hidden.end(), weight.begin(), weight.end());
+    return hidden;
+  };
+  const std::vector<float> one = run_world({{700, 1000, 300}});
+  EXPECT_EQ(run_world({{700}, {1000, 300}}), one) << name_of(backward.mode);
+  EXPECT_EQ(run_world({{700}, {1000}, {300}}), one) << name_of(backward.mode);
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,284 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Gradients of chosen segments at the edges: rows, types, shapes, budgets and callers that few models meet.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "segment_calls.h"
+
+namespace logitless::testing {
+namespace {
+
+bfloat16 cut_to_bfloat16(float x) { return {static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)}; }
+
+TEST(SegmentEdgeCases, RowsThatAreNotNumbersHaveNoOtherGradients) {
+  SeededModel model(30, 9, 2000, 2);
+  model.states[5 * 9 + 2] = std::numeric_limits<float>::quiet_NaN();
+  model.states[7 * 9 + 1] = std::numeric_limits<float>::infinity();
+  const Caller run = cross_entropy_of(model);
+  const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
+  for (const BackwardOptions& backward : {sampled(0.2), by_noise(0.1), certified(0.01)}) {
+    Plan plan;
+    const Outputs got = outputs_of(model, run, backward, &plan);
+    for (size_t i = 0; i < got.values.size(); ++i) {
+      ASSERT_EQ(std::isnan(got.values[i]), std::isnan(exact.values[i])) << i;
+    }
+  }
+}
+
+TEST(SegmentEdgeCases, NearlyCertainTargetsKeepTheirDigits) {
+  SeededModel model(16, 64, 1000, 0.1);
+  for (int64_t row = 0; row < model.tokens; ++row) {
+    model.aim_at_target(row, 30);
+  }
+  const Caller run = cross_entropy_of(model);
+  const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
+  // What is left to the others is 1e-7: a part of them is drawn, and the targets' own rows keep their digits,
+  // of which 1 - p in float32 would leave none.
+  Plan plan;
+  const Outputs got = outputs_of(model, run, sampled(5e-8), &plan);
+  EXPECT_LT(plan.kept_share, 0.5);
+  for (const int64_t target : model.targets) {
+    // Other rows' draws are in it too, a hundredth.
+    const auto begin = static_cast<size_t>((model.tokens + target) * 64);
+    double most = 0;
+    for (size_t c = 0; c < 64; ++c) most = std::max(most, std::abs(static_cast<double>(exact.values[begin + c])));
+    for (size_t c = 0; c < 64; ++c) {
+      EXPECT_NEAR(got.values[begin + c], exact.values[begin + c], 0.1 * most) << target;
+    }
+  }
+}
+
+TEST(SegmentEdgeCases, AVocabularyOfOneAndNoTokens) {
+  const SeededModel one(4, 3, 1), none(0, 3, 700);
+  for (const BackwardOptions& backward : {sampled(0.2), by_noise(0.1), certified(0.01)}) {
+    const auto of = [&](const SeededModel& model) {
+      return outputs_of(model, cross_entropy_of(model), backward).values;
+    };
+    for (const float value : of(one)) EXPECT_EQ(value, 0.0F);
+    for (const float value : of(none)) EXPECT_EQ(value, 0.0F);
+  }
+}
+
+// Rows without any gradient, of which some have been walked.
+TEST(SegmentEdgeCases, RowsWithoutAGradientGetZeros) {
+  const SeededModel model(30, 9, 2000, 2);
+  const Context context(options_of(2));
+  const auto forward =
+      cross_entropy_forward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone});
+  std::vector<double> upstream(30, 0.0);
+  const auto run = [&](Outputs& outputs) {
+    Gradients views = outputs.views();
+    views.backward = sampled(0.2);
+    cross_entropy_backward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone},
+                           forward, upstream, views);
+  };
+  Outputs nothing(model);
+  run(nothing);
+  for (const float value : nothing.values) ASSERT_EQ(value, 0.0F);
+  upstream[3] = upstream[20] = 1;
+  Outputs two(model);
+  run(two);
+  for (int64_t row = 0; row < 30; ++row) {
+    for (int64_t c = 0; c < 9; ++c) {
+      const float value = two.values[static_cast<size_t>(row * 9 + c)];
+      ASSERT_EQ(value != 0, row == 3 || row == 20) << row;
+    }
+  }
+}
+
+TEST(SegmentEdgeCases, TinyAndInfiniteGradients) {
+  const SeededModel model(40, 9, 2000, 4);
+  CrossEntropyOptions small;
+  small.loss_scale = 1e-30;
+  Plan of_small, of_plain;
+  outputs_of(model, cross_entropy_of(model, small), by_noise(0.05), &of_small);
+  outputs_of(model, cross_entropy_of(model), by_noise(0.05), &of_plain);
+  EXPECT_LT(of_plain.kept_share, 0.5);
+  EXPECT_NEAR(of_small.kept_share, of_plain.kept_share, 0.05 * of_plain.kept_share);
+
+  const Context context(options_of(1, PlanKind::kTwoPass));
+  const TokenStats stats = compute_token_stats(context, model.hidden_states(), model.head(), model.ids());
+  TokenGrads grads;
+  grads.logp.assign(40, -1.0);
+  grads.logp[3] = -std::numeric_limits<double>::infinity();
+  const auto with = [&](const BackwardOptions& backward) {
+    Outputs outputs(model);
+    Gradients views = outputs.views();
+    views.backward = backward;
+    backpropagate_token_grads(context, model.hidden_states(), model.head(), model.ids(), {}, {}, stats, grads, views);
+    return outputs.values;
+  };
+  const std::vector<float> exact = with({});
+  for (const BackwardOptions& backward : {certified(0.01), sampled(0.1)}) {
+    const std::vector<float> got = with(backward);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isfinite(got[i]), std::isfinite(exact[i])) << i;
+  }
+}
+
+// What a draw takes must not decide whether it is used: here one of two segments, or none, beside the
+// target's.
+TEST(SegmentEdgeCases, TheMeanIsExactWhereADrawMayTakeMost) {
+  SeededModel model(1, 3, 192, 0.01);
+  model.targets[0] = 5;
+  expect_unbiased(model, cross_entropy_of(model), 1.45, 0.7);
+}
+
+// A tolerance that next to nothing is dropped under makes what exact gradients are, of every type and layout.
+// States and weights are small integers: their products are exact, so that both walks have the same logits
+// whatever multiplies.
+TEST(SegmentEdgeCases, CertifiedOnesOfAPeakedModelAreExactInEveryType) {
+  const int64_t n = 45, h = 19, v = 1111;
+  SeededModel model(n, h, v, 4);
+  for (float& state : model.states) state = std::round(state);
+  for (float& weight : model.weight) weight = std::round(3 * weight);
+  const auto check = [&](auto number, HeadLayout layout, DType out_type, double tolerance) {
+    using T = decltype(number);
+    SCOPED_TRACE(name_of(DTypeOf<T>::value));
+    const auto cast = [](float x) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        return cut_to_bfloat16(x);
+      } else {
+        return static_cast<T>(x);
+      }
+    };
+    std::vector<T> states(static_cast<size_t>(n * h)), weight(static_cast<size_t>(v * h));
+    for (size_t i = 0; i < states.size(); ++i) states[i] = cast(model.states[i]);
+    const bool tall = layout == HeadLayout::kVocabHidden;
+    for (int64_t entry = 0; entry < v; ++entry) {
+      for (int64_t c = 0; c < h; ++c) {
+        weight[static_cast<size_t>(tall ? entry * h + c : c * v + entry)] =
+            cast(model.weight[static_cast<size_t>(entry * h + c)]);
+      }
+    }
+    const int64_t rows = tall ? v : h, cols = tall ? h : v;
+    const LmHead head(ConstMatrix(weight.data(), rows, cols), layout);
+    HiddenStates source(ConstMatrix(states.data(), 20, h), 1);
+    source.second = ConstMatrix(states.data() + 20 * h, n - 20, h);
+    const size_t bytes = static_cast<size_t>((n + v) * h) * size_of(out_type);
+    const auto run = [&](const BackwardOptions& backward, Plan& plan) {
+      std::vector<std::byte> out(bytes);
+      Gradients gradients;
+      gradients.d_hidden = Matrix(out.data(), out_type, 20, h);
+      gradients.d_hidden_second =
+          Matrix(out.data() + 20 * static_cast<size_t>(h) * size_of(out_type), out_type, n - 20, h);
+      gradients.d_weight = Matrix(out.data() + static_cast<size_t>(n * h) * size_of(out_type), out_type, rows, cols);
+      gradients.backward = backward;
+      plan = cross_entropy(Context(options_of(2, PlanKind::kTwoPass)), source, head,
+                           Targets(std::span<const int64_t>(model.targets)), {}, gradients)
+                 .plan;
+      std::vector<double> values;
+      for (size_t i = 0; i < bytes / size_of(out_type); ++i) {
+        values.push_back(out_type == DType::kFloat64 ? reinterpret_cast<const double*>(out.data())[i]
+                         : out_type == DType::kFloat32
+                             ? static_cast<double>(reinterpret_cast<const float*>(out.data())[i])
+                             : static_cast<double>(std::bit_cast<float>(
+                                   static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(out.data())[i]) << 16)));
+      }
+      return values;
+    };
+    Plan plan;
+    const std::vector<double> exact = run({}, plan);
+    EXPECT_EQ(plan.kept_share, 1);
+    const std::vector<double> got = run(certified(1e-7), plan);
+    EXPECT_LT(plan.kept_share, 0.5);
+    double most = 0;
+    for (const double value : exact) most = std::max(most, std::abs(value));
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], exact[i], tolerance * most) << i;
+  };
+  for (const HeadLayout layout : {HeadLayout::kVocabHidden, HeadLayout::kHiddenVocab}) {
+    check(float(), layout, DType::kFloat32, 1e-5);
+    check(double(), layout, DType::kFloat64, 2e-7);
+    check(bfloat16(), layout, DType::kFloat32, 1e-2);
+    check(bfloat16(), layout, DType::kBFloat16, 1e-2);
+  }
+}
+
+// Few rows are multiplied by a backend that wants scratch of its own.
+TEST(SegmentEdgeCases, OfFewRowsOfEveryType) {
+  for (const int64_t tokens : {1, 3, 8, 16, 17}) {
+    const SeededModel model(tokens, 768, 1300, 0.5);
+    std::vector<bfloat16> states, weight;
+    for (const float x : model.states) states.push_back(cut_to_bfloat16(x));
+    for (const float x : model.weight) weight.push_back(cut_to_bfloat16(x));
+    const auto run = [&](const BackwardOptions& backward, Plan& plan) {
+      Outputs outputs(model);
+      Gradients gradients = outputs.views();
+      gradients.d_bias = {};
+      gradients.backward = backward;
+      plan = cross_entropy(Context(options_of(2, PlanKind::kTwoPass)), ConstMatrix(states.data(), tokens, 768),
+                           LmHead(ConstMatrix(weight.data(), model.vocab, 768)), model.ids(), {}, gradients)
+                 .plan;
+      outputs.values.resize(static_cast<size_t>((tokens + model.vocab) * 768));
+      return outputs;
+    };
+    Plan plan;
+    const Outputs exact = run({}, plan);
+    for (const BackwardOptions& backward : {certified(1e-6), by_noise(0.05), sampled(0.01)}) {
+      const Outputs got = run(backward, plan);
+      double off = 0, size = 0;
+      for (size_t i = 0; i < got.values.size(); ++i) {
+        off += std::pow(static_cast<double>(got.values[i]) - static_cast<double>(exact.values[i]), 2);
+        size += std::pow(static_cast<double>(exact.values[i]), 2);
+      }
+      EXPECT_LT(std::sqrt(off / size), 0.15) << tokens << " " << name_of(backward.mode);
+    }
+  }
+}
+
+TEST(SegmentEdgeCases, ATightBudgetMakesThemExact) {
+  const SeededModel model(40, 9, 20000, 2);
+  ContextOptions options = options_of(1);
+  const Caller run = cross_entropy_of(model);
+  Plan wide, tight;
+  outputs_of(model, run, sampled(0.2), &wide, options);
+  EXPECT_LT(wide.kept_share, 0.5);
+  EXPECT_GE(wide.workspace_bytes, 40u * (20000 / 64) * sizeof(float));
+  options.workspace_bytes = wide.workspace_bytes / 2;
+  outputs_of(model, run, sampled(0.2), &tight, options);
+  EXPECT_EQ(tight.kept_share, 1);
+  EXPECT_LE(tight.workspace_bytes, options.workspace_bytes);
+}
+
+// A callback may update the head at once: all that is read of its entries has been read.
+TEST(SegmentEdgeCases, ASinkMayOverwriteTheHead) {
+  SeededModel model(60, 17, 1500, 1);
+  const auto hidden_of = [&](bool updates) {
+    std::vector<float> hidden(60 * 17);
+    Gradients gradients;
+    gradients.d_hidden = {hidden.data(), 60, 17};
+    gradients.backward = sampled(0.1, 3);
+    gradients.weight_sink = [&](int64_t first, int64_t count, const ConstMatrix&) {
+      if (updates) std::fill_n(model.weight.begin() + first * 17, count * 17, std::numeric_limits<float>::quiet_NaN());
+    };
+    EXPECT_LT(run_cross_entropy(model, Context(options_of(2)), gradients).kept_share, 0.5);
+    return hidden;
+  };
+  const std::vector<float> want = hidden_of(false);
+  EXPECT_EQ(hidden_of(true), want);
+}
+
+// A thread of a caller's team has a number that is none of the call's.
+TEST(SegmentEdgeCases, InsideATeamOfTheCallers) {
+  const SeededModel model(40, 9, 2000, 4);
+  const Caller run = cross_entropy_of(model);
+  for (const BackwardOptions& backward : {certified(0.01), sampled(0.1), by_noise(0.05)}) {
+    const Outputs want = outputs_of(model, run, backward);
+    std::vector<std::vector<float>> got(3);
+#pragma omp parallel for num_threads(3)
+    for (size_t i = 0; i < got.size(); ++i) got[i] = outputs_of(model, run, backward).values;
+    for (const auto& one : got) EXPECT_EQ(one, want.values);
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
