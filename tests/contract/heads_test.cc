@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Heads that are no plain matrix: some entries of one, and packed ones. Each has the bits of the matrix that it
-// stands for, in every task and plan.
+// Heads that are no plain matrix: some entries of one, and packed ones. Each has the bits of the matrix that
+// it stands for, in every task and plan.
 #include <gtest/gtest.h>
 
 #include <bit>
