@@ -9,6 +9,7 @@
 /// of a tensor without elements) may be anything; every other one is at least a row.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -173,8 +174,41 @@ enum class HeadLayout {
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
+/// How the numbers of a row stand in a packed matrix. Those whose names begin with q are the formats of GGUF,
+/// whose blocks of a row follow one another.
+enum class Packing {
+  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: PackedMatrix::scales
+  kQ8_0,  ///< blocks of 32 numbers
+  kQ4_0,  ///< blocks of 32 numbers
+  kQ4K,   ///< blocks of 256 numbers
+  kQ5K,   ///< blocks of 256 numbers
+  kQ6K,   ///< blocks of 256 numbers
+};
+
+/// The names of packings.
+template <>
+inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+
+/// A matrix whose numbers are packed: they are read as the float32 numbers that the format's own project
+/// unpacks, and are unpacked a tile at a time.
+struct PackedMatrix {
+  const void* data = nullptr;        ///< row 0
+  Packing packing = Packing::kInt8;  ///< of all rows
+  int64_t rows = 0;                  ///< may be 0
+  int64_t cols = 0;                  ///< positive, and a multiple of the format's block
+  /// From one row to the next, in bytes. Left out, the rows follow one another.
+  std::optional<int64_t> row_bytes = {};
+  /// Of kInt8: [rows, cols / group]; otherwise null.
+  const float* scales = nullptr;
+  int64_t group = 0;  ///< of kInt8: how many numbers of a row share a scale, a divisor of cols; 0: all
+
+  /// Tells whether there is one.
+  bool given() const { return data || rows != 0 || cols != 0; }
+};
+
 /// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
-/// c_iv = softcap · tanh(r_iv / softcap).
+/// c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is frozen: it has no
+/// gradient.
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
@@ -183,15 +217,30 @@ struct LmHead {
   ConstVector bias;
   /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
+  PackedMatrix packed = {};  ///< [V, H] in place of weight; for hidden states that are not float64
+  /// Which vocabulary entries of weight or packed, and of bias, the call is over, as rows of these; empty:
+  /// all. Entry k of the call's vocabulary is entry ids[k]: targets, class weights, d_weight and d_bias mean
+  /// places in this list. An id that stands there twice is two entries.
+  std::span<const int64_t> ids = {};
 
   LmHead() = default;
   /// Makes a head without bias and softcap.
   LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
+  /// Makes a head of a packed matrix, without bias and softcap.
+  LmHead(PackedMatrix packed_) : packed(packed_) {}
 
   /// Returns H.
-  int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }
+  int64_t hidden_size() const {
+    if (packed.given()) return packed.cols;
+    return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols;
+  }
+  /// Returns how many vocabulary entries the weight has.
+  int64_t stored_entries() const {
+    if (packed.given()) return packed.rows;
+    return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows;
+  }
   /// Returns V.
-  int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
+  int64_t vocab_size() const { return ids.empty() ? stored_entries() : static_cast<int64_t>(ids.size()); }
 };
 
 /// Targets are one id a token, int32 or int64. Id i = b * time + t stands at

@@ -54,8 +54,7 @@ double Source::head_bytes(int64_t side) const {
   double bytes = 0;
   for (const Product& p : products_) {
     if (p.side != side) continue;
-    bytes += static_cast<double>(size_of(p.head.dtype())) * static_cast<double>(p.head.components()) *
-             static_cast<double>(p.head.entries());
+    bytes += p.head.entry_bytes() * static_cast<double>(p.head.entries());
   }
   return bytes;
 }
