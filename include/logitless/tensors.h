@@ -19,6 +19,7 @@
 #include "logitless/backward.h"
 #include "logitless/dtype.h"
 #include "logitless/names.h"
+#include "logitless/packed.h"
 
 namespace logitless {
 
@@ -173,38 +174,6 @@ enum class HeadLayout {
 /// The names of layouts.
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
-
-/// How the numbers of a row stand in a packed matrix. Those whose names begin with q are the formats of GGUF,
-/// whose blocks of a row follow one another.
-enum class Packing {
-  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: PackedMatrix::scales
-  kQ8_0,  ///< blocks of 32 numbers
-  kQ4_0,  ///< blocks of 32 numbers
-  kQ4K,   ///< blocks of 256 numbers
-  kQ5K,   ///< blocks of 256 numbers
-  kQ6K,   ///< blocks of 256 numbers
-};
-
-/// The names of packings.
-template <>
-inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
-
-/// A matrix whose numbers are packed: they are read as the float32 numbers that the format's own project
-/// unpacks, and are unpacked a tile at a time.
-struct PackedMatrix {
-  const void* data = nullptr;        ///< row 0
-  Packing packing = Packing::kInt8;  ///< of all rows
-  int64_t rows = 0;                  ///< may be 0
-  int64_t cols = 0;                  ///< positive, and a multiple of the format's block
-  /// From one row to the next, in bytes. Left out, the rows follow one another.
-  std::optional<int64_t> row_bytes = {};
-  /// Of kInt8: [rows, cols / group]; otherwise null.
-  const float* scales = nullptr;
-  int64_t group = 0;  ///< of kInt8: how many numbers of a row share a scale, a divisor of cols; 0: all
-
-  /// Tells whether there is one.
-  bool given() const { return data || rows != 0 || cols != 0; }
-};
 
 /// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
 /// c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is frozen: it has no

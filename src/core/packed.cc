@@ -12,9 +12,9 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
   if (packing >= kNamesOf<Packing>.size()) fail(name, ".packing = ", packing, " is none");
   if (matrix.rows < 0) fail(name, ".rows = ", matrix.rows, " must not be negative");
   if (matrix.cols < 1) fail(name, ".cols = ", matrix.cols, " must be positive");
-  const PackingFormat format = format_of(matrix.packing);
-  if (matrix.cols % format.numbers != 0) {
-    fail(name, ".cols = ", matrix.cols, " is no multiple of ", format.numbers, ", the block of ",
+  const PackedBlock block = block_of(matrix.packing);
+  if (matrix.cols % block.numbers != 0) {
+    fail(name, ".cols = ", matrix.cols, " is no multiple of ", block.numbers, ", the block of ",
          name_of(matrix.packing));
   }
   if (matrix.row_bytes && matrix.rows > 1 && *matrix.row_bytes < row_bytes(matrix)) {

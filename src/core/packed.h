@@ -6,37 +6,14 @@
 #include <cstdint>
 #include <string_view>
 
-#include "logitless/tensors.h"
+#include "logitless/packed.h"
 
 namespace logitless::core {
 
-/// A format cuts a row into blocks of so many numbers, each of which takes so many bytes.
-struct PackingFormat {
-  int64_t numbers = 1;
-  int64_t bytes = 1;
-};
-constexpr PackingFormat format_of(Packing packing) {
-  switch (packing) {
-    case Packing::kInt8:
-      return {1, 1};
-    case Packing::kQ8_0:
-      return {32, 34};
-    case Packing::kQ4_0:
-      return {32, 18};
-    case Packing::kQ4K:
-      return {256, 144};
-    case Packing::kQ5K:
-      return {256, 176};
-    case Packing::kQ6K:
-      return {256, 210};
-  }
-  return {};
-}
-
 /// Returns the bytes of the numbers of a row, without its scales.
 inline int64_t row_bytes(const PackedMatrix& matrix) {
-  const PackingFormat format = format_of(matrix.packing);
-  return matrix.cols / format.numbers * format.bytes;
+  const PackedBlock block = block_of(matrix.packing);
+  return matrix.cols / block.numbers * block.bytes;
 }
 /// Returns the step from one row to the next, in bytes.
 inline int64_t row_step(const PackedMatrix& matrix) { return matrix.row_bytes.value_or(row_bytes(matrix)); }

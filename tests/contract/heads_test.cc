@@ -53,10 +53,9 @@ std::vector<std::vector<std::byte>> outcomes(const FromHead& source, const Batch
       if (!d_weight) views.d_weight = {};
       return views;
     };
-    FromHead::Outputs one, apart;
+    FromHead::Outputs one, apart;  // of one call and of its halves, which one pass has not
     std::vector<std::byte> bytes = bytes_of(task.run(context, views_of(one)));
-    const auto left = task.forward(context);
-    task.backward(context, left, 1.0, views_of(apart));
+    if (plan != PlanKind::kOnePass) task.backward(context, task.forward(context), 1.0, views_of(apart));
     for (const FromHead::Outputs* outputs : {&one, &apart}) {
       const auto more = std::as_bytes(std::span(outputs->values()));
       bytes.insert(bytes.end(), more.begin(), more.end());
