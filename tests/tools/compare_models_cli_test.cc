@@ -1,0 +1,169 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless compare-models`: its figures against logits in float64, what it writes, and bad input.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "cli_fixture.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr size_t kTokens = 6, kWide = 5, kNarrow = 3, kVocab = 7;
+const std::vector<int64_t> kTargets = {0, 1, 6, -100, 3, 2};
+
+// A model on the text.
+struct Model {
+  size_t width;
+  std::vector<float> hidden, head, bias;
+
+  Model(size_t width_, double at) : width(width_) {
+    for (size_t i = 0; i < kTokens * width; ++i) hidden.push_back(static_cast<float>(2 * std::sin(at + double(i))));
+    for (size_t i = 0; i < kVocab * width; ++i) head.push_back(static_cast<float>(std::cos(at + double(i))));
+    for (size_t v = 0; v < kVocab; ++v) bias.push_back(static_cast<float>(0.1 * at * double(v % 3)));
+  }
+  std::vector<double> logps(size_t token) const {
+    std::vector<double> out(kVocab);
+    for (size_t v = 0; v < kVocab; ++v) {
+      out[v] = static_cast<double>(bias[v]);
+      for (size_t h = 0; h < width; ++h) {
+        out[v] += static_cast<double>(hidden[token * width + h]) * static_cast<double>(head[v * width + h]);
+      }
+    }
+    double sum = 0;
+    for (const double x : out) sum += std::exp(x);
+    for (double& x : out) x -= std::log(sum);
+    return out;
+  }
+};
+
+class CompareModelsTest : public CliTest {
+ protected:
+  const Model model_{kWide, 0.3}, base_{kNarrow, 1.7};
+
+  void write(const std::string& name, const Model& of, bool tall = true) const {
+    std::vector<float> head = of.head;
+    std::vector<int64_t> shape = {kVocab, static_cast<int64_t>(of.width)};
+    if (!tall) {
+      std::swap(shape[0], shape[1]);
+      for (size_t v = 0; v < kVocab; ++v) {
+        for (size_t h = 0; h < of.width; ++h) head[h * kVocab + v] = of.head[v * of.width + h];
+      }
+    }
+    const std::vector<TensorToWrite> tensors = {
+        {"hidden", "F32", {kTokens, static_cast<int64_t>(of.width)}, of.hidden.data()},
+        {"lm_head", "F32", shape, head.data()},
+        {"bias", "F32", {kVocab}, of.bias.data()},
+        {"targets", "I64", {kTokens}, kTargets.data()}};
+    io::write_safetensors(path(name), tensors);
+  }
+  void write_both() const {
+    write("model", model_);
+    write("base", base_, /*tall=*/false);
+  }
+  std::vector<std::string> arguments() const {
+    return {"compare-models",           "--hidden",       path("model") + ":hidden", "--lm-head",
+            path("model") + ":lm_head", "--bias",         path("model") + ":bias",   "--base-hidden",
+            path("base") + ":hidden",   "--base-lm-head", path("base") + ":lm_head", "--base-bias",
+            path("base") + ":bias"};
+  }
+  std::vector<std::string> with_targets() const {
+    return arguments() + std::vector<std::string>{"--targets", path("base") + ":targets"};
+  }
+};
+
+TEST_F(CompareModelsTest, FiguresAreThoseOfLogits) {
+  write_both();
+  const Finished run_with = run(with_targets() + std::vector<std::string>{"--json", "-", "-o", path("tokens")});
+  ASSERT_EQ(run_with.exit_code(), 0) << run_with.err;
+  const json got = json::parse(run_with.out);
+  std::vector<double> kl, ratio, change;
+  double same = 0, model_nll = 0, base_nll = 0;
+  for (size_t i = 0; i < kTokens; ++i) {
+    if (kTargets[i] < 0) continue;
+    const std::vector<double> s = model_.logps(i), t = base_.logps(i);
+    double sum = 0;
+    for (size_t v = 0; v < kVocab; ++v) sum += std::exp(t[v]) * (t[v] - s[v]);
+    kl.push_back(sum);
+    same += std::max_element(s.begin(), s.end()) - s.begin() == std::max_element(t.begin(), t.end()) - t.begin();
+    const auto target = static_cast<size_t>(kTargets[i]);
+    model_nll -= s[target] / 5;
+    base_nll -= t[target] / 5;
+    ratio.push_back(t[target] - s[target]);
+    change.push_back(std::exp(s[target]) - std::exp(t[target]));
+  }
+  const auto mean = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0) / 5; };
+  const auto error = [&](const std::vector<double>& x) {
+    double squares = 0;
+    for (const double value : x) squares += std::pow(value - mean(x), 2);
+    return std::sqrt(squares / 4 / 5);
+  };
+  EXPECT_EQ(got["tokens"], 5);
+  EXPECT_NEAR(got["kl"]["mean"], mean(kl), 1e-6);
+  EXPECT_NEAR(got["kl"]["standard_error"], error(kl), 1e-6);
+  std::sort(kl.begin(), kl.end());
+  EXPECT_NEAR(got["kl"]["percentiles"]["median"], kl[2], 1e-6);
+  EXPECT_NEAR(got["kl"]["percentiles"]["p90"], 0.4 * kl[3] + 0.6 * kl[4], 1e-6);
+  EXPECT_NEAR(got["kl"]["percentiles"]["max"], kl[4], 1e-6);
+  EXPECT_NEAR(got["same_top"]["share"], same / 5, 1e-12);
+  EXPECT_NEAR(got["perplexity"]["model"], std::exp(model_nll), 1e-5);
+  EXPECT_NEAR(got["perplexity"]["base"], std::exp(base_nll), 1e-5);
+  EXPECT_NEAR(got["perplexity"]["log_ratio"], mean(ratio), 1e-6);
+  EXPECT_NEAR(got["perplexity"]["log_ratio_standard_error"], error(ratio), 1e-6);
+  EXPECT_NEAR(got["probability_change"]["mean"], mean(change), 1e-6);
+
+  const io::SafetensorsFile tokens(path("tokens"));
+  ASSERT_EQ(tokens.tensors().size(), 4U);
+  double of_first = 0, of_ignored = 0;
+  std::memcpy(&of_first, tokens.find("logp")->data, sizeof of_first);
+  std::memcpy(&of_ignored, tokens.find("kl")->data + 3 * sizeof of_ignored, sizeof of_ignored);
+  EXPECT_NEAR(of_first, model_.logps(0)[0], 1e-6);
+  EXPECT_TRUE(std::isnan(of_ignored));
+}
+
+TEST_F(CompareModelsTest, WithoutTargetsEveryTokenCounts) {
+  write_both();
+  const Finished finished = run(arguments() + std::vector<std::string>{"--json", path("json")});
+  ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+  EXPECT_TRUE(has(finished.out, "mean KL(base || model)"));
+  const json got = json::parse(read("json"));
+  EXPECT_EQ(got["tokens"], 6);
+  EXPECT_FALSE(got.contains("perplexity"));
+}
+
+TEST_F(CompareModelsTest, AModelIsAsFarFromItselfAsRoundingIs) {
+  write("model", model_);
+  write("base", model_);
+  const Finished finished = run(with_targets() + std::vector<std::string>{"--json", "-"});
+  ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+  const json got = json::parse(finished.out);
+  EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
+  EXPECT_EQ(got["same_top"]["share"], 1.0);
+  EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+}
+
+TEST_F(CompareModelsTest, BadInputIsALine) {
+  write_both();
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    const Finished finished = run(words + std::vector<std::string>{"-o", path("tokens")});
+    EXPECT_EQ(finished.exit_code(), 2) << finished.out;
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+    EXPECT_TRUE(has(finished.err, why));
+    EXPECT_FALSE(std::filesystem::exists(path("tokens")));
+  };
+  refused(arguments() + std::vector<std::string>{"--targets", path("absent")}, "absent: cannot be opened");
+  std::vector<std::string> other = arguments();
+  other[4] = path("base") + ":lm_head";
+  refused(other, "neither rows nor columns are the 5 columns of the hidden states");
+  refused(arguments() + std::vector<std::string>{"--softcap", "-1"}, "softcap = -1 must be");
+  Model few = model_;
+  few.hidden.resize(4 * kWide);
+  const std::vector<TensorToWrite> short_states = {{"hidden", "F32", {4, kWide}, few.hidden.data()}};
+  io::write_safetensors(path("short"), short_states);
+  other = arguments();
+  other[2] = path("short");
+  refused(other, "teacher.hidden has 6 rows but hidden has 4");
+}
+
+}  // namespace
+}  // namespace logitless::testing
