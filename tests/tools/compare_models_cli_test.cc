@@ -106,8 +106,8 @@ TEST_F(CompareModelsTest, FiguresAreThoseOfLogits) {
   EXPECT_NEAR(got["kl"]["percentiles"]["p90"], 0.4 * kl[3] + 0.6 * kl[4], 1e-6);
   EXPECT_NEAR(got["kl"]["percentiles"]["max"], kl[4], 1e-6);
   EXPECT_NEAR(got["same_top"]["share"], same / 5, 1e-12);
-  EXPECT_NEAR(got["perplexity"]["model"], std::exp(model_nll), 1e-5);
-  EXPECT_NEAR(got["perplexity"]["base"], std::exp(base_nll), 1e-5);
+  EXPECT_NEAR(std::log(got["perplexity"]["model"].get<double>()), model_nll, 1e-6);
+  EXPECT_NEAR(std::log(got["perplexity"]["base"].get<double>()), base_nll, 1e-6);
   EXPECT_NEAR(got["perplexity"]["log_ratio"], mean(ratio), 1e-6);
   EXPECT_NEAR(got["perplexity"]["log_ratio_standard_error"], error(ratio), 1e-6);
   EXPECT_NEAR(got["probability_change"]["mean"], mean(change), 1e-6);
