@@ -82,6 +82,27 @@ std::vector<int64_t> scattered_ids(int64_t larger) {
   return ids;
 }
 
+struct Int8Head {
+  std::vector<int8_t> values;
+  std::vector<float> scales, weight;
+  PackedMatrix packed;
+
+  Int8Head(int64_t rows, int64_t cols, int64_t group) {
+    const std::vector<float> drawn = normal(static_cast<size_t>(rows * cols), 51, 40);
+    const int64_t in_group = group > 0 ? group : cols;
+    for (int64_t g = 0; g < rows * cols / in_group; ++g) scales.push_back(0.01F + 0.001F * static_cast<float>(g % 7));
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      values.push_back(static_cast<int8_t>(std::lround(std::fmin(std::fmax(drawn[i], -127.0F), 127.0F))));
+      weight.push_back(static_cast<float>(values[i]) * scales[i / static_cast<size_t>(in_group)]);
+    }
+    packed.data = values.data();
+    packed.rows = rows;
+    packed.cols = cols;
+    packed.scales = scales.data();
+    packed.group = group;
+  }
+};
+
 TEST(Heads, ChosenEntriesHaveTheBitsOfTheirMatrix) {
   constexpr int64_t kLarger = 307;
   const std::vector<int64_t> ids = scattered_ids(kLarger);
@@ -133,6 +154,80 @@ TEST(Heads, ChosenEntriesOfSixteenBitsHaveTheBitsOfTheirMatrix) {
   expect_same(got, want, /*d_weight=*/false);
 }
 
+// A weight with an entry a column has a gradient with an entry a column.
+TEST(Heads, ChosenColumnsHaveTheGradientOfTheirMatrix) {
+  constexpr int64_t kLarger = 307;
+  const std::vector<int64_t> ids = scattered_ids(kLarger);
+  const std::vector<float> weight = normal(kLarger * kHidden, 41);
+  std::vector<float> chosen(kVocab * kHidden);
+  for (int64_t h = 0; h < kHidden; ++h) {
+    for (int64_t k = 0; k < kVocab; ++k) {
+      chosen[static_cast<size_t>(h * kVocab + k)] =
+          weight[static_cast<size_t>(h * kLarger + ids[static_cast<size_t>(k)])];
+    }
+  }
+  LmHead some(ConstMatrix(weight.data(), kHidden, kLarger), HeadLayout::kHiddenVocab);
+  some.ids = ids;
+  const LmHead plain(ConstMatrix(chosen.data(), kHidden, kVocab), HeadLayout::kHiddenVocab);
+  const FromHidden source;
+  const Batch batch;
+  const auto run = [&](const LmHead& head, bool accumulate) {
+    std::vector<float> d_weight(kVocab * kHidden, accumulate ? 0.5F : std::numeric_limits<float>::quiet_NaN());
+    Gradients outputs;
+    outputs.d_weight = {d_weight.data(), kHidden, kVocab};
+    if (accumulate) outputs.d_weight_mode = WriteMode::kAccumulate;
+    cross_entropy(Context(options_of(PlanKind::kTwoPass)), source.states(), head, batch.targets(), {}, outputs);
+    return d_weight;
+  };
+  EXPECT_EQ(run(some, false), run(plain, false));
+  EXPECT_EQ(run(some, true), run(plain, true));
+}
+
+// Plans that read rows of the head besides its tiles.
+TEST(Heads, ExpectedRowsAndChosenSegmentsHaveTheBitsOfTheirMatrix) {
+  constexpr int64_t kEntries = 2000;
+  const Int8Head head(2 * kEntries, kHidden, 0);
+  std::vector<int64_t> ids;
+  std::vector<float> chosen;
+  for (int64_t k = 0; k < kEntries; ++k) {
+    ids.push_back((k * 89 + 13) % (2 * kEntries));
+    const auto row = head.weight.begin() + ids.back() * kHidden;
+    chosen.insert(chosen.end(), row, row + kHidden);
+  }
+  const LmHead plain(ConstMatrix(chosen.data(), kEntries, kHidden));
+  LmHead packed(head.packed);
+  packed.ids = ids;
+  const FromHidden source;
+  const Batch batch;
+  const auto run = [&](const LmHead& of, double softcap, const BackwardOptions& backward, Plan& plan) {
+    LmHead capped = of;
+    capped.softcap = softcap;
+    std::vector<float> d_hidden(kTokens * kHidden);
+    Gradients outputs;
+    outputs.d_hidden = {d_hidden.data(), kTokens, kHidden};
+    outputs.backward = backward;
+    ContextOptions options = options_of(PlanKind::kAuto);
+    options.vocab_tile = 128;
+    plan = cross_entropy(Context(options), source.states(), capped, batch.targets(), {}, outputs).plan;
+    return d_hidden;
+  };
+  BackwardOptions drawn, certified;
+  drawn.mode = BackwardMode::kSampled;
+  drawn.theta = 0.2;
+  certified.mode = BackwardMode::kCertified;
+  certified.tolerance = 0.3;
+  for (const double softcap : {0.0, 4.0}) {
+    for (const BackwardOptions& backward : {BackwardOptions(), drawn, certified}) {
+      SCOPED_TRACE(name_of(backward.mode));
+      Plan of_packed, of_plain;
+      EXPECT_EQ(run(packed, softcap, backward, of_packed), run(plain, softcap, backward, of_plain));
+      EXPECT_EQ(of_packed.kind, of_plain.kind);
+      EXPECT_EQ(of_packed.d_hidden_bound, of_plain.d_hidden_bound);
+      EXPECT_EQ(of_plain.kept_share < 0.9, backward.mode != BackwardMode::kExact);
+    }
+  }
+}
+
 // Slices of the vocabulary are slices of the list.
 TEST(Heads, ChosenEntriesMayBeSliced) {
   constexpr int64_t kLarger = 307;
@@ -161,27 +256,6 @@ TEST(Heads, ChosenEntriesMayBeSliced) {
   };
   EXPECT_EQ(run(source.given), run(plain));
 }
-
-struct Int8Head {
-  std::vector<int8_t> values;
-  std::vector<float> scales, weight;
-  PackedMatrix packed;
-
-  Int8Head(int64_t rows, int64_t cols, int64_t group) {
-    const std::vector<float> drawn = normal(static_cast<size_t>(rows * cols), 51, 40);
-    const int64_t in_group = group > 0 ? group : cols;
-    for (int64_t g = 0; g < rows * cols / in_group; ++g) scales.push_back(0.01F + 0.001F * static_cast<float>(g % 7));
-    for (size_t i = 0; i < drawn.size(); ++i) {
-      values.push_back(static_cast<int8_t>(std::lround(std::fmin(std::fmax(drawn[i], -127.0F), 127.0F))));
-      weight.push_back(static_cast<float>(values[i]) * scales[i / static_cast<size_t>(in_group)]);
-    }
-    packed.data = values.data();
-    packed.rows = rows;
-    packed.cols = cols;
-    packed.scales = scales.data();
-    packed.group = group;
-  }
-};
 
 TEST(Heads, PackedIntegersHaveTheBitsOfTheirMatrix) {
   for (const int64_t group : {int64_t{0}, int64_t{1}, kHidden}) {
