@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "core/packed.h"
 #include "core/parallel.h"
@@ -96,7 +97,8 @@ class Head {
 
   /// Copies the row of a vocabulary entry, [components] of dtype().
   void copy_entry(const kernels::RowKernels& kernels, int64_t entry, void* to) const {
-    copy_components(kernels, entry, 0, components_, to);
+    const auto copy = [&](const auto& unpack) { copy_components(unpack, entry, 0, components_, to); };
+    packed_.given() ? copy(Unpacker(kernels, packed_)) : copy(nullptr);
   }
 
   /// How an operand stands in a product: as op(M) [components, entries], or as op(M) [entries, components].
@@ -119,22 +121,31 @@ class Head {
       return {core::element(weight_.data, weight_.dtype, offset), weight_.dtype, weight_.stride, is_transposed(order)};
     }
     void* const scratch = multiply.scratch.head;
-    core::parallel_ranges(std::max(multiply.team, 1), entries, [&](int64_t begin, int64_t end) {
-      for (int64_t e = begin; e < end; ++e) {
-        copy_components(multiply.kernels, entry + e, component, components,
-                        core::element(scratch, dtype(), e * components));
-      }
-    });
+    const auto copy = [&](const auto& unpack) {
+      core::parallel_ranges(std::max(multiply.team, 1), entries, [&](int64_t begin, int64_t end) {
+        for (int64_t e = begin; e < end; ++e) {
+          copy_components(unpack, entry + e, component, components, core::element(scratch, dtype(), e * components));
+        }
+      });
+    };
+    packed_.given() ? copy(Unpacker(multiply.kernels, packed_)) : copy(nullptr);
     return {scratch, dtype(), components, is_transposed(order)};
   }
 
  private:
   bool in_place() const { return ids_.empty() && !packed_.given(); }
 
-  void copy_components(const kernels::RowKernels& kernels, int64_t entry, int64_t first, int64_t count,
-                       void* to) const {
+  // `unpack` is an Unpacker, or null where the weight is a matrix.
+  template <class Unpack>
+  void copy_components(const Unpack& unpack, int64_t entry, int64_t first, int64_t count, void* to) const {
     const int64_t row = ids_.empty() ? entry : ids_[static_cast<size_t>(entry)];
-    if (packed_.given()) return unpack(kernels, packed_, row, first, count, static_cast<float*>(to));
+    if constexpr (std::is_same_v<Unpack, Unpacker>) {
+      unpack(row, first, count, static_cast<float*>(to));
+    } else {
+      copy_from_matrix(row, first, count, to);
+    }
+  }
+  void copy_from_matrix(int64_t row, int64_t first, int64_t count, void* to) const {
     const void* from = core::element(weight_.data, weight_.dtype, layout_.offset(row, first, weight_.stride));
     const size_t bytes = size_of(weight_.dtype);
     if (!layout_.is_hidden_vocab()) {
