@@ -53,6 +53,29 @@ def test_a_packed_teacher_over_a_draft_vocabulary():
     assert got.loss == want.loss
 
 
+@pytest.mark.parametrize("packing", ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"])
+def test_the_numbers_are_those_of_gguf(packing):
+    gguf = pytest.importorskip("gguf")
+    kind = getattr(gguf.GGMLQuantizationType, packing.upper())
+    numbers, size = gguf.GGML_QUANT_SIZES[kind]
+    rows = random.integers(0, 256, (V, 256 // numbers, size), dtype=np.uint8)
+    # Scales that are no numbers would hide all others.
+    halves = {"q6_k": (208,), "q4_k": (0, 2), "q5_k": (0, 2)}.get(packing, (0,))
+    for at in halves:
+        scale = random.uniform(-0.02, 0.02, rows.shape[:2]).astype(np.float16)
+        rows[:, :, at : at + 2] = scale.view(np.uint8).reshape(*rows.shape[:2], 2)
+    rows = rows.reshape(V, -1)
+    weight = gguf.quants.dequantize(rows, kind)
+    assert weight.dtype == np.float32 and weight.shape == (V, 256)
+    hidden = random.standard_normal((N, 256)).astype(np.float32)
+    results = []
+    for given, options in ((weight, {}), (rows, {"packing": packing})):
+        d_hidden = np.full_like(hidden, np.nan)
+        loss = logitless.cross_entropy(hidden, given, TARGETS, d_hidden=d_hidden, **options).loss
+        results.append((loss, d_hidden))
+    assert results[0][0] == results[1][0] and (results[0][1] == results[1][1]).all()
+
+
 @pytest.mark.parametrize(
     "weight, options, message",
     [
