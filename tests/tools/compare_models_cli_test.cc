@@ -41,7 +41,7 @@ class CompareModelsTest : public CliTest {
  protected:
   const Model model_{kWide, 0.3}, base_{kNarrow, 1.7};
 
-  void write(const std::string& name, const Model& of, bool tall = true) const {
+  void write_model(const std::string& name, const Model& of, bool tall = true) const {
     std::vector<float> head = of.head;
     std::vector<int64_t> shape = {kVocab, static_cast<int64_t>(of.width)};
     if (!tall) {
@@ -58,8 +58,8 @@ class CompareModelsTest : public CliTest {
     io::write_safetensors(path(name), tensors);
   }
   void write_both() const {
-    write("model", model_);
-    write("base", base_, /*tall=*/false);
+    write_model("model", model_);
+    write_model("base", base_, /*tall=*/false);
   }
   std::vector<std::string> arguments() const {
     return {"compare-models",           "--hidden",       path("model") + ":hidden", "--lm-head",
@@ -132,14 +132,80 @@ TEST_F(CompareModelsTest, WithoutTargetsEveryTokenCounts) {
 }
 
 TEST_F(CompareModelsTest, AModelIsAsFarFromItselfAsRoundingIs) {
-  write("model", model_);
-  write("base", model_);
+  write_model("model", model_);
+  write_model("base", model_);
   const Finished finished = run(with_targets() + std::vector<std::string>{"--json", "-"});
   ASSERT_EQ(finished.exit_code(), 0) << finished.err;
   const json got = json::parse(finished.out);
   EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
   EXPECT_EQ(got["same_top"]["share"], 1.0);
   EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+}
+
+// A GGUF file of one tensor [7, 32] in Q8_0, and a softcap.
+std::string gguf_of(const std::vector<int8_t>& quants, const std::string& name) {
+  std::string out = "GGUF";
+  const auto put = [&](auto value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto text = [&](const std::string& value) {
+    put(uint64_t{value.size()});
+    out += value;
+  };
+  put(uint32_t{3});
+  put(uint64_t{1});
+  put(uint64_t{2});
+  text("general.architecture");
+  put(uint32_t{8});
+  text("gemma2");
+  text("gemma2.final_logit_softcapping");
+  put(uint32_t{6});
+  put(20.0F);
+  text(name);
+  put(uint32_t{2});
+  put(uint64_t{32});
+  put(uint64_t{kVocab});
+  put(uint32_t{8});
+  put(uint64_t{0});
+  out.resize((out.size() + 31) / 32 * 32);
+  for (size_t v = 0; v < kVocab; ++v) {
+    put(uint16_t{0x2400});  // 1/64
+    out.append(reinterpret_cast<const char*>(quants.data() + v * 32), 32);
+  }
+  return out;
+}
+
+TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
+  std::vector<int8_t> quants;
+  std::vector<float> hidden, weight;
+  for (size_t i = 0; i < kVocab * 32; ++i) {
+    quants.push_back(static_cast<int8_t>(static_cast<int>(i * 37 % 255) - 127));
+    weight.push_back(static_cast<float>(quants.back()) / 64);
+  }
+  for (size_t i = 0; i < kTokens * 32; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * double(i))));
+  const std::vector<TensorToWrite> tensors = {{"hidden", "F32", {kTokens, 32}, hidden.data()},
+                                              {"lm_head", "F32", {kVocab, 32}, weight.data()},
+                                              {"targets", "I64", {kTokens}, kTargets.data()}};
+  io::write_safetensors(path("model"), tensors);
+  const std::vector<std::string> both = {
+      "--base-hidden", path("model") + ":hidden",  "--hidden", path("model") + ":hidden",
+      "--targets",     path("model") + ":targets", "--json",   "-"};
+  for (const char* name : {"output.weight", "token_embd.weight"}) {
+    write("q8.gguf", gguf_of(quants, name));
+    const Finished finished =
+        run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head", "--base-softcap",
+                                     "20", "--lm-head", path("q8.gguf")} +
+            both);
+    ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+    const json got = json::parse(finished.out);
+    EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
+    EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+    EXPECT_GT(got["perplexity"]["model"], 1.5);
+  }
+  const Finished absent = run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head",
+                                                       "--lm-head", path("q8.gguf") + ":blk.0"} +
+                              both);
+  EXPECT_EQ(absent.exit_code(), 2);
+  EXPECT_TRUE(has(absent.err, "has no tensor blk.0")) << absent.err;
+  EXPECT_TRUE(is_one_line(absent.err)) << absent.err;
 }
 
 TEST_F(CompareModelsTest, BadInputIsALine) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "io/gguf.h"
 #include "io/safetensors.h"
 #include "logitless/tensors.h"
 
@@ -17,7 +18,8 @@ class ModelFiles {
  public:
   /// [N, H] or [B, T, H] of the file's own type. Throws io::Error.
   HiddenStates hidden(const std::string& spec, const char* conventional_name);
-  /// [V, H], or [H, V] where only that fits `hidden_size`. Throws io::Error.
+  /// [V, H], or [H, V] where only that fits `hidden_size`; of a GGUF file its head, packed as it stands
+  /// there, with bias and softcap, or the tensor that is named. Throws io::Error.
   LmHead head(const std::string& spec, const char* conventional_name, int64_t hidden_size);
   /// [V] of a head. Throws io::Error.
   ConstVector bias(const std::string& spec, const char* conventional_name);
@@ -31,7 +33,10 @@ class ModelFiles {
   /// The elements in their own type: where they stand, or a copy where that is misaligned.
   const void* elements(const io::Tensor& tensor);
 
+  LmHead gguf_head(const std::string& spec, int64_t hidden_size);
+
   std::vector<std::shared_ptr<const io::SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<const io::GgufFile>> gguf_files_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;
 };
 
