@@ -127,8 +127,8 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   std::optional<Packing> packing;
   keywords.take(name("packing").c_str(), packing);
   if (packing) {
-    out.packed = arrays.packed(given, weight.c_str(), *packing, keywords.find(name("scales").c_str()),
-                               name("scales").c_str());
+    out.packed =
+        arrays.packed(given, weight.c_str(), *packing, keywords.find(name("scales").c_str()), name("scales").c_str());
   } else {
     out.weight = arrays.matrix(given, weight.c_str(), &flipped);
   }

@@ -49,7 +49,8 @@ float number(const Q6_KBlock& block, int64_t i) {
   const int64_t half = i / 128, k = i % 128 / 32;
   const int low = half_of(block.low[64 * half + 32 * (k % 2) + i % 32], k / 2);
   const int high = block.high[32 * half + i % 32] >> (2 * k) & 3;
-  const float scale = widened(block.d) * static_cast<float>(block.scales[i / 16]);
+  const int8_t of_sixteen = block.scales[i / 16];
+  const float scale = widened(block.d) * static_cast<float>(of_sixteen);
   return scale * static_cast<float>((low | high << 4) - 32);
 }
 
