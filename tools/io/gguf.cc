@@ -59,7 +59,7 @@ T load(const std::byte* at) {
   return value;
 }
 
-// As the Unicode standard has it (table 3-7): no surrogates, nothing above U+10FFFF, no longer form than needed.
+// As table 3-7 of the Unicode standard has it: nothing above U+10FFFF, no surrogates, and the shortest form.
 bool is_utf8(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   for (size_t i = 0; i < text.size();) {
