@@ -60,8 +60,8 @@ GgufBytes small_model() {
   return GgufBytes().architecture("llama").floats("output.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
 }
 
-/// The log-probabilities that a head gives tokens whose hidden states are the rows of an identity. The raw logits
-/// are numbers of the weight, which no sum has rounded.
+/// The log-probabilities that a head gives tokens whose hidden states are the rows of an identity. The raw
+/// logits are numbers of the weight, which no sum has rounded.
 std::vector<double> logps_of(const LmHead& head) {
   const int64_t H = head.hidden_size(), V = head.vocab_size();
   std::vector<float> identity(static_cast<size_t>(H * H));
