@@ -70,7 +70,8 @@ std::vector<double> logps_of(const LmHead& head) {
     identity[static_cast<size_t>(i * H + i)] = 1;
     targets[static_cast<size_t>(i)] = i % V;
   }
-  return cross_entropy(Context(), ConstMatrix(identity.data(), H, H), head, targets).per_token_logps;
+  return cross_entropy(Context(), ConstMatrix(identity.data(), H, H), head, Targets(std::span<const int64_t>(targets)))
+      .per_token_logps;
 }
 
 TEST_F(GgufTest, AHeadOfEveryTypeHoldsTheNumbersThatTheGgufPackageUnpacks) {
