@@ -4,8 +4,7 @@ shape of its tensors."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +15,7 @@ from ._torch_ranks import local_parts
 from .packed import PackedWeight
 
 
-@dataclasses.dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """Hidden states and the head that they are for."""
 
     tensors: tuple[Tensor, Tensor | None, Tensor | None]  # input, weight and bias: what may have a gradient
@@ -30,7 +28,7 @@ class Head:
 
     def of(self, rows: Tensor) -> Head:
         """The same head for other hidden states."""
-        return dataclasses.replace(self, tensors=(rows, *self.tensors[1:]))
+        return Head((rows, *self.tensors[1:]), self.arguments, self.group)
 
     @property
     def is_frozen(self) -> bool:
@@ -52,13 +50,29 @@ def read_head(
     **others: Tensor | None,
 ) -> Head:
     """The head of a call; `others` are tensors that must be on the CPU like its own."""
+    if not isinstance(linear_weight, PackedWeight):
+        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    return read_local_head(
+        input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, **others
+    )
+
+
+def read_local_head(
+    input: Tensor,
+    linear_weight: Tensor | PackedWeight,
+    linear_bias: Tensor | None,
+    *,
+    softcap: float = 0.0,
+    vocab_ids: Tensor | None = None,
+    group: Any = None,
+    **others: Tensor | None,
+) -> Head:
+    """The same of what is no DTensor."""
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
     weight = linear_weight
     if isinstance(linear_weight, PackedWeight):
         arguments = with_packed({**arguments, "weight": linear_weight})
         weight = None
-    else:
-        input, weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids("vocab_ids", vocab_ids)
@@ -95,8 +109,11 @@ class HeadTensors:
         self.hidden = rows_of(values_of(hidden))
         self.weight = None if weight is None else matrix_of(values_of(weight))
         self.bias = None if bias is None else values_of(bias).contiguous()
-        given = {"hidden": self.hidden, "weight": self.weight, "bias": self.bias}
-        self.arguments = {**arguments, **{name: tensor for name, tensor in given.items() if tensor is not None}}
+        self.arguments = {**arguments, "hidden": self.hidden}
+        if self.weight is not None:
+            self.arguments["weight"] = self.weight
+        if self.bias is not None:
+            self.arguments["bias"] = self.bias
 
     def outputs(self, needs: tuple[bool, ...]) -> list[Tensor | None]:
         ids = self.arguments.get("vocab_ids")

@@ -19,7 +19,7 @@ from torch import Tensor
 from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
-from ._torch_head import checked_ids, entries_of, read_head
+from ._torch_head import checked_ids, entries_of, read_local_head
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_loss import loss_of
 from ._torch_ranks import local_parts
@@ -107,52 +107,33 @@ def linear_cross_entropy(
     PyTorch's own function, with a warning.
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
-    arguments = dict(
-        linear_bias=linear_bias,
-        weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        options=options,
-        normaliser=normaliser,
-        temperatures=temperatures,
-        loss_dtype=loss_dtype,
-        vocab_ids=vocab_ids,
-        group=group,
-        **beyond,
-    )
-    if torch.overrides.has_torch_function(tensors):
+    packed = isinstance(linear_weight, PackedWeight)
+    plain = vocab_ids is None and not packed
+    compiling = torch.compiler.is_compiling()
+    if torch.overrides.has_torch_function(tensors) or (compiling and not plain):
+        arguments = dict(
+            linear_bias=linear_bias,
+            weight=weight,
+            reduction=reduction,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            options=options,
+            normaliser=normaliser,
+            temperatures=temperatures,
+            loss_dtype=loss_dtype,
+            vocab_ids=vocab_ids,
+            group=group,
+            **beyond,
+        )
+        if compiling and not plain:
+            return _not_an_operator(input, linear_weight, target, **arguments)
         return torch.overrides.handle_torch_function(
             linear_cross_entropy, tensors, input, linear_weight, target, **arguments
         )
-    plain = vocab_ids is None and not isinstance(linear_weight, PackedWeight)
-    return (_linear_cross_entropy if plain else _not_an_operator)(input, linear_weight, target, **arguments)
-
-
-def _linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor | PackedWeight,
-    target: Tensor,
-    *,
-    linear_bias: Tensor | None,
-    weight: Tensor | None,
-    reduction: str,
-    ignore_index: int | None,
-    label_smoothing: float,
-    options: Any,
-    normaliser: float | Tensor | None,
-    temperatures: Tensor | None,
-    loss_dtype: torch.dtype | None,
-    vocab_ids: Tensor | None,
-    group: Any,
-    **beyond: Any,
-) -> Tensor:
-    packed = isinstance(linear_weight, PackedWeight)
     if not packed:
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    tensors = {"input": input, "target": target} if packed else {"input": input, "linear_weight": linear_weight, "target": target}
-    for name, value in tensors.items():
-        if not isinstance(value, Tensor):
+    for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
+        if not isinstance(value, Tensor) and not (packed and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
@@ -166,7 +147,6 @@ def _linear_cross_entropy(
         )
     if vocab_ids is not None:
         vocab_ids = checked_ids("vocab_ids", vocab_ids)
-    plain = not packed and vocab_ids is None
     vocab = entries_of(linear_weight, vocab_ids)
     pytorchs = {"reduction": reduction, "label_smoothing": label_smoothing}
     if ignore_index is not None:
@@ -214,8 +194,7 @@ def _linear_cross_entropy(
             label_smoothing=label_smoothing,
             options=options,
         )
-    check_cpu(target=target, weight=weight)
-    entries = entries_of(linear_weight, None)
+    entries = vocab if vocab_ids is None else entries_of(linear_weight, None)
     if linear_bias is not None and tuple(linear_bias.shape) != (entries,):
         raise RuntimeError(f"expected linear_bias shape {(entries,)}, got {tuple(linear_bias.shape)}")
     if label_smoothing > 1:
@@ -230,8 +209,9 @@ def _linear_cross_entropy(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    softcap = chosen.arguments().get("softcap", 0.0)
-    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
+    head = read_local_head(
+        input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
+    )
     if not packed:
         input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
     if not packed and (input.dtype != linear_weight.dtype or (linear_bias is not None and linear_bias.dtype != input.dtype)):
@@ -251,7 +231,7 @@ def _linear_cross_entropy(
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     shape = target.shape
     rows, ids = batched(head.input, target)
-    if torch.compiler.is_compiling() or _is_traced(rows, linear_weight, linear_bias, ids, weight):
+    if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
         if group is not None:
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
         if not plain:
@@ -289,8 +269,8 @@ def _linear_cross_entropy(
         raise
 
 
-# torch.compile breaks its graph here: the operator takes matrices.
-_not_an_operator = not_compiled(_linear_cross_entropy)
+# torch.compile breaks its graph here: the operator takes whole matrices.
+_not_an_operator = not_compiled(linear_cross_entropy)
 
 
 def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight, target: Tensor, vocab: int) -> bool:
