@@ -6,7 +6,6 @@ same attributes, or of a class that only its owner knows."""
 import copy
 import pickle
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -214,7 +213,7 @@ def test_what_trl_asks_for(kind, outputs):
     pytest.importorskip("trl")
     from logitless.trl import _log_probs
 
-    model, plain = model_of("llama"), None
+    model = model_of("llama")
     numbers, _ = kind(model)
     targets = torch.arange(9) * 11 % V
     results = []
