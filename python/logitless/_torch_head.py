@@ -34,9 +34,8 @@ class Head(NamedTuple):
     def is_frozen(self) -> bool:
         """Tells whether hidden states get a gradient, and the head none."""
         hidden, *rest = self.tensors
-        return (
-            torch.is_grad_enabled() and hidden.requires_grad and not any(t is not None and t.requires_grad for t in rest)
-        )
+        trained = any(t is not None and t.requires_grad for t in rest)
+        return torch.is_grad_enabled() and hidden.requires_grad and not trained
 
 
 def read_head(
@@ -81,8 +80,9 @@ def read_local_head(
 
 def checked_ids(name: str, ids: Tensor) -> Tensor:
     """The entries of a part of a vocabulary."""
-    if not isinstance(ids, Tensor) or ids.dtype != torch.int64:
-        raise TypeError(f"{name} is {ids.dtype if isinstance(ids, Tensor) else type(ids).__name__}: it must be torch.int64")
+    kind = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+    if kind != torch.int64:
+        raise TypeError(f"{name} is {kind}: it must be a tensor of torch.int64")
     if ids.dim() != 1 or ids.numel() == 0:
         raise ValueError(f"{name} has shape {tuple(ids.shape)}: it must have one axis, and an entry")
     check_cpu(**{name: ids})

@@ -90,7 +90,8 @@ def policy_loss(
     then. With return_metrics=True a dict of them comes with the loss.
 
     kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
-    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11)."""
+    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11).
+    vocab_ids are those of linear_cross_entropy(); all ids mean places among them."""
     arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
     arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores, **options)
     if kept_ids is not None:
@@ -121,7 +122,8 @@ def preference_loss(
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
     the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
     loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
-    are run forward in the same call."""
+    are run forward in the same call. vocab_ids are those of linear_cross_entropy(), and ref_vocab_ids the
+    reference's."""
     arguments = {"ref_logps": ref_logps, "ref_hidden": ref_input, "ref_weight": ref_weight, **options}
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     return _sequence_loss("preference_loss", head, target, "targets", return_metrics, arguments)
@@ -150,7 +152,7 @@ def kto_loss(
 ) -> Any:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"), float32: labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
-    sequence_weights multiply the losses."""
+    sequence_weights multiply the losses. vocab_ids and ref_vocab_ids are those of preference_loss()."""
     arguments: dict[str, Any] = {"ref_logps": ref_logps}
     arguments["labels"] = None if labels is None else labels.to(torch.uint8)
     arguments.update(

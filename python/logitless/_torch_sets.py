@@ -209,8 +209,8 @@ def set_distillation_loss(
     linear_bias, and none to the teacher.
 
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids and group are those of
-    linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids and group are
+    those of linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
     """
     head = read_head(
         input,

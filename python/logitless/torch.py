@@ -214,7 +214,7 @@ def linear_cross_entropy(
     )
     if not packed:
         input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
-    if not packed and (input.dtype != linear_weight.dtype or (linear_bias is not None and linear_bias.dtype != input.dtype)):
+    if not packed and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
         raise RuntimeError(
             f"expected input, linear_weight and linear_bias of one dtype, got {input.dtype}, {linear_weight.dtype}"
             + ("" if linear_bias is None else f" and {linear_bias.dtype}")
