@@ -1,0 +1,178 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless for EleutherAI's lm-evaluation-harness: log-likelihoods of a causal LM, and no logits in memory.
+
+    python -m logitless.lm_eval --model logitless --model_args pretrained=DIR,dtype=float32 --tasks wikitext
+
+is `lm_eval` with one model more, `logitless`, which takes the arguments of `hf` and has its results. In a program,
+importing this module registers it, and LogitlessLM(pretrained=model, tokenizer=tokenizer) is one for simple_evaluate().
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate import find_executable_batch_size
+from lm_eval.api.registry import register_model
+from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import Collator
+from lm_eval.models.utils_hf import pad_and_concat
+from torch import Tensor
+from tqdm import tqdm
+
+from ._absent_logits import AbsentLogits
+from .transformers import absent_logits
+
+__all__ = ["LogitlessLM"]
+
+_log = logging.getLogger(__name__)
+
+_Request = tuple[Any, list[int], list[int]]  # texts (None of a window of a longer one), context and continuation
+_Answer = tuple[float, bool]
+
+_REFUSED = {
+    "parallelize": "logitless computes on one CPU",
+    "tp_plan": "logitless computes on one CPU",
+    "autogptq": "logitless takes no quantised head",
+    "gptqmodel": "logitless takes no quantised head",
+}
+
+
+def _cpu(device: Any) -> str:
+    """The device of the model. Without CUDA the harness, too, takes the CPU for its default, cuda:0."""
+    kind = torch.device(device).type
+    if kind != "cpu" and (kind != "cuda" or torch.cuda.is_available()):
+        raise ValueError(f"device = {device}: logitless computes on the CPU: device=cpu")
+    return "cpu"
+
+
+@register_model("logitless")
+class LogitlessLM(HFLM):
+    """The harness's model `hf` for causal LMs on a CPU: the same arguments, requests, batches and truncation, and the
+    same results up to rounding, but of the logits it computes only those that are scored, and those tile by tile.
+
+    Log-probabilities are float32 or wider, whatever type the model has; `hf` rounds logits, and log-probabilities too
+    without a softmax_dtype, to that type. generate_until() is that of `hf`.
+    """
+
+    def __init__(self, pretrained: Any, *, device: Any = "cpu", softmax_dtype: Any = None, **arguments: Any) -> None:
+        for name, why in _REFUSED.items():
+            if arguments.get(name):
+                raise ValueError(f"{name} = {arguments[name]!r}: {why}, so leave it out")
+        if isinstance(pretrained, str):
+            device = _cpu(device)
+        super().__init__(pretrained, device=device, softmax_dtype=softmax_dtype, **arguments)
+        # One token shows what the model does to its logits, before there are many.
+        logits = self._absent_logits(torch.zeros((1, 1), dtype=torch.int64, device=self.device))
+        sums = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        if self.softmax_dtype not in (None, sums):
+            raise ValueError(
+                f"softmax_dtype = {softmax_dtype}: logitless sums in {sums}, so give that or leave it out"
+            )
+
+    def _get_backend(self, config: Any, backend: str = "default", **arguments: Any) -> None:  # type: ignore[override]
+        super()._get_backend(config, backend=backend, **arguments)  # type: ignore[arg-type]
+        if self.backend != "causal":
+            kind = getattr(config, "model_type", None)
+            raise ValueError(
+                f"backend = {self.backend}, of a model of type {kind}: logitless scores causal models"
+            )
+
+    def _absent_logits(self, ids: Tensor) -> AbsentLogits:
+        return absent_logits(self.model, lambda: self._model_call(ids))
+
+    def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
+        """The largest of max_batch_size and its halves whose call finds memory, for text as long as this request's."""
+        length = self.max_length
+        if requests:
+            _, context, continuation = requests[pos]
+            length = min(len(context) + len(continuation) - 1, length)
+
+        @find_executable_batch_size(starting_batch_size=self.max_batch_size)
+        def run(batch_size: int) -> int:
+            ids = torch.ones((batch_size, length), dtype=torch.int64, device=self.device)
+            self._absent_logits(ids).argmax(-1)
+            return batch_size
+
+        return run()
+
+    def _loglikelihood_tokens(
+        self, requests: list[_Request], disable_tqdm: bool = False, override_bs: int | None = None
+    ) -> list[_Answer]:
+        # Requests that read the same tokens share a call, as in `hf`: choices of one token after one context.
+        order = Collator(
+            requests,
+            sort_fn=lambda request: (-len(request[1] + request[2]), tuple(request[1] + request[2])),
+            group_fn=lambda request: request[1] + request[2][:-1],
+            group_by="contexts" if self.logits_cache else None,
+        )
+        size, schedule = self.batch_size, None
+        if size == "auto":
+            size = override_bs or 0
+            if not override_bs and requests:
+                self.batch_sizes = {}
+                schedule = self._batch_scheduler
+        answers = []
+        with tqdm(total=len(requests), disable=disable_tqdm or self.rank != 0, desc="Log-likelihoods") as bar:
+            for batch in order.get_batched(n=size, batch_fn=schedule):
+                for texts, answer in self._scored(batch, order):
+                    answers.append(answer)
+                    if texts is not None:
+                        self.cache_hook.add_partial("loglikelihood", texts, answer)
+                    bar.update()
+        return order.get_original(answers)
+
+    def _input_of(self, context: list[int], continuation: list[int]) -> Tensor:
+        """The tokens that predict the continuation: all but the last, and of these as many as the model takes."""
+        if not context or not 0 < len(continuation) <= self.max_length:
+            raise ValueError(
+                f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: they must "
+                f"have at least one, and the continuation at most max_length = {self.max_length}"
+            )
+        tokens = (context + continuation)[:-1]
+        if len(tokens) > self.max_length:
+            _log.warning(
+                "A request of %d tokens is longer than max_length = %d: its first %d are left out",
+                len(tokens),
+                self.max_length,
+                len(tokens) - self.max_length,
+            )
+        return torch.tensor(tokens[-self.max_length :], dtype=torch.int64, device=self.device)
+
+    def _scored(self, batch: list[_Request], order: Any) -> Iterator[tuple[Any, _Answer]]:
+        """The texts and the answer of each request that the batch stands for, in the order that `order` has noted."""
+        inputs = [self._input_of(context, continuation) for _, context, continuation in batch]
+        conts = [continuation for _, _, continuation in batch]
+        logits = self._absent_logits(pad_and_concat(max(map(len, inputs)), list(inputs), padding_side="right"))
+        # Prompt tuning puts tokens of its own before the text.
+        added = logits.shape[1] - max(map(len, inputs))
+        spans = [(added + len(tokens) - len(cont), added + len(tokens)) for tokens, cont in zip(inputs, conts)]
+        stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
+        counts = [len(cont) for cont in conts]
+        logps, greedy = stats["logp"].split(counts), stats["argmax"].split(counts)
+
+        # get_cache() also hands out each request's logits, for which a number stands here.
+        groups = [
+            list(order.get_cache(req_str=texts, cxt_toks=context, cont_toks=cont, logits=torch.zeros(1, 1, 1)))
+            for texts, context, cont in batch
+        ]
+        # The requests of a group differ in their last token. Beside the log-probability of the batch's own, which is
+        # the first of each set, the other logits of the same position are enough.
+        sets = [[cont[-1], *(tokens[-1] for _, tokens, _ in group)] for cont, group in zip(conts, groups)]
+        sizes = [len(ids) for ids in sets]
+        offsets = torch.tensor([0, *sizes]).cumsum(0)
+        last = logits.spans([(end - 1, end) for _, end in spans])
+        of_sets = last.set_logps(torch.tensor([i for ids in sets for i in ids]), offsets).split(sizes)
+        for group, group_logps, group_greedy, of_set in zip(groups, logps, greedy, of_sets):
+            for (texts, tokens, _), logp in zip(group, of_set[1:]):
+                # A request may have only the end of the longest continuation.
+                total = group_logps[-len(tokens) :].sum() + (logp - of_set[0])
+                yield texts, (float(total), group_greedy[-len(tokens) :].tolist() == tokens)
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
