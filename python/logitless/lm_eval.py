@@ -128,8 +128,8 @@ class LogitlessLM(HFLM):
         """The tokens that predict the continuation: all but the last, and of these as many as the model takes."""
         if not context or not 0 < len(continuation) <= self.max_length:
             raise ValueError(
-                f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: they must "
-                f"have at least one, and the continuation at most max_length = {self.max_length}"
+                f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: each "
+                f"must have one or more, and the continuation at most max_length = {self.max_length}"
             )
         tokens = (context + continuation)[:-1]
         if len(tokens) > self.max_length:
@@ -149,30 +149,36 @@ class LogitlessLM(HFLM):
         # Prompt tuning puts tokens of its own before the text.
         added = logits.shape[1] - max(map(len, inputs))
         spans = [(added + len(tokens) - len(cont), added + len(tokens)) for tokens, cont in zip(inputs, conts)]
-        stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
         counts = [len(cont) for cont in conts]
-        logps, greedy = stats["logp"].split(counts), stats["argmax"].split(counts)
+        stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
+        logps, best, log_sums = (stats[name].split(counts) for name in ("logp", "argmax", "log_sum"))
 
         # get_cache() also hands out each request's logits, for which a number stands here.
         groups = [
             list(order.get_cache(req_str=texts, cxt_toks=context, cont_toks=cont, logits=torch.zeros(1, 1, 1)))
             for texts, context, cont in batch
         ]
-        # The requests of a group differ in their last token. Beside the log-probability of the batch's own, which is
-        # the first of each set, the other logits of the same position are enough.
-        sets = [[cont[-1], *(tokens[-1] for _, tokens, _ in group)] for cont, group in zip(conts, groups)]
+        # The requests of a group differ in their last token. Its logit beside the largest one is enough, whose
+        # log-probability is -log_sum. Where a NaN leaves no largest one, every id has a NaN.
+        sets = [
+            [max(int(ids[-1]), 0), *(tokens[-1] for _, tokens, _ in group)] for ids, group in zip(best, groups)
+        ]
         sizes = [len(ids) for ids in sets]
         offsets = torch.tensor([0, *sizes]).cumsum(0)
         last = logits.spans([(end - 1, end) for _, end in spans])
         of_sets = last.set_logps(torch.tensor([i for ids in sets for i in ids]), offsets).split(sizes)
-        for group, group_logps, group_greedy, of_set in zip(groups, logps, greedy, of_sets):
-            for (texts, tokens, _), logp in zip(group, of_set[1:]):
+        for i, group in enumerate(groups):
+            for (texts, tokens, _), logp in zip(group, of_sets[i][1:]):
                 # A request may have only the end of the longest continuation.
-                total = group_logps[-len(tokens) :].sum() + (logp - of_set[0])
-                yield texts, (float(total), group_greedy[-len(tokens) :].tolist() == tokens)
+                before = logps[i][counts[i] - len(tokens) : -1].sum()
+                total = before + (logp - of_sets[i][0] - log_sums[i][-1])
+                yield texts, (float(total), best[i][-len(tokens) :].tolist() == tokens)
 
 
 if __name__ == "__main__":
     from lm_eval.__main__ import cli_evaluate
 
+    from . import use_best_blas_kernels
+
+    use_best_blas_kernels()
     cli_evaluate()

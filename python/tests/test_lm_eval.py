@@ -86,7 +86,8 @@ def requests_of(model):
     """Ragged ones: greedy and other continuations, choices of one word and of several, no context, and texts beyond
     max_length = 64."""
     given = []
-    for i, (context, continuation) in enumerate(((1, 1), (3, 7), (12, 2), (30, 30), (62, 2), (64, 1), (90, 20), (5, 64))):
+    lengths = ((1, 1), (3, 7), (12, 2), (30, 30), (62, 2), (64, 1), (90, 20), (5, 64))
+    for i, (context, continuation) in enumerate(lengths):
         given.append((words(context, i), " " + words(continuation, 100 + i)))
     for i in (20, 21):
         given += [(words(9, i), " " + words(1, seed)) for seed in range(4)]
@@ -110,6 +111,12 @@ def tokens_of(requests):
     return [len(request.args[-1].split()) for request in requests]
 
 
+def check_texts(ours, hf):
+    texts = texts_of()
+    for got, want, count in zip(ours.loglikelihood_rolling(texts), hf.loglikelihood_rolling(texts), tokens_of(texts)):
+        assert abs(got - want) <= PER_TOKEN * count
+
+
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("name", ["llama", "tied llama", "bias", "gemma2", "granite", "cohere2", "mixtral", "gpt2"])
 def test_answers_are_those_of_hf(name, batch_size):
@@ -118,9 +125,7 @@ def test_answers_are_those_of_hf(name, batch_size):
     want = hf.loglikelihood(requests)
     assert {greedy for _, greedy in want} == {True, False}
     check_answers(ours.loglikelihood(requests), want, tokens_of(requests))
-    texts = texts_of()
-    for got, want, count in zip(ours.loglikelihood_rolling(texts), hf.loglikelihood_rolling(texts), tokens_of(texts)):
-        assert abs(got - want) <= PER_TOKEN * count
+    check_texts(ours, hf)
 
 
 @pytest.mark.parametrize("arguments", [{"logits_cache": False}, {"max_length": 20}, {"prefix_token_id": 7}])
@@ -128,9 +133,7 @@ def test_arguments_of_hf(arguments):
     hf, ours = pair(model_of("llama"), batch_size=3, **arguments)
     requests = [r for r in requests_of(hf.model) if len(r.args[1].split()) <= hf.max_length]
     check_answers(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
-    texts = texts_of()
-    for got, want, count in zip(ours.loglikelihood_rolling(texts), hf.loglikelihood_rolling(texts), tokens_of(texts)):
-        assert abs(got - want) <= PER_TOKEN * count
+    check_texts(ours, hf)
 
 
 def test_no_requests():
@@ -145,6 +148,25 @@ def test_continuations_of_several_lengths_that_read_the_same_tokens():
     requests = [instance(f"{a} {b}", f" {c} {d}"), instance(f"{a} {b} {c}", f" {e}"), instance(f"{a} {b} {c}", f" {d}")]
     # With its cache, hf takes the first log-probabilities of the longest continuation for the last ones.
     check_answers(ours.loglikelihood(requests), one.loglikelihood(requests), tokens_of(requests))
+
+
+def test_entries_that_a_bias_leaves_out():
+    hf, ours = pair(model_with_bias(), batch_size=2)
+    with torch.no_grad():
+        hf.model.lm_head.bias[4:40] = -torch.inf
+    requests = [instance("a b", f" {word}") for word in (*WORDS[30:42], f"{WORDS[3]} {WORDS[50]}")]
+    want = hf.loglikelihood(requests)
+    assert sum(logp == -torch.inf for logp, _ in want) == 7
+    for (got, greedy), (logp, want_greedy) in zip(ours.loglikelihood(requests), want, strict=True):
+        assert got == pytest.approx(logp, rel=1e-5) and greedy == want_greedy
+
+
+def test_a_model_that_makes_nan():
+    ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER)
+    with torch.no_grad():
+        ours.model.lm_head.weight[5] = torch.nan
+    ((logp, greedy),) = ours.loglikelihood([instance(words(3, 1), " " + words(2, 2))])
+    assert logp != logp and not greedy
 
 
 def test_what_is_computed(monkeypatch):
@@ -204,7 +226,8 @@ def test_log_probabilities_are_not_rounded_to_the_model_s_type(model_type):
 def test_mixed_precision():
     hf, ours = pair(model_of("gemma2"), mixed_precision_dtype="bfloat16", softmax_dtype="float32")
     requests = requests_of(hf.model)
-    for (got, _), (want, _), count in zip(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests)):
+    answers = zip(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
+    for (got, _), (want, _), count in answers:
         # hf rounds its logits, and these the softcap keeps between -2 and 2, to 8 bits, before the cap and after it.
         assert abs(got - want) <= count * 8 * 2.0**-8
 
