@@ -5,7 +5,8 @@
     python bench/sampled_gradients.py --model qwen2.5-1.5b --scale 1.2 --dtype bfloat16
 
 The states and targets of a file are tensors `hidden` [N, H] and `targets` [N], its head `lm_head` [V, H], as a model
-leaves them. Without files both are seeded: logits of a standard deviation of `scale` times the square root of H, of which
+leaves them. With `--distil SHARE` the loss is the forward KL from a teacher with that head and those states; the student's
+states are the same and noise of SHARE of their size. Without files both are seeded: logits of a standard deviation of `scale` times the square root of H, of which
 each row's target is drawn, so that a larger scale means more peaked rows. All take turns in one process; what is printed
 are medians, and for each way the gradients' errors relative to the exact ones of two pass (Frobenius norms).
 """
@@ -51,39 +52,42 @@ class Fused:
     """One way of the library's, which writes into gradients of its own."""
 
     def __init__(self, inputs, plan="auto", **backward):
-        self.inputs, self.backward = inputs, backward
+        self.inputs, self.backward = inputs[:3], backward
+        self.teacher = inputs[3:]  # its states and head, where there is one
         self.context = logitless.Context(plan=plan, threads=torch.get_num_threads())
         self.grads = [torch.empty(x.shape, dtype=torch.float32) for x in inputs[:2]]
 
     def __call__(self):
-        hidden, weight, targets = self.inputs
-        self.result = logitless.cross_entropy(
-            hidden,
-            weight,
-            targets,
-            d_hidden=self.grads[0],
-            d_weight=self.grads[1],
-            context=self.context,
-            **self.backward,
-        )
+        self.result = self.loss(d_hidden=self.grads[0], d_weight=self.grads[1], **self.backward)
         return self.grads
+
+    def loss(self, **outputs):
+        hidden, weight, targets = self.inputs
+        if self.teacher:
+            return logitless.distillation_loss(hidden, weight, *self.teacher, context=self.context, **outputs)
+        return logitless.cross_entropy(hidden, weight, targets, context=self.context, **outputs)
 
 
 def dense_of(inputs, loss):
-    hidden, weight, targets = inputs
+    hidden, weight, *rest = inputs
     leaves = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
 
     def step():
         for leaf in leaves:
             leaf.grad = None
-        loss(*leaves, targets).backward()
+        loss(*leaves, *rest).backward()
         return [leaf.grad for leaf in leaves]
 
     return step
 
 
-def dense(hidden, weight, targets):
-    return torch.nn.functional.cross_entropy((hidden @ weight.T).float(), targets)
+def dense(hidden, weight, targets, *teacher):
+    logits = (hidden @ weight.T).float()
+    if not teacher:
+        return torch.nn.functional.cross_entropy(logits, targets)
+    with torch.no_grad():
+        wanted = (teacher[0] @ teacher[1].T).float().log_softmax(1)
+    return torch.nn.functional.kl_div(logits.log_softmax(1), wanted, reduction="batchmean", log_target=True)
 
 
 def main():
@@ -94,6 +98,7 @@ def main():
     parser.add_argument("--scale", type=float, default=4.0)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--distil", type=float, metavar="SHARE")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--noise", type=float, nargs="*", default=[0.005, 0.01, 0.02])
     parser.add_argument("--tolerance", type=float, nargs="*", default=[1e-3])
@@ -106,14 +111,16 @@ def main():
         inputs = seeded(options.model, options.tokens, options.scale)
     dtype = getattr(torch, options.dtype)
     inputs = (inputs[0].to(dtype), inputs[1].to(dtype), inputs[2])
+    if options.distil is not None:
+        noise = torch.randn(inputs[0].shape) * inputs[0].float().std() * options.distil
+        inputs = ((inputs[0] + noise).to(dtype), inputs[1], inputs[2], inputs[0], inputs[1])
 
     ways = {"two pass": Fused(inputs, "two_pass"), "auto": Fused(inputs)}
     for noise in options.noise:
         ways[f"sampled, noise {noise:g}"] = Fused(inputs, backward="sampled", noise=noise)
     for tolerance in options.tolerance:
         ways[f"certified, {tolerance:g}"] = Fused(inputs, backward="certified", tolerance=tolerance)
-    forward = lambda: logitless.cross_entropy(*inputs, context=ways["auto"].context)
-    calls = {"forward": forward, **ways}
+    calls = {"forward": ways["auto"].loss, **ways}
     if not options.without_dense:
         calls["torch, eager"] = dense_of(inputs, dense)
         calls["torch.compile"] = dense_of(inputs, torch.compile(dense))

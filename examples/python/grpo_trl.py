@@ -9,6 +9,9 @@ computes. The subclass here takes them from hidden states by logitless.torch.tok
 and prompts cost nothing. TRL's own method (--head plain) makes tiles of up to 4,096 x 32,768 logits and, on a
 CPU, those of prompts as well. Both sample with the model's own head from one seed, so their answers and their
 losses are the same. Questions, reward, the two updates a round and what is timed are those of grpo.py.
+
+logitless.trl.patch(trainer) does the same in one call, and for TRL's other trainers, too; the subclass shows
+what a trainer of your own would do.
 """
 
 import argparse

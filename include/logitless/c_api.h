@@ -80,6 +80,16 @@ typedef enum logitless_gradient_precision {
   LOGITLESS_PRECISION_FLOAT32 = 2
 } logitless_gradient_precision;
 
+/** See Packing. */
+typedef enum logitless_packing {
+  LOGITLESS_INT8 = 0,
+  LOGITLESS_Q8_0 = 1,
+  LOGITLESS_Q4_0 = 2,
+  LOGITLESS_Q4_K = 3,
+  LOGITLESS_Q5_K = 4,
+  LOGITLESS_Q6_K = 5
+} logitless_packing;
+
 /** See HeadLayout. */
 typedef enum logitless_head_layout { LOGITLESS_HIDDEN_VOCAB = 0, LOGITLESS_VOCAB_HIDDEN = 1 } logitless_head_layout;
 
@@ -264,6 +274,7 @@ LOGITLESS_C_API const char* logitless_dtype_name(int32_t dtype);                
 LOGITLESS_C_API const char* logitless_plan_kind_name(int32_t kind);                 /**< e.g. "two_pass" */
 LOGITLESS_C_API const char* logitless_gradient_precision_name(int32_t precision);   /**< e.g. "split" */
 LOGITLESS_C_API const char* logitless_backward_mode_name(int32_t mode);             /**< e.g. "sampled" */
+LOGITLESS_C_API const char* logitless_packing_name(int32_t packing);                /**< e.g. "q6_k" */
 LOGITLESS_C_API const char* logitless_policy_variant_name(int32_t variant);         /**< e.g. "dr_grpo" */
 LOGITLESS_C_API const char* logitless_kl_estimator_name(int32_t estimator);         /**< e.g. "k3" */
 LOGITLESS_C_API const char* logitless_policy_aggregation_name(int32_t aggregation); /**< e.g. "token_mean" */
@@ -289,6 +300,16 @@ typedef struct logitless_const_matrix {
   int32_t dtype;
   int64_t rows, cols, stride; /**< in elements */
 } logitless_const_matrix;
+
+/** See PackedMatrix. */
+typedef struct logitless_packed_matrix {
+  const void* data; /**< row 0; NULL, with 0 rows and columns: there is none */
+  int32_t packing;  /**< logitless_packing */
+  int64_t rows, cols;
+  int64_t row_bytes;   /**< from one row to the next, in bytes; 0: they follow one another */
+  const float* scales; /**< of int8: [rows, cols / group] */
+  int64_t group;       /**< of int8; 0: all numbers of a row */
+} logitless_packed_matrix;
 
 /** A row-major matrix that is written. */
 typedef struct logitless_matrix {
@@ -329,7 +350,10 @@ typedef struct logitless_lm_head {
   logitless_const_matrix weight;
   int32_t layout; /**< LOGITLESS_VOCAB_HIDDEN by default */
   logitless_const_vector bias;
-  double softcap; /**< 0: none */
+  double softcap;                 /**< 0: none */
+  logitless_packed_matrix packed; /**< in place of weight: frozen */
+  const int64_t* ids;             /**< which entries of the weight the call is over, or NULL: all */
+  size_t id_count;
 } logitless_lm_head;
 
 /** See Logits: finished ones, [B, T, V]. */

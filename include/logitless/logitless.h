@@ -19,6 +19,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/logits.h"
 #include "logitless/names.h"
+#include "logitless/packed.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"

@@ -9,6 +9,7 @@
 /// of a tensor without elements) may be anything; every other one is at least a row.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -18,6 +19,7 @@
 #include "logitless/backward.h"
 #include "logitless/dtype.h"
 #include "logitless/names.h"
+#include "logitless/packed.h"
 
 namespace logitless {
 
@@ -174,7 +176,8 @@ template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
 /// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
-/// c_iv = softcap · tanh(r_iv / softcap).
+/// c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is frozen: it has no
+/// gradient.
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
@@ -183,15 +186,30 @@ struct LmHead {
   ConstVector bias;
   /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
   double softcap = 0;
+  PackedMatrix packed = {};  ///< [V, H] in place of weight; for hidden states that are not float64
+  /// Which vocabulary entries of weight or packed, and of bias, the call is over, as rows of these; empty:
+  /// all. Entry k of the call's vocabulary is entry ids[k]: targets, class weights, d_weight and d_bias mean
+  /// places in this list. An id that stands there twice is two entries.
+  std::span<const int64_t> ids = {};
 
   LmHead() = default;
   /// Makes a head without bias and softcap.
   LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
+  /// Makes a head of a packed matrix, without bias and softcap.
+  LmHead(PackedMatrix packed_) : packed(packed_) {}
 
   /// Returns H.
-  int64_t hidden_size() const { return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols; }
+  int64_t hidden_size() const {
+    if (packed.given()) return packed.cols;
+    return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols;
+  }
+  /// Returns how many vocabulary entries the weight has.
+  int64_t stored_entries() const {
+    if (packed.given()) return packed.rows;
+    return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows;
+  }
   /// Returns V.
-  int64_t vocab_size() const { return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows; }
+  int64_t vocab_size() const { return ids.empty() ? stored_entries() : static_cast<int64_t>(ids.size()); }
 };
 
 /// Targets are one id a token, int32 or int64. Id i = b * time + t stands at

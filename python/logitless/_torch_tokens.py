@@ -25,7 +25,7 @@ from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, seeded, temperature
 from ._torch_ranks import local_parts, run_in
 
 
-class _TokenLogps(torch.autograd.Function):
+class _TokenColumns(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
@@ -35,42 +35,64 @@ class _TokenLogps(torch.autograd.Function):
         target: Tensor,
         softcap: float,
         options: dict[str, Any],
-        entropy: bool,
+        wanted: tuple[str, ...],
         group: Any,
         frozen: bool,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         call = HeadTensors(hidden, weight, bias, softcap)
-        arguments = {**call.arguments, "targets": target, **options, "entropy": entropy}
-        ctx.stats = run_in(group, _core.token_stats, arguments, frozen=frozen)
+        # lse is there without a request.
+        options = {**options, **{name: True for name in wanted if name != "lse"}}
+        ctx.stats = run_in(group, _core.token_stats, {**call.arguments, "targets": target, **options}, frozen=frozen)
         columns = ctx.stats.columns()
         ctx.save_for_backward(hidden, weight, bias, target)
-        ctx.rest = (softcap, options, entropy, tuple(ctx.needs_input_grad[:3]), group)
-        logp = torch.from_numpy(columns["logp"]).view(target.shape)
-        if not entropy:
-            nothing = logp.new_empty(0)
-            ctx.mark_non_differentiable(nothing)
-            return logp, nothing
-        return logp, torch.from_numpy(columns["entropy"]).view(target.shape)
+        ctx.rest = (softcap, options, wanted, tuple(ctx.needs_input_grad[:3]), group)
+        results = {name: torch.from_numpy(columns[name]).view(target.shape) for name in ("logp", *wanted)}
+        ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in ("logp", "entropy")))
+        return tuple(results.values())
 
     @staticmethod
-    def backward(ctx: Any, d_logp: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_logp: Tensor | None, *d_wanted: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target = ctx.saved_tensors
-        softcap, options, entropy, needs, group = ctx.rest
+        softcap, options, wanted, needs, group = ctx.rest
         call = HeadTensors(hidden, weight, bias, softcap)
         grads = call.outputs(needs)
+        d_entropy = dict(zip(wanted, d_wanted)).get("entropy")
         upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
-        if entropy and d_entropy is not None:
+        if d_entropy is not None:
             upstream["entropy"] = d_entropy
         run_in(
             group,
             _core.token_grads,
-            {**call.arguments, "targets": target, **options, "entropy": entropy},
+            {**call.arguments, "targets": target, **options},
             ctx.stats,
             {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
         )
         grads = shaped_like(grads, (hidden, weight, bias))
         return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), *[None] * 6)
+
+
+@not_compiled
+def token_columns(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    wanted: tuple[str, ...],
+    *,
+    linear_bias: Tensor | None,
+    softcap: float,
+    options: dict[str, Any],
+    group: Any,
+    expects_rows: bool,
+) -> dict[str, Tensor]:
+    """logp and the `wanted` columns of logitless.token_stats(), of one walk and of target's shape. logp and entropy
+    have gradients. With expects_rows and a frozen head the forward makes the gradient of hidden states, which saves a
+    product where the entropy has no gradient, and costs one where it has.
+    """
+    rows, ids = batched(input, target)
+    frozen = expects_rows and is_frozen(rows, linear_weight, linear_bias)
+    columns = _TokenColumns.apply(rows, linear_weight, linear_bias, ids, softcap, options, wanted, group, frozen)
+    return {name: column.view(target.shape) for name, column in zip(("logp", *wanted), columns)}
 
 
 @not_compiled
@@ -102,14 +124,20 @@ def token_logps(
     arguments = seeded(Options.of("token_logps", TOKEN, options).arguments())
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures)
-    rows, ids = batched(input, target)
-    # A gradient of entropies takes the products that expected rows would save.
-    frozen = not entropy and is_frozen(rows, linear_weight, linear_bias)
-    logp, entropies = _TokenLogps.apply(
-        rows, linear_weight, linear_bias, ids, softcap, arguments, entropy, group, frozen
+    wanted = ("entropy",) if entropy else ()
+    columns = token_columns(
+        input,
+        linear_weight,
+        target,
+        wanted,
+        linear_bias=linear_bias,
+        softcap=softcap,
+        options=arguments,
+        group=group,
+        # A gradient of entropies takes the products that expected rows would save.
+        expects_rows=not entropy,
     )
-    logp = logp.view(target.shape)
-    return (logp, entropies.view(target.shape)) if entropy else logp
+    return (columns["logp"], columns["entropy"]) if entropy else columns["logp"]
 
 
 @not_compiled

@@ -66,7 +66,7 @@ _TRAINS_WITHOUT_LABELS = (
 )
 _TRL_TAKES_OVER = (
     "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() does nothing "
-    "there (docs/python.md says what fuses a loss of TRL's)"
+    "there, and logitless.trl.patch(trainer) fuses its loss"
 )
 
 
@@ -163,8 +163,8 @@ def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
     A head that is more than a plain torch.nn.Linear is a ValueError, as in patch(), and so is a model that makes its
     logits past its head, or does more to them than a scale and a softcap.
     """
-    name = type(_causal_lm(model)).__name__
-    head = _checked_head(_causal_lm(model))
+    name = type(causal_lm(model)).__name__
+    head = _checked_head(causal_lm(model))
     try:
         logits = _without_logits(head, function)
     except UnfollowedLogits as error:
@@ -210,7 +210,7 @@ def _loss(
     return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch, **backward)
 
 
-def _causal_lm(model: Any) -> Any:
+def causal_lm(model: Any) -> Any:
     """The causal LM inside of what PEFT, torch.compile or DistributedDataParallel has made of it."""
     while True:
         if hasattr(model, "get_base_model"):
@@ -237,8 +237,8 @@ def _checked_loss(model: Any) -> None:
         )
 
 
-def _checked_head(model: Any) -> torch.nn.Linear:
-    """The model's output head, as one that can hand on its hidden states; throws where it is more than a matrix."""
+def output_head(model: Any) -> torch.nn.Linear:
+    """The model's output head, a matrix and perhaps a bias in memory; throws where it is more than that."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise ValueError(f"{type(model).__name__} has no output head")
@@ -252,13 +252,24 @@ def _checked_head(model: Any) -> torch.nn.Linear:
     if type(head) not in (torch.nn.Linear, _Head):
         kind = f"{type(head).__module__}.{type(head).__name__}"
         if hasattr(head, "active_adapters"):
+            layers = getattr(head, "adapter_layer_names", ())  # of those that are not active, too
+            adapters = sorted({name for layer in layers for name in getattr(head, layer, ())}) or head.active_adapters
             raise ValueError(
-                f"the head carries the adapter {', '.join(map(repr, head.active_adapters))} ({kind}): merge it, or "
+                f"the head carries the adapter {', '.join(map(repr, adapters))} ({kind}): merge it, or "
                 "leave lm_head out of target_modules (modules_to_save may have it)"
             )
         raise ValueError(
             f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised, or unpatch(model)"
         )
+    if not head.weight.is_floating_point():
+        raise ValueError(f"the head's weight is {head.weight.dtype}")
+    check_cpu(lm_head=head.weight)
+    return head
+
+
+def _checked_head(model: Any) -> torch.nn.Linear:
+    """The model's output head, as one that can hand on its hidden states."""
+    head = output_head(model)
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if any(getattr(head, name, None) for name in hooks):
         raise ValueError("the head has hooks, which would not see its logits: remove them")
@@ -266,9 +277,6 @@ def _checked_head(model: Any) -> torch.nn.Linear:
         raise ValueError(
             "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
         )
-    if not head.weight.is_floating_point():
-        raise ValueError(f"the head's weight is {head.weight.dtype}")
-    check_cpu(lm_head=head.weight)
     if type(head) is torch.nn.Linear:
         head.__class__ = _Head
     return head
@@ -289,7 +297,7 @@ def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
     ValueError, here and in later calls, and so is a model whose loss is not that of a causal LM.
     """
     Options.of("patch", BACKWARD, backward)
-    base = _causal_lm(model)
+    base = causal_lm(model)
     if getattr(base, "_logitless", None) is not None:
         raise ValueError("the model is patched already")
     if "forward" in vars(base):
@@ -307,7 +315,7 @@ def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
 
 def unpatch(model: Any) -> Any:
     """Takes away what patch() put into the model; returns the model."""
-    base = _causal_lm(model)
+    base = causal_lm(model)
     if getattr(base, "_logitless", None) is None:
         raise ValueError("the model is not patched")
     del base._logitless
@@ -326,18 +334,18 @@ def compute_loss_func(
 
     From here on the model's calls without labels hand out logits that are computed when something reads them.
     """
-    installed = getattr(_causal_lm(model), "_logitless", None)
+    installed = getattr(causal_lm(model), "_logitless", None)
     if installed is None:
         raise ValueError("the model is not patched: patch(model) before compute_loss_func(model)")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
     installed.without_labels = True
     return functools.partial(
-        _loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index, backward=installed.backward
+        loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index, backward=installed.backward
     )
 
 
-def _loss_of_output(
+def loss_of_output(
     output: Any,
     labels: Tensor,
     num_items_in_batch: Any = None,
@@ -346,6 +354,7 @@ def _loss_of_output(
     ignore_index: int,
     backward: dict[str, Any],
 ) -> Tensor:
+    """What compute_loss_func() returns, as a partial of this function."""
     if labels is None:
         raise ValueError("the batch has no labels")
     logits = output["logits"] if isinstance(output, dict) else output[0]

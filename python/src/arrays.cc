@@ -185,6 +185,52 @@ ConstMatrix Arrays::matrix(nb::handle object, const char* name, bool* transposed
   return matrix_of<ConstMatrix>(floating(object, name), name, transposed);
 }
 
+PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing, nb::handle scales,
+                            const char* scales_name) {
+  const bool integers = packing == Packing::kInt8;
+  const nb::ndarray<nb::ro>& rows = keep(object, name, false);
+  using Code = nb::dlpack::dtype_code;
+  if (!is(rows.dtype(), integers ? Code::Int : Code::UInt, 8)) {
+    refuse(name, " is ", dtype_name(rows.dtype()), ": with packing = '", name_of(packing), "' it must be ",
+           integers ? "int8" : "uint8, the bytes of its rows");
+  }
+  if (rows.ndim() != 2) refuse(name, " has shape ", shape_of(rows), ": it must have 2 axes");
+  if (rows.shape(1) > 1 && rows.stride(1) != 1 && rows.size() > 0) {
+    refuse(name, " has the stride ", rows.stride(1),
+           ": the bytes of a row must follow one another; make it contiguous");
+  }
+  const PackedBlock block = block_of(packing);
+  const auto bytes = static_cast<int64_t>(rows.shape(1));
+  if (bytes % block.bytes != 0) {
+    refuse(name, " has rows of ", bytes, " bytes, which is no multiple of ", block.bytes, ", the block of ",
+           name_of(packing));
+  }
+  PackedMatrix out;
+  out.data = rows.data();
+  out.packing = packing;
+  out.rows = static_cast<int64_t>(rows.shape(0));
+  out.cols = bytes / block.bytes * block.numbers;
+  if (rows.shape(0) > 1) out.row_bytes = rows.stride(0);
+  if (!scales) return out;
+  const Array of_groups = floating(scales, scales_name);
+  const size_t axes = of_groups.axes();
+  if (of_groups.dtype != DType::kFloat32) refuse(scales_name, " is ", name_of(of_groups.dtype), ": it must be float32");
+  if (axes < 1 || axes > 2 || of_groups.size(0) != out.rows) {
+    refuse(scales_name, " has shape ", shape_of(of_groups.view),
+           ": it must have one or several numbers for each of the ", out.rows, " rows of ", name);
+  }
+  const int64_t groups = axes == 2 ? of_groups.size(1) : 1;
+  const bool follow = of_groups.follows(axes - 1) && (axes == 1 || out.rows < 2 || of_groups.stride(0) == groups);
+  if (!follow) refuse(scales_name, " has strides: make it contiguous");
+  if (groups == 0 || out.cols % groups != 0) {
+    refuse(scales_name, " has ", groups, " numbers a row, which is no divisor of ", out.cols,
+           ", the numbers of a row of ", name);
+  }
+  out.scales = static_cast<const float*>(of_groups.data);
+  out.group = out.cols / groups;
+  return out;
+}
+
 Matrix Arrays::output(nb::handle object, const char* name, bool transposed) {
   const Array array = floating(object, name, true);
   if (!array.follows(transposed ? 0 : 1) && array.follows(transposed ? 1 : 0)) {

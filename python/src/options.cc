@@ -123,7 +123,17 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   HeadLayout stated = HeadLayout::kVocabHidden;
   keywords.take(layout.c_str(), stated);
   bool flipped = false;
-  LmHead out(arrays.matrix(given, weight.c_str(), &flipped), stated);
+  LmHead out;
+  std::optional<Packing> packing;
+  keywords.take(name("packing").c_str(), packing);
+  if (packing) {
+    out.packed =
+        arrays.packed(given, weight.c_str(), *packing, keywords.find(name("scales").c_str()), name("scales").c_str());
+  } else {
+    out.weight = arrays.matrix(given, weight.c_str(), &flipped);
+  }
+  out.layout = stated;
+  take(keywords, arrays, name("vocab_ids").c_str(), out.ids);
   // A transposed view is the other layout as it stands.
   if (flipped) out.layout = stated == HeadLayout::kVocabHidden ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
   if (transposed) *transposed = flipped;

@@ -20,7 +20,7 @@ using core::fail;
 std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Reference& reference) {
   return {{{"reference.hidden", reference.hidden.states.data},
            {"reference.hidden.second", reference.hidden.second.data},
-           {"reference.head", reference.head.weight.data},
+           {"reference.head", reference.head.packed.data ? reference.head.packed.data : reference.head.weight.data},
            {"reference.head.bias", reference.head.bias.data}}};
 }
 
@@ -106,9 +106,8 @@ core::Array<double> reference_sums(const Call& whole, const Reference& reference
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {
   core::Array<core::ByteRange> ranges =
       problem::ranges_of("reference.hidden", "reference.hidden.second", reference.hidden);
-  ranges.insert(ranges.end(), {core::range_of("reference.logps", reference.logps),
-                               core::range_of("reference.head", reference.head.weight),
-                               core::range_of("reference.head.bias", reference.head.bias)});
+  ranges.push_back(core::range_of("reference.logps", reference.logps));
+  problem::append_reads(reference.head, reference.head.bias, "reference.head", "reference.head.bias", ranges);
   return ranges;
 }
 

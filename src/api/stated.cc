@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/packed.h"
 #include "core/views.h"
 #include "problem/hidden_rows.h"
 
@@ -50,16 +51,22 @@ void say_sample_of_hidden(ranks::Statement& statement, const problem::TokenProbl
 void say_head(ranks::Statement& statement, const LmHead& head, int64_t entries, const std::string& name,
               const std::string& of) {
   statement.say(of + "the size of " + name, entries);
-  statement.say(of + name, std::string(name_of(head.weight.dtype)), " is ");
+  const PackedMatrix* packed = head.packed.given() ? &head.packed : nullptr;
+  statement.say(of + name, std::string(packed ? name_of(packed->packing) : name_of(head.weight.dtype)), " is ");
   statement.say(of + "layout", std::string(name_of(head.layout)));
   statement.say(of + "bias", std::string(head.bias.data ? name_of(head.bias.dtype) : "none"), " is ");
   const ConstMatrix* weight = &head.weight;
-  const int64_t rows = entries > 0 ? weight->rows : 0;
-  statement.say(of + "a sample of " + name,
-                sample(
-                    of + name, rows, static_cast<size_t>(weight->cols) * size_of(weight->dtype),
-                    [weight](int64_t row) { return core::element(weight->data, weight->dtype, row * weight->stride); },
-                    [](int64_t row) { return row; }));
+  const int64_t rows = entries == 0 ? 0 : packed ? packed->rows : weight->rows;
+  const size_t row_bytes = packed ? static_cast<size_t>(core::row_bytes(*packed))
+                                  : static_cast<size_t>(weight->cols) * size_of(weight->dtype);
+  statement.say(of + "a sample of " + name, sample(
+                                                of + name, rows, row_bytes,
+                                                [weight, packed](int64_t row) {
+                                                  return packed ? static_cast<const void*>(core::row_of(*packed, row))
+                                                                : core::element(weight->data, weight->dtype,
+                                                                                row * weight->stride);
+                                                },
+                                                [](int64_t row) { return row; }));
 }
 
 }  // namespace

@@ -43,6 +43,18 @@ Out matrix_of(const In& in, const std::string& name) {
   return out;
 }
 
+PackedMatrix packed_of(const logitless_packed_matrix& in, const std::string& name) {
+  PackedMatrix out;
+  out.data = in.data;
+  out.packing = enumerator<Packing>(in.packing, (name + ".packing").c_str());
+  out.rows = in.rows;
+  out.cols = in.cols;
+  out.row_bytes = step_of(in.row_bytes);
+  out.scales = in.scales;
+  out.group = in.group;
+  return out;
+}
+
 WriteMode mode_of(int32_t mode, const char* name) { return enumerator<WriteMode>(mode, name); }
 
 WeightGradientSink sink_of(logitless_weight_sink sink, void* user) {
@@ -94,6 +106,8 @@ LmHead head_of(const logitless_lm_head& given, const char* name) {
              enumerator<HeadLayout>(in.layout, member(name, "layout").c_str()));
   out.bias = vector_of(in.bias, member(name, "bias").c_str());
   out.softcap = in.softcap;
+  out.packed = packed_of(in.packed, member(name, "packed"));
+  out.ids = span_of(in.ids, in.id_count, member(name, "ids").c_str());
   return out;
 }
 

@@ -16,6 +16,7 @@ const char* name_at(int32_t value) {
 }
 
 static_assert(kNamesOf<HeadLayout>.size() == LOGITLESS_VOCAB_HIDDEN + 1);
+static_assert(static_cast<int>(Packing::kQ4K) == LOGITLESS_Q4_K);
 static_assert(kNamesOf<WriteMode>.size() == LOGITLESS_ACCUMULATE + 1);
 static_assert(kNamesOf<EntriesPer>.size() == LOGITLESS_PER_TOKEN + 1);
 static_assert(kNamesOf<TemperatureMeaning>.size() == LOGITLESS_SCALE_LOGP + 1);
@@ -38,6 +39,7 @@ const char* logitless_gradient_precision_name(int32_t precision) {
 const char* logitless_backward_mode_name(int32_t mode) {
   return name_at<BackwardMode, LOGITLESS_BACKWARD_CERTIFIED>(mode);
 }
+const char* logitless_packing_name(int32_t packing) { return name_at<Packing, LOGITLESS_Q6_K>(packing); }
 const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_KL_COV>(variant); }
 const char* logitless_kl_estimator_name(int32_t estimator) {
   return name_at<KlEstimator, LOGITLESS_K3_PLUS>(estimator);

@@ -14,8 +14,6 @@
 namespace logitless::kernels {
 namespace {
 
-using kernels::widened;  // beside those of float16
-
 template <class T>
 RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   const TileShape<T>& shape = args.shape;
@@ -150,17 +148,6 @@ void add_column_sums(const Gradient* tile, int64_t stride, int64_t rows, int64_t
 template <class T>
 void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
-// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a
-// multiple of 2^-24.
-float widened(float16 half) {
-  const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
-  const uint32_t magnitude = half.bits & 0x7FFF;
-  uint32_t bits = (magnitude << 13) + (112u << 23);
-  if (magnitude >= 0x7C00) bits = (magnitude << 13) | 0x7F800000;  // infinity and NaN
-  if (magnitude < 0x0400) bits = std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
-  return std::bit_cast<float>(sign | bits);
 }
 
 void widen_f16(const float16* from, int64_t count, float* to) {

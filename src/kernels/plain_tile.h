@@ -48,6 +48,17 @@ T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
 
 inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
+// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a
+// multiple of 2^-24.
+inline float widened(float16 half) {
+  const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
+  const uint32_t magnitude = half.bits & 0x7FFF;
+  uint32_t bits = (magnitude << 13) + (112u << 23);
+  if (magnitude >= 0x7C00) bits = (magnitude << 13) | 0x7F800000;  // infinity and NaN
+  if (magnitude < 0x0400) bits = std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+  return std::bit_cast<float>(sign | bits);
+}
+
 inline bfloat16 rounded(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.

@@ -69,7 +69,7 @@ SetBuffers<T>::SetBuffers(core::Arena& arena, const problem::HiddenProblem& prob
     : threads(static_cast<size_t>(team)) {
   const int64_t hidden = problem.hidden_size, most = problem.most_picks();
   const DType states = problem.hidden.dtype;
-  const size_t widest = std::max(size_of(states), size_of(problem.head.weight.dtype));
+  const size_t widest = std::max(size_of(states), size_of(source::Head(problem.head).dtype()));
   if (work.backward) {
     gradients = arena.take<T>(problem.pick_entries());
     if (wants_head(outputs)) {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/check_fields.h"
 #include "core/checks.h"
+#include "core/packed.h"
 #include "core/store.h"
 #include "core/views.h"
 
@@ -16,13 +18,40 @@ namespace {
 
 using core::fail;
 
-void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty) {
-  if (!may_be_empty || head.vocab_size() != 0) {
-    core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
-                       head.weight.stride);
-    if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+// Checks a packed weight, which stands in place of a matrix.
+void check_packed(const LmHead& head) {
+  const PackedMatrix& packed = head.packed;
+  if (head.weight.data || head.weight.rows != 0 || head.weight.cols != 0) {
+    fail("lm_head has a weight and a packed one: at most one may be given");
   }
-  check_sum_type("lm_head", head.weight.dtype, hidden.dtype, "hidden");
+  if (head.layout != HeadLayout::kVocabHidden) {
+    fail("layout = ", name_of(head.layout), " does not go with a packed weight, whose rows are vocabulary entries");
+  }
+  core::check_packed("lm_head", packed);
+}
+
+void check_ids(const LmHead& head) {
+  core::check_aligned("lm_head.ids", head.ids);
+  for (size_t k = 0; k < head.ids.size(); ++k) {
+    if (head.ids[k] >= 0 && head.ids[k] < head.stored_entries()) continue;
+    fail("lm_head.ids[", k, "] = ", head.ids[k], " is no entry of a vocabulary of ", head.stored_entries());
+  }
+}
+
+void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty) {
+  if (head.packed.given()) {
+    check_packed(head);
+    if (head.packed.rows == 0 && !may_be_empty) fail("lm_head.rows = 0 must be positive");
+    check_sum_type("lm_head", DType::kFloat32, hidden.dtype, "hidden");
+  } else {
+    if (!may_be_empty || head.vocab_size() != 0) {
+      core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
+                         head.weight.stride);
+      if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+    }
+    check_sum_type("lm_head", head.weight.dtype, hidden.dtype, "hidden");
+  }
+  check_ids(head);
   if (head.hidden_size() != hidden.cols) {
     const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
     fail("lm_head has ", head.hidden_size(), hidden_vocab ? " rows" : " columns", " but hidden has ", hidden.cols,
@@ -30,8 +59,8 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty
   }
   if (head.bias.data || head.bias.size != 0) {
     core::check_vector("bias", head.bias.data, head.bias.dtype, head.bias.size);
-    if (head.bias.size != head.vocab_size()) {
-      fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.vocab_size());
+    if (head.bias.size != head.stored_entries()) {
+      fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.stored_entries());
     }
     check_sum_type("bias", head.bias.dtype, hidden.dtype, "hidden");
   }
@@ -198,6 +227,20 @@ core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradi
           core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
 }
 
+namespace {
+
+// Copies the elements of a vector that are chosen.
+std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, std::span<const int64_t> ids) {
+  const size_t bytes = size_of(vector.dtype);
+  auto out = core::make_shared<core::Array<std::byte>>(ids.size() * bytes);
+  for (size_t k = 0; k < ids.size(); ++k) {
+    std::memcpy(out->data() + k * bytes, core::element(vector.data, vector.dtype, ids[k]), bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
 HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
   check_hidden(hidden);
   check_head(head, hidden.states, may_be_empty);
@@ -215,6 +258,11 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   operands.second_places = second_places(hidden);
   operands.head = head;
   operands.head.weight = core::with_used_stride(head.weight);
+  operands.given_bias = head.bias;
+  if (head.bias.data && !head.ids.empty()) {
+    operands.chosen_bias = chosen(head.bias, head.ids);
+    operands.head.bias = {operands.chosen_bias->data(), head.bias.dtype, head.vocab_size()};
+  }
   operands.hidden_size = hidden.hidden_size();
   return tensors;
 }
@@ -250,11 +298,21 @@ void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>
                   core::Array<core::ByteRange>& reads) {
   reads.push_back(core::range_of(names[0], of.hidden.data, of.hidden.dtype, of.hidden_places));
   reads.push_back(core::range_of(names[1], of.hidden_second.data, of.hidden_second.dtype, of.second_places));
-  reads.push_back(core::range_of(names[2], of.head.weight));
-  reads.push_back(core::range_of(names[3], of.head.bias));
+  problem::append_reads(of.head, of.given_bias, names[2], names[3], reads);
 }
 
 }  // namespace
+
+void append_reads(const LmHead& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
+                  core::Array<core::ByteRange>& reads) {
+  reads.push_back(core::range_of(name, head.weight));
+  if (head.packed.given()) {
+    reads.push_back(core::range_of(name, head.packed.data, core::packed_bytes(head.packed)));
+    reads.push_back(core::range_of(name, head.packed.scales, core::scale_bytes(head.packed)));
+  }
+  reads.push_back(core::range_of(name, head.ids.data(), head.ids.size_bytes()));
+  reads.push_back(core::range_of(bias_name, bias));
+}
 
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
@@ -270,8 +328,14 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
   core::check_fields(outputs.backward, "backward.");
   check_d_hidden(problem, outputs);
+  if (problem.head.packed.given() && (outputs.d_weight.data || outputs.weight_sink)) {
+    fail(outputs.weight_sink ? "weight_sink" : "d_weight", " is set but lm_head is packed (",
+         name_of(problem.head.packed.packing), "): it is frozen");
+  }
   if (outputs.d_weight.data && problem.entries > 0) {
-    check_output_shape("d_weight", outputs.d_weight, problem.head.weight, "lm_head");
+    ConstMatrix shape = problem.head.weight;
+    (problem.head.layout == HeadLayout::kHiddenVocab ? shape.cols : shape.rows) = problem.entries;
+    check_output_shape("d_weight", outputs.d_weight, shape, "lm_head");
     const Matrix& out = outputs.d_weight;
     core::check_matrix("d_weight", out.data, out.dtype, out.rows, out.cols, out.stride);
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");

@@ -3,7 +3,9 @@
 // that are wanted of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,8 +26,10 @@ struct StatesAndHead {
   int64_t sequences = 0;      // of equal length in each matrix; 0: they are packed
   core::BatchedRows hidden_places;
   core::BatchedRows second_places;
-  LmHead head;  // the vocabulary entries that are here
+  LmHead head;  // the vocabulary entries that are here; its bias has one number for each of them
   int64_t hidden_size = 0;
+  ConstVector given_bias;                                          // as the caller has it
+  std::shared_ptr<const core::Array<std::byte>> chosen_bias = {};  // what LmHead::ids choose of it
 };
 
 /// What the logits of a call are made of, and those of a teacher over the same rows and vocabulary entries,
@@ -52,6 +56,9 @@ inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {
 /// Returns what is read of hidden states that messages call `name` and `second_name`.
 core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
 
+/// Appends what is read of a head that messages call `name`, and of its bias as the caller has it.
+void append_reads(const LmHead& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
+                  core::Array<core::ByteRange>& reads);
 /// Returns everything that the call reads except the targets.
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
 /// Returns what may be written.

@@ -10,14 +10,16 @@ HeadTypes head_types(const Heads& heads, const Gradients& outputs) {
   const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
   HeadTypes types;
   types.entries = head.vocab_size();
-  types.weight = static_cast<int64_t>(head.weight.dtype);
-  types.layout = static_cast<int64_t>(head.layout);
-  types.bias = type_of(head.bias);
-  if (heads.teacher) {
-    types.teacher_weight = static_cast<int64_t>(heads.teacher->weight.dtype);
-    types.teacher_layout = static_cast<int64_t>(heads.teacher->layout);
-    types.teacher_bias = type_of(heads.teacher->bias);
-  }
+  const auto types_of = [&](const LmHead& of) -> HeadTypes::Of {
+    return {static_cast<int64_t>(of.weight.dtype),
+            static_cast<int64_t>(of.layout),
+            type_of(of.bias),
+            of.packed.given() ? static_cast<int64_t>(of.packed.packing) : -1,
+            of.packed.group,
+            of.ids.empty() ? -1 : 1};
+  };
+  types.head = types_of(head);
+  if (heads.teacher) types.teacher = types_of(*heads.teacher);
   types.d_weight = type_of(outputs.d_weight);
   types.weight_sink = outputs.weight_sink ? 1 : -1;
   types.d_bias = type_of(outputs.d_bias);

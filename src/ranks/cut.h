@@ -21,9 +21,11 @@ struct Heads {
 /// what is not there.
 struct HeadTypes {
   int64_t entries = 0;  // of this rank
-  int64_t weight = -1, layout = -1, bias = -1;
+  struct Of {
+    int64_t weight = -1, layout = -1, bias = -1, packing = -1, group = -1, ids = -1;
+  };
+  Of head, teacher;
   int64_t d_weight = -1, weight_sink = -1, d_bias = -1;
-  int64_t teacher_weight = -1, teacher_layout = -1, teacher_bias = -1;
   int64_t wants_gradients = 0;  // some gradient, that of hidden states included
 };
 

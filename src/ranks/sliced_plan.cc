@@ -27,16 +27,24 @@ struct Planned {
     const HeadTypes& types = cut.types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
-    const auto plan_head = [&](int64_t weight, int64_t head_layout, int64_t bias, problem::StatesAndHead& of) {
-      of.head.layout = static_cast<HeadLayout>(head_layout);
+    const auto plan_head = [&](const HeadTypes::Of& given, problem::StatesAndHead& of) {
+      const double softcap = of.head.softcap;
+      of.head = LmHead();
+      of.head.softcap = softcap;
+      of.head.layout = static_cast<HeadLayout>(given.layout);
       const source::Layout layout(of.head.layout);
-      of.head.weight =
-          ConstMatrix(this, dtype(weight), layout.rows(entries, of.hidden_size), layout.cols(entries, of.hidden_size));
-      of.head.bias = {};
-      if (bias >= 0) of.head.bias = ConstVector(this, dtype(bias), entries);
+      const int64_t width = of.hidden_size;
+      if (given.packing >= 0) {
+        of.head.packed = {this, static_cast<Packing>(given.packing), entries, width, {}, nullptr, given.group};
+      } else {
+        of.head.weight =
+            ConstMatrix(this, dtype(given.weight), layout.rows(entries, width), layout.cols(entries, width));
+      }
+      if (given.ids >= 0) of.head.ids = {reinterpret_cast<const int64_t*>(this), static_cast<size_t>(entries)};
+      if (given.bias >= 0) of.head.bias = ConstVector(this, dtype(given.bias), entries);
     };
-    plan_head(types.weight, types.layout, types.bias, problem);
-    if (problem.teacher) plan_head(types.teacher_weight, types.teacher_layout, types.teacher_bias, *problem.teacher);
+    plan_head(types.head, problem);
+    if (problem.teacher) plan_head(types.teacher, *problem.teacher);
     const source::Layout layout(problem.head.layout);
     const int64_t rows = layout.rows(entries, h), cols = layout.cols(entries, h);
     work.slices = cut.entries;
@@ -64,16 +72,14 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   Statement& statement = cut.group->statement();
   const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value), " is "); };
   const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
-  is("lm_head", name_of_type(types.weight));
-  is("the layout of lm_head",
-     types.layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
-  is("bias", name_of_type(types.bias));
-  if (problem.teacher) {
-    is("teacher.head", name_of_type(types.teacher_weight));
-    is("the layout of teacher.head",
-       types.teacher_layout == static_cast<int64_t>(HeadLayout::kVocabHidden) ? "vocab_hidden" : "hidden_vocab");
-    is("teacher.head.bias", name_of_type(types.teacher_bias));
-  }
+  const auto head_is = [&](const char* name, const char* layout, const char* bias, const HeadTypes::Of& of) {
+    is(name, (of.packing < 0 ? name_of_type(of.weight) : name_of(static_cast<Packing>(of.packing))) +
+                 (of.ids < 0 ? "" : ", of which ids are chosen"));
+    is(layout, name_of(static_cast<HeadLayout>(of.layout)));
+    is(bias, name_of_type(of.bias));
+  };
+  head_is("lm_head", "the layout of lm_head", "bias", types.head);
+  if (problem.teacher) head_is("teacher.head", "the layout of teacher.head", "teacher.head.bias", types.teacher);
   is("d_weight", name_of_type(types.d_weight));
   is("weight_sink", types.weight_sink < 0 ? "none" : "given");
   is("d_bias", name_of_type(types.d_bias));

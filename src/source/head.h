@@ -2,14 +2,20 @@
 // The one place that knows how a head's weight is stored.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <type_traits>
 
+#include "core/packed.h"
+#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "logitless/tensors.h"
 #include "source/multiplier.h"
+#include "source/unpack.h"
 
 namespace logitless::source {
 
@@ -54,16 +60,25 @@ AnyVector entries_of(const AnyVector& vector, int64_t first, int64_t count) {
 /// Returns vocabulary entries [first, first + count) of a head.
 inline LmHead slice(const LmHead& head, int64_t first, int64_t count) {
   LmHead out = head;
-  out.weight = Layout(head.layout).entries_of(head.weight, first, count);
   out.bias = entries_of(head.bias, first, count);
+  if (!head.ids.empty()) {
+    out.ids = head.ids.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  } else if (head.packed.given()) {
+    out.packed = core::rows_of(head.packed, first, count);
+  } else {
+    out.weight = Layout(head.layout).entries_of(head.weight, first, count);
+  }
   return out;
 }
 
-/// The weight of a head as products read it.
+/// The weight of a head as products read it: a matrix where it stands, or what is unpacked and gathered of
+/// one into the scratch of a product.
 class Head {
  public:
   explicit Head(const LmHead& head)
       : weight_(core::with_used_stride(head.weight)),
+        packed_(head.packed),
+        ids_(head.ids),
         layout_(head.layout),
         entries_(head.vocab_size()),
         components_(head.hidden_size()) {}
@@ -71,44 +86,84 @@ class Head {
   int64_t entries() const { return entries_; }
   int64_t components() const { return components_; }
   /// Returns the type that products read.
-  DType dtype() const { return weight_.dtype; }
+  DType dtype() const { return packed_.given() ? DType::kFloat32 : weight_.dtype; }
+  /// Returns the bytes that an entry takes where it is stored.
+  double entry_bytes() const {
+    if (packed_.given()) return static_cast<double>(core::row_bytes(packed_));
+    return static_cast<double>(size_of(weight_.dtype)) * static_cast<double>(components_);
+  }
   /// Returns the layout of the weight's gradient.
   const Layout& layout() const { return layout_; }
 
   /// Copies the row of a vocabulary entry, [components] of dtype().
-  void copy_entry(int64_t entry, void* to) const {
-    const void* from = core::element(weight_.data, weight_.dtype, layout_.offset(entry, 0, weight_.stride));
+  void copy_entry(const kernels::RowKernels& kernels, int64_t entry, void* to) const {
+    const auto copy = [&](const auto& unpack) { copy_components(unpack, entry, 0, components_, to); };
+    packed_.given() ? copy(Unpacker(kernels, packed_)) : copy(nullptr);
+  }
+
+  /// How an operand stands in a product: as op(M) [components, entries], or as op(M) [entries, components].
+  enum class Order { kComponentsFirst, kEntriesFirst };
+  /// Tells whether such an operand is a transpose of what stands in memory.
+  bool is_transposed(Order order) const {
+    const bool components_first = in_place() && layout_.is_hidden_vocab();
+    return components_first != (order == Order::kComponentsFirst);
+  }
+  /// Returns the bytes of scratch that operand() needs for so many entries.
+  size_t scratch_bytes(int64_t entries) const {
+    return in_place() ? 0 : static_cast<size_t>(entries * components_) * size_of(dtype());
+  }
+  /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component,
+  /// component + components), for `multiply`. It lives as long as what the scratch of that holds.
+  gemm::Operand operand(Order order, int64_t entry, int64_t entries, int64_t component, int64_t components,
+                        const Multiplier& multiply) const {
+    if (in_place()) {
+      const int64_t offset = layout_.offset(entry, component, weight_.stride);
+      return {core::element(weight_.data, weight_.dtype, offset), weight_.dtype, weight_.stride, is_transposed(order)};
+    }
+    void* const scratch = multiply.scratch.head;
+    const auto copy = [&](const auto& unpack) {
+      core::parallel_ranges(std::max(multiply.team, 1), entries, [&](int64_t begin, int64_t end) {
+        for (int64_t e = begin; e < end; ++e) {
+          copy_components(unpack, entry + e, component, components, core::element(scratch, dtype(), e * components));
+        }
+      });
+    };
+    packed_.given() ? copy(Unpacker(multiply.kernels, packed_)) : copy(nullptr);
+    return {scratch, dtype(), components, is_transposed(order)};
+  }
+
+ private:
+  bool in_place() const { return ids_.empty() && !packed_.given(); }
+
+  // `unpack` is an Unpacker, or null where the weight is a matrix.
+  template <class Unpack>
+  void copy_components(const Unpack& unpack, int64_t entry, int64_t first, int64_t count, void* to) const {
+    const int64_t row = ids_.empty() ? entry : ids_[static_cast<size_t>(entry)];
+    if constexpr (std::is_same_v<Unpack, Unpacker>) {
+      unpack(row, first, count, static_cast<float*>(to));
+    } else {
+      copy_from_matrix(row, first, count, to);
+    }
+  }
+  void copy_from_matrix(int64_t row, int64_t first, int64_t count, void* to) const {
+    const void* from = core::element(weight_.data, weight_.dtype, layout_.offset(row, first, weight_.stride));
     const size_t bytes = size_of(weight_.dtype);
     if (!layout_.is_hidden_vocab()) {
-      std::memcpy(to, from, static_cast<size_t>(components_) * bytes);
+      std::memcpy(to, from, static_cast<size_t>(count) * bytes);
       return;
     }
     const auto copy = [&](auto element) {
       using Element = decltype(element);
       const auto* source = static_cast<const Element*>(from);
       auto* target = static_cast<Element*>(to);
-      for (int64_t i = 0; i < components_; ++i) target[i] = source[i * weight_.stride];
+      for (int64_t i = 0; i < count; ++i) target[i] = source[i * weight_.stride];
     };
     bytes == 2 ? copy(uint16_t()) : bytes == 4 ? copy(uint32_t()) : copy(uint64_t());
   }
 
-  /// How an operand stands in a product: as op(M) [components, entries], or as op(M) [entries, components].
-  enum class Order { kComponentsFirst, kEntriesFirst };
-  /// Tells whether such an operand is a transpose of what stands in memory.
-  bool is_transposed(Order order) const { return layout_.is_hidden_vocab() != (order == Order::kComponentsFirst); }
-  /// Returns the bytes of scratch that operand() needs for so many entries: none, because a matrix is read as
-  /// it stands.
-  size_t scratch_bytes(int64_t /*entries*/) const { return 0; }
-  /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component,
-  /// component + components), for `multiply`. It lives as long as what the scratch of that holds.
-  gemm::Operand operand(Order order, int64_t entry, int64_t /*entries*/, int64_t component, int64_t /*components*/,
-                        const Multiplier& /*multiply*/) const {
-    const int64_t offset = layout_.offset(entry, component, weight_.stride);
-    return {core::element(weight_.data, weight_.dtype, offset), weight_.dtype, weight_.stride, is_transposed(order)};
-  }
-
- private:
   ConstMatrix weight_;
+  PackedMatrix packed_;
+  std::span<const int64_t> ids_;
   Layout layout_;
   int64_t entries_;
   int64_t components_;

@@ -54,8 +54,7 @@ double Source::head_bytes(int64_t side) const {
   double bytes = 0;
   for (const Product& p : products_) {
     if (p.side != side) continue;
-    bytes += static_cast<double>(size_of(p.head.dtype())) * static_cast<double>(p.head.components()) *
-             static_cast<double>(p.head.entries());
+    bytes += p.head.entry_bytes() * static_cast<double>(p.head.entries());
   }
   return bytes;
 }
@@ -189,12 +188,11 @@ void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, in
       rows, [](size_t r) { return static_cast<int64_t>(r); }, product, first_entry, multiply);
 }
 
-#define LOGITLESS_INSTANTIATE(Logit)                                                                            \
-  template void Source::make_tile(const TileRows&, int64_t, int64_t, Logit*, int64_t, const Multiplier&) const; \
-  template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, Logit*,            \
-                                    const Multiplier&) const;
-LOGITLESS_INSTANTIATE(float)
-LOGITLESS_INSTANTIATE(double)
-#undef LOGITLESS_INSTANTIATE
+template void Source::make_tile(const TileRows&, int64_t, int64_t, float*, int64_t, const Multiplier&) const;
+template void Source::make_tile(const TileRows&, int64_t, int64_t, double*, int64_t, const Multiplier&) const;
+template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, float*,
+                                  const Multiplier&) const;
+template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, double*,
+                                  const Multiplier&) const;
 
 }  // namespace logitless::source

@@ -185,7 +185,7 @@ const typename Types::Sum* ExpectedRowSums<Types>::sums(int64_t place, const Tok
 template <class Types>
 auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::PerThread& mine) const -> const Sum* {
   const source::Head& head = pass_.source.products().front().head;
-  head.copy_entry(entry, mine.stored);
+  head.copy_entry(*pass_.context.kernels, entry, mine.stored);
   return pass_.context.kernels->values(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
 }
 

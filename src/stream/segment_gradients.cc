@@ -213,7 +213,7 @@ double SegmentGradients<Types>::longest_entry() const {
     core::Array<Sum> wide(static_cast<size_t>(h));
     const int64_t end = std::min(pass_.run.grid.vocab_size, (group + 1) * kernels::kSegment);
     for (int64_t v = group * kernels::kSegment; v < end; ++v) {
-      head.copy_entry(v, stored.data());
+      head.copy_entry(*pass_.context.kernels, v, stored.data());
       const Sum* values = pass_.context.kernels->values(stored.data(), head.dtype(), h, wide.data());
       double& most = longest[static_cast<size_t>(group)];
       most = std::max(most, core::sum_of_squares(values, h));

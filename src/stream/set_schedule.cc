@@ -104,7 +104,8 @@ class SetSchedule final : public Schedule {
   void for_each_part(int64_t row, PerThread& mine, const Visit& visit) const {
     int64_t columns = 0;
     problem::for_each_distinct(problem_, row, [&](int64_t column, int64_t, int64_t, int64_t id) {
-      head_.copy_entry(id, mine.gathered + static_cast<size_t>(column % kSetPart * hidden_) * size_of(head_.dtype()));
+      head_.copy_entry(kernels_, id,
+                       mine.gathered + static_cast<size_t>(column % kSetPart * hidden_) * size_of(head_.dtype()));
       columns = column + 1;
       if (columns % kSetPart == 0) visit(columns - kSetPart, kSetPart);
     });
@@ -119,7 +120,7 @@ class SetSchedule final : public Schedule {
     args.a = kernels_.values(states, problem_.hidden.dtype, hidden_, mine.states);
     args.a_stride = args.b_stride = hidden_;
     args.b = mine.gathered;
-    args.b_dtype = problem_.head.weight.dtype;
+    args.b_dtype = head_.dtype();
     args.b_transposed = true;
     args.c_stride = kSetPart;
     for_each_part(row, mine, [&](int64_t first, int64_t count) {
@@ -148,7 +149,7 @@ class SetSchedule final : public Schedule {
 
   void add_d_hidden(int64_t row, const T* gradients, void* to, DType dtype, PerThread& mine) const {
     for_each_part(row, mine, [&](int64_t first, int64_t count) {
-      add_gathered(gradients + first, count, mine.gathered, problem_.head.weight.dtype, first == 0, mine.sums);
+      add_gathered(gradients + first, count, mine.gathered, head_.dtype(), first == 0, mine.sums);
     });
     sink::store_sums(kernels_, mine.sums, hidden_, outputs_.d_hidden_mode, to, dtype);
   }

@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
   CommandLine line;
   add_bench(line);
   add_compare(line);
+  add_compare_models(line);
   add_gradcheck(line);
   add_score(line);
   add_report(line);

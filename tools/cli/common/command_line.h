@@ -105,6 +105,7 @@ class CommandLine {
 // One a command, in a folder of its own.
 void add_bench(CommandLine& line);
 void add_compare(CommandLine& line);
+void add_compare_models(CommandLine& line);
 void add_gradcheck(CommandLine& line);
 void add_info(CommandLine& line, const BlasKernels& blas);
 void add_report(CommandLine& line);

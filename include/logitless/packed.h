@@ -1,0 +1,71 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Matrices whose numbers are packed: integers with scales, and the formats that GGUF files hold heads in.
+/// They are read as the float32 numbers that the format's own project unpacks, to the bit.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "logitless/names.h"
+
+namespace logitless {
+
+/// How the numbers of a row are packed. Those whose names begin with q are the formats of GGUF, whose blocks
+/// of a row follow one another.
+enum class Packing {
+  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: PackedMatrix::scales
+  kQ8_0,  ///< blocks of 32 numbers
+  kQ4_0,  ///< blocks of 32 numbers
+  kQ4K,   ///< blocks of 256 numbers
+  kQ5K,   ///< blocks of 256 numbers
+  kQ6K,   ///< blocks of 256 numbers
+};
+
+/// The names of packings.
+template <>
+inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+
+/// A row is cut into blocks of so many numbers, each of which takes so many bytes.
+struct PackedBlock {
+  int64_t numbers = 1;  ///< of a row
+  int64_t bytes = 1;    ///< that they take
+};
+
+/// Returns the block of a packing.
+constexpr PackedBlock block_of(Packing packing) {
+  switch (packing) {
+    case Packing::kInt8:
+      return {1, 1};
+    case Packing::kQ8_0:
+      return {32, 34};
+    case Packing::kQ4_0:
+      return {32, 18};
+    case Packing::kQ4K:
+      return {256, 144};
+    case Packing::kQ5K:
+      return {256, 176};
+    case Packing::kQ6K:
+      return {256, 210};
+  }
+  return {};
+}
+
+/// A packed matrix.
+struct PackedMatrix {
+  const void* data = nullptr;        ///< row 0
+  Packing packing = Packing::kInt8;  ///< of all rows
+  int64_t rows = 0;                  ///< may be 0
+  int64_t cols = 0;                  ///< positive, and a multiple of the numbers of a block
+  /// From one row to the next, in bytes. Left out, the rows follow one another.
+  std::optional<int64_t> row_bytes = {};
+  /// Of kInt8: [rows, cols / group]; otherwise null.
+  const float* scales = nullptr;
+  int64_t group = 0;  ///< of kInt8: how many numbers of a row share a scale, a divisor of cols; 0: all
+
+  /// Tells whether there is one.
+  bool given() const { return data || rows != 0 || cols != 0; }
+};
+
+}  // namespace logitless

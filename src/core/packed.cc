@@ -1,0 +1,40 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "core/packed.h"
+
+#include <limits>
+
+#include "core/checks.h"
+
+namespace logitless::core {
+
+void check_packed(std::string_view name, const PackedMatrix& matrix) {
+  const auto packing = static_cast<size_t>(matrix.packing);
+  if (packing >= kNamesOf<Packing>.size()) fail(name, ".packing = ", packing, " is none");
+  if (matrix.rows < 0) fail(name, ".rows = ", matrix.rows, " must not be negative");
+  if (matrix.cols < 1) fail(name, ".cols = ", matrix.cols, " must be positive");
+  const PackedBlock block = block_of(matrix.packing);
+  if (matrix.cols % block.numbers != 0) {
+    fail(name, ".cols = ", matrix.cols, " is no multiple of ", block.numbers, ", the block of ",
+         name_of(matrix.packing));
+  }
+  if (matrix.row_bytes && matrix.rows > 1 && *matrix.row_bytes < row_bytes(matrix)) {
+    fail(name, ".row_bytes = ", *matrix.row_bytes, " is less than a row, which takes ", row_bytes(matrix));
+  }
+  if (matrix.packing == Packing::kInt8) {
+    if (matrix.group < 0 || (matrix.group > 0 && matrix.cols % matrix.group != 0)) {
+      fail(name, ".group = ", matrix.group, " must be 0 or a divisor of ", name, ".cols = ", matrix.cols);
+    }
+    if (!matrix.scales && matrix.rows > 0) fail(name, ".scales is null, but int8 needs them");
+    check_aligned(MemberName(name, "scales").of, matrix.scales, sizeof(float), "float32");
+  } else {
+    if (matrix.scales) fail(name, ".scales is set, but ", name_of(matrix.packing), " has its own");
+    if (matrix.group != 0) fail(name, ".group = ", matrix.group, " is set, but only int8 has groups");
+  }
+  if (!matrix.data && matrix.rows > 0) fail(name, ".data is null");
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(matrix.rows, row_step(matrix), &bytes)) {
+    fail(name, ".rows = ", matrix.rows, " makes more bytes than memory has");
+  }
+}
+
+}  // namespace logitless::core

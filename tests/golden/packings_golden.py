@@ -1,0 +1,58 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Writes packings.json: rows in ggml's packings, and what gguf.quants.dequantize makes of them. See README.md."""
+
+import importlib.metadata
+import pathlib
+
+import gguf
+import numpy as np
+from common import write
+
+NUMBERS = 512  # of a row like that of a head
+TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+# Where the float16 numbers of a block stand.
+HALVES = {"Q4_0": (0,), "Q8_0": (0,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
+# Zeros, the smallest and the largest subnormal number, the smallest and the largest normal one, infinity,
+# NaN, 1.
+SPECIAL = (0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFD55, 0x3C00)
+
+
+def block_size(name):
+    """The numbers and the bytes of a block."""
+    return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+
+
+def random_row(random, name, halves):
+    """A row of any bytes, but with these float16 numbers in its blocks: halves[k] are the first, second ... ones."""
+    blocks = random.integers(0, 256, (len(halves[0]), block_size(name)[1]), dtype=np.uint8)
+    for place, numbers in zip(HALVES[name], halves):
+        blocks[:, place : place + 2] = numbers.astype("<f2").view(np.uint8).reshape(-1, 2)
+    return blocks.reshape(-1)
+
+
+def rows_of(random, name):
+    count = NUMBERS // block_size(name)[0]
+    of_a_head = [random.uniform(0.2, 1, count) * 2.0**-12 for _ in HALVES[name]]
+    special = np.array(SPECIAL, dtype=np.uint16).view(np.float16)
+    yield random_row(random, name, of_a_head)
+    yield random_row(random, name, [np.roll(special, 5 * k) for k in range(len(HALVES[name]))])
+    if name in ("Q4_0", "Q8_0"):  # gguf packs these two itself
+        weights = (random.standard_normal(NUMBERS) * 0.02).astype(np.float32)
+        yield gguf.quants.quantize(weights, gguf.GGMLQuantizationType[name])
+
+
+def main():
+    cases = []
+    for name in TYPES:
+        rows = []
+        for packed in rows_of(np.random.default_rng(TYPES.index(name)), name):
+            with np.errstate(all="ignore"):
+                numbers = gguf.quants.dequantize(packed, gguf.GGMLQuantizationType[name])
+            rows.append({"bytes": packed.tobytes().hex(), "numbers": numbers.astype(">f4").tobytes().hex()})
+        cases.append({"name": name.lower(), "block": block_size(name), "rows": rows})
+    versions = {name: importlib.metadata.version(name) for name in ("gguf", "numpy")}
+    write(pathlib.Path(__file__).parent / "packings.json", versions, {}, cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless compare-models`: its figures against logits in float64, what it writes, and bad input.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "cli_fixture.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr size_t kTokens = 6, kWide = 5, kNarrow = 3, kVocab = 7;
+const std::vector<int64_t> kTargets = {0, 1, 6, -100, 3, 2};
+
+// A model on the text.
+struct Model {
+  size_t width;
+  std::vector<float> hidden, head, bias;
+
+  Model(size_t width_, double at) : width(width_) {
+    for (size_t i = 0; i < kTokens * width; ++i) hidden.push_back(static_cast<float>(2 * std::sin(at + double(i))));
+    for (size_t i = 0; i < kVocab * width; ++i) head.push_back(static_cast<float>(std::cos(at + double(i))));
+    for (size_t v = 0; v < kVocab; ++v) bias.push_back(static_cast<float>(0.1 * at * double(v % 3)));
+  }
+  std::vector<double> logps(size_t token) const {
+    std::vector<double> out(kVocab);
+    for (size_t v = 0; v < kVocab; ++v) {
+      out[v] = static_cast<double>(bias[v]);
+      for (size_t h = 0; h < width; ++h) {
+        out[v] += static_cast<double>(hidden[token * width + h]) * static_cast<double>(head[v * width + h]);
+      }
+    }
+    double sum = 0;
+    for (const double x : out) sum += std::exp(x);
+    for (double& x : out) x -= std::log(sum);
+    return out;
+  }
+};
+
+class CompareModelsTest : public CliTest {
+ protected:
+  const Model model_{kWide, 0.3}, base_{kNarrow, 1.7};
+
+  void write_model(const std::string& name, const Model& of, bool tall = true) const {
+    std::vector<float> head = of.head;
+    std::vector<int64_t> shape = {kVocab, static_cast<int64_t>(of.width)};
+    if (!tall) {
+      std::swap(shape[0], shape[1]);
+      for (size_t v = 0; v < kVocab; ++v) {
+        for (size_t h = 0; h < of.width; ++h) head[h * kVocab + v] = of.head[v * of.width + h];
+      }
+    }
+    const std::vector<TensorToWrite> tensors = {
+        {"hidden", "F32", {kTokens, static_cast<int64_t>(of.width)}, of.hidden.data()},
+        {"lm_head", "F32", shape, head.data()},
+        {"bias", "F32", {kVocab}, of.bias.data()},
+        {"targets", "I64", {kTokens}, kTargets.data()}};
+    io::write_safetensors(path(name), tensors);
+  }
+  void write_both() const {
+    write_model("model", model_);
+    write_model("base", base_, /*tall=*/false);
+  }
+  std::vector<std::string> arguments() const {
+    return {"compare-models",           "--hidden",       path("model") + ":hidden", "--lm-head",
+            path("model") + ":lm_head", "--bias",         path("model") + ":bias",   "--base-hidden",
+            path("base") + ":hidden",   "--base-lm-head", path("base") + ":lm_head", "--base-bias",
+            path("base") + ":bias"};
+  }
+  std::vector<std::string> with_targets() const {
+    return arguments() + std::vector<std::string>{"--targets", path("base") + ":targets"};
+  }
+};
+
+TEST_F(CompareModelsTest, FiguresAreThoseOfLogits) {
+  write_both();
+  const Finished run_with = run(with_targets() + std::vector<std::string>{"--json", "-", "-o", path("tokens")});
+  ASSERT_EQ(run_with.exit_code(), 0) << run_with.err;
+  const json got = json::parse(run_with.out);
+  std::vector<double> kl, ratio, change;
+  double same = 0, model_nll = 0, base_nll = 0;
+  for (size_t i = 0; i < kTokens; ++i) {
+    if (kTargets[i] < 0) continue;
+    const std::vector<double> s = model_.logps(i), t = base_.logps(i);
+    double sum = 0;
+    for (size_t v = 0; v < kVocab; ++v) sum += std::exp(t[v]) * (t[v] - s[v]);
+    kl.push_back(sum);
+    same += std::max_element(s.begin(), s.end()) - s.begin() == std::max_element(t.begin(), t.end()) - t.begin();
+    const auto target = static_cast<size_t>(kTargets[i]);
+    model_nll -= s[target] / 5;
+    base_nll -= t[target] / 5;
+    ratio.push_back(t[target] - s[target]);
+    change.push_back(std::exp(s[target]) - std::exp(t[target]));
+  }
+  const auto mean = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0) / 5; };
+  const auto error = [&](const std::vector<double>& x) {
+    double squares = 0;
+    for (const double value : x) squares += std::pow(value - mean(x), 2);
+    return std::sqrt(squares / 4 / 5);
+  };
+  EXPECT_EQ(got["tokens"], 5);
+  EXPECT_NEAR(got["kl"]["mean"], mean(kl), 1e-6);
+  EXPECT_NEAR(got["kl"]["standard_error"], error(kl), 1e-6);
+  std::sort(kl.begin(), kl.end());
+  EXPECT_NEAR(got["kl"]["percentiles"]["median"], kl[2], 1e-6);
+  EXPECT_NEAR(got["kl"]["percentiles"]["p90"], 0.4 * kl[3] + 0.6 * kl[4], 1e-6);
+  EXPECT_NEAR(got["kl"]["percentiles"]["max"], kl[4], 1e-6);
+  EXPECT_NEAR(got["same_top"]["share"], same / 5, 1e-12);
+  EXPECT_NEAR(std::log(got["perplexity"]["model"].get<double>()), model_nll, 1e-6);
+  EXPECT_NEAR(std::log(got["perplexity"]["base"].get<double>()), base_nll, 1e-6);
+  EXPECT_NEAR(got["perplexity"]["log_ratio"], mean(ratio), 1e-6);
+  EXPECT_NEAR(got["perplexity"]["log_ratio_standard_error"], error(ratio), 1e-6);
+  EXPECT_NEAR(got["probability_change"]["mean"], mean(change), 1e-6);
+
+  const io::SafetensorsFile tokens(path("tokens"));
+  ASSERT_EQ(tokens.tensors().size(), 4U);
+  double of_first = 0, of_ignored = 0;
+  std::memcpy(&of_first, tokens.find("logp")->data, sizeof of_first);
+  std::memcpy(&of_ignored, tokens.find("kl")->data + 3 * sizeof of_ignored, sizeof of_ignored);
+  EXPECT_NEAR(of_first, model_.logps(0)[0], 1e-6);
+  EXPECT_TRUE(std::isnan(of_ignored));
+}
+
+TEST_F(CompareModelsTest, WithoutTargetsEveryTokenCounts) {
+  write_both();
+  const Finished finished = run(arguments() + std::vector<std::string>{"--json", path("json")});
+  ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+  EXPECT_TRUE(has(finished.out, "mean KL(base || model)"));
+  const json got = json::parse(read("json"));
+  EXPECT_EQ(got["tokens"], 6);
+  EXPECT_FALSE(got.contains("perplexity"));
+}
+
+TEST_F(CompareModelsTest, AModelIsAsFarFromItselfAsRoundingIs) {
+  write_model("model", model_);
+  write_model("base", model_);
+  const Finished finished = run(with_targets() + std::vector<std::string>{"--json", "-"});
+  ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+  const json got = json::parse(finished.out);
+  EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
+  EXPECT_EQ(got["same_top"]["share"], 1.0);
+  EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+}
+
+// A GGUF file of one tensor [7, 32] in Q8_0, and a softcap.
+std::string gguf_of(const std::vector<int8_t>& quants, const std::string& name) {
+  std::string out = "GGUF";
+  const auto put = [&](auto value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto text = [&](const std::string& value) {
+    put(uint64_t{value.size()});
+    out += value;
+  };
+  put(uint32_t{3});
+  put(uint64_t{1});
+  put(uint64_t{2});
+  text("general.architecture");
+  put(uint32_t{8});
+  text("gemma2");
+  text("gemma2.final_logit_softcapping");
+  put(uint32_t{6});
+  put(20.0F);
+  text(name);
+  put(uint32_t{2});
+  put(uint64_t{32});
+  put(uint64_t{kVocab});
+  put(uint32_t{8});
+  put(uint64_t{0});
+  out.resize((out.size() + 31) / 32 * 32);
+  for (size_t v = 0; v < kVocab; ++v) {
+    put(uint16_t{0x2400});  // 1/64
+    out.append(reinterpret_cast<const char*>(quants.data() + v * 32), 32);
+  }
+  return out;
+}
+
+TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
+  std::vector<int8_t> quants;
+  std::vector<float> hidden, weight;
+  for (size_t i = 0; i < kVocab * 32; ++i) {
+    quants.push_back(static_cast<int8_t>(static_cast<int>(i * 37 % 255) - 127));
+    weight.push_back(static_cast<float>(quants.back()) / 64);
+  }
+  for (size_t i = 0; i < kTokens * 32; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * double(i))));
+  const std::vector<TensorToWrite> tensors = {{"hidden", "F32", {kTokens, 32}, hidden.data()},
+                                              {"lm_head", "F32", {kVocab, 32}, weight.data()},
+                                              {"targets", "I64", {kTokens}, kTargets.data()}};
+  io::write_safetensors(path("model"), tensors);
+  const std::vector<std::string> both = {
+      "--base-hidden", path("model") + ":hidden",  "--hidden", path("model") + ":hidden",
+      "--targets",     path("model") + ":targets", "--json",   "-"};
+  for (const char* name : {"output.weight", "token_embd.weight"}) {
+    write("q8.gguf", gguf_of(quants, name));
+    const Finished finished =
+        run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head", "--base-softcap",
+                                     "20", "--lm-head", path("q8.gguf")} +
+            both);
+    ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+    const json got = json::parse(finished.out);
+    EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
+    EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+    EXPECT_GT(got["perplexity"]["model"], 1.5);
+  }
+  const Finished absent = run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head",
+                                                       "--lm-head", path("q8.gguf") + ":blk.0"} +
+                              both);
+  EXPECT_EQ(absent.exit_code(), 2);
+  EXPECT_TRUE(has(absent.err, "has no tensor blk.0")) << absent.err;
+  EXPECT_TRUE(is_one_line(absent.err)) << absent.err;
+}
+
+TEST_F(CompareModelsTest, BadInputIsALine) {
+  write_both();
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    const Finished finished = run(words + std::vector<std::string>{"-o", path("tokens")});
+    EXPECT_EQ(finished.exit_code(), 2) << finished.out;
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+    EXPECT_TRUE(has(finished.err, why));
+    EXPECT_FALSE(std::filesystem::exists(path("tokens")));
+  };
+  refused(arguments() + std::vector<std::string>{"--targets", path("absent")}, "absent: cannot be opened");
+  std::vector<std::string> other = arguments();
+  other[4] = path("base") + ":lm_head";
+  refused(other, "neither rows nor columns are the 5 columns of the hidden states");
+  refused(arguments() + std::vector<std::string>{"--softcap", "-1"}, "softcap = -1 must be");
+  Model few = model_;
+  few.hidden.resize(4 * kWide);
+  const std::vector<TensorToWrite> short_states = {{"hidden", "F32", {4, kWide}, few.hidden.data()}};
+  io::write_safetensors(path("short"), short_states);
+  other = arguments();
+  other[2] = path("short");
+  refused(other, "teacher.hidden has 6 rows but hidden has 4");
+}
+
+}  // namespace
+}  // namespace logitless::testing

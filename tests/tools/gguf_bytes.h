@@ -1,0 +1,113 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The bytes of GGUF files, good and bad: what is not given is as it should be.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace logitless::testing {
+
+/// The bytes of a number.
+template <class T>
+std::string number(T value) {
+  std::string bytes(sizeof(T), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+/// A string with its length in front.
+inline std::string text(const std::string& value) { return number(uint64_t{value.size()}) + value; }
+
+/// The numbers of types of values.
+enum GgufValueType : uint32_t {
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
+};
+
+/// An array without its own type in front.
+inline std::string array(uint32_t type, uint64_t count, const std::string& values) {
+  return number(type) + number(count) + values;
+}
+
+class GgufBytes {
+ public:
+  GgufBytes& key(const std::string& name, uint32_t type, const std::string& value) {
+    keys_ += text(name) + number(type) + value;
+    ++key_count_;
+    return *this;
+  }
+  GgufBytes& string(const std::string& name, const std::string& value) { return key(name, kString, text(value)); }
+  GgufBytes& architecture(const std::string& name) { return string("general.architecture", name); }
+  GgufBytes& alignment(uint32_t value) {
+    alignment_ = value;
+    return key("general.alignment", kUint32, number(value));
+  }
+  /// `dims` as the file has them: [H, V]. The bytes stand behind those of the tensor before it.
+  GgufBytes& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,
+                    const std::string& bytes) {
+    if (alignment_ != 0) data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_);
+    tensor_at(name, dims, type, data_.size());
+    data_ += bytes;
+    return *this;
+  }
+  GgufBytes& floats(const std::string& name, const std::vector<uint64_t>& dims, const std::vector<float>& values) {
+    return tensor(name, dims, 0,
+                  std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+  }
+  /// An info alone, with any offset.
+  GgufBytes& tensor_at(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset) {
+    infos_ += text(name) + number(static_cast<uint32_t>(dims.size()));
+    for (const uint64_t size : dims) infos_ += number(size);
+    infos_ += number(type) + number(offset);
+    ++tensor_count_;
+    return *this;
+  }
+  GgufBytes& data(size_t bytes) {
+    data_.append(bytes, '\1');
+    return *this;
+  }
+  GgufBytes& version(uint32_t value) {
+    version_ = value;
+    return *this;
+  }
+  /// Any bytes in place of an info of a tensor or a part of one.
+  GgufBytes& info_bytes(const std::string& bytes) {
+    infos_ += bytes;
+    ++tensor_count_;
+    return *this;
+  }
+  /// In place of the true ones.
+  GgufBytes& counts(uint64_t tensors, uint64_t keys) {
+    tensor_count_ = tensors;
+    key_count_ = keys;
+    return *this;
+  }
+
+  std::string bytes() const {
+    std::string all = "GGUF" + number(version_) + number(tensor_count_) + number(key_count_) + keys_ + infos_;
+    if (alignment_ != 0 && !data_.empty()) all.resize((all.size() + alignment_ - 1) / alignment_ * alignment_);
+    return all + data_;
+  }
+
+ private:
+  uint32_t version_ = 3;
+  uint32_t alignment_ = 32;
+  uint64_t key_count_ = 0, tensor_count_ = 0;
+  std::string keys_, infos_, data_;
+};
+
+}  // namespace logitless::testing

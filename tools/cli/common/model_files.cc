@@ -1,0 +1,88 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/common/model_files.h"
+
+#include <cstring>
+#include <fstream>
+
+#include "io/error.h"
+
+namespace logitless::cli {
+
+namespace {
+
+bool is_gguf(const std::string& path) {
+  char magic[4] = {};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic, sizeof magic) && std::memcmp(magic, "GGUF", sizeof magic) == 0;
+}
+
+}  // namespace
+
+io::TensorHandle ModelFiles::open(const std::string& spec, const io::TensorWish& wish) {
+  io::TensorHandle handle = io::find_tensor(spec, wish);
+  files_.push_back(handle.file);
+  return handle;
+}
+
+const void* ModelFiles::elements(const io::Tensor& tensor) {
+  const DType dtype = io::natural_dtype(tensor);
+  if (io::usable_in_place(tensor, dtype)) return tensor.data;
+  copies_.push_back(std::make_unique<std::byte[]>(tensor.bytes));
+  io::convert_floats(tensor, dtype, copies_.back().get());
+  return copies_.back().get();
+}
+
+HiddenStates ModelFiles::hidden(const std::string& spec, const char* conventional_name) {
+  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 2, true});
+  const io::Tensor& tensor = *handle.tensor;
+  const DType dtype = io::natural_dtype(tensor);
+  return ConstMatrix(elements(tensor), dtype, tensor.rows(), tensor.shape.back());
+}
+
+LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
+  const auto [path, name] = io::split_spec(spec);
+  gguf_files_.push_back(std::make_unique<const io::GgufFile>(path));
+  const io::GgufFile& file = *gguf_files_.back();
+  const io::GgufTensor* tensor = name.empty() ? nullptr : file.find(name);
+  if (!name.empty() && !tensor) throw io::Error(path + ": has no tensor " + name);
+  LmHead head;
+  if (tensor) {
+    head = io::weight_of(file, *tensor);
+  } else {
+    const io::GgufHead found = io::find_head(file);
+    tensor = found.weight;
+    head = found.head;
+  }
+  if (head.hidden_size() == hidden_size) return head;
+  throw io::Error(file.place_of(*tensor) + " " + tensor->shape_text() + ": its rows are not the " +
+                  std::to_string(hidden_size) + " columns of the hidden states");
+}
+
+LmHead ModelFiles::head(const std::string& spec, const char* conventional_name, int64_t hidden_size) {
+  if (is_gguf(io::split_spec(spec).path)) return gguf_head(spec, hidden_size);
+  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 2});
+  const io::Tensor& tensor = *handle.tensor;
+  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+  if (cols != hidden_size && rows != hidden_size) {
+    throw io::Error(handle.place() + " " + tensor.shape_text() + ": neither rows nor columns are the " +
+                    std::to_string(hidden_size) + " columns of the hidden states");
+  }
+  const HeadLayout layout = cols == hidden_size ? HeadLayout::kVocabHidden : HeadLayout::kHiddenVocab;
+  return {ConstMatrix(elements(tensor), io::natural_dtype(tensor), rows, cols), layout};
+}
+
+ConstVector ModelFiles::bias(const std::string& spec, const char* conventional_name) {
+  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 1});
+  return {elements(*handle.tensor), io::natural_dtype(*handle.tensor), handle.tensor->elements()};
+}
+
+std::vector<int64_t> ModelFiles::ids(const std::string& spec, const char* conventional_name) {
+  return io::read_integers(*open(spec, {conventional_name, io::TensorClass::kInteger, 1, true}).tensor);
+}
+
+void ModelFiles::check() const {
+  for (const auto& file : files_) file->check_size();
+  for (const auto& file : gguf_files_) file->check_size();
+}
+
+}  // namespace logitless::cli

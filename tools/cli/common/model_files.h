@@ -1,0 +1,43 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Hidden states and a head as files hold them, in the types that they have there.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/gguf.h"
+#include "io/safetensors.h"
+#include "logitless/tensors.h"
+
+namespace logitless::cli {
+
+/// Keeps what views of files point to.
+class ModelFiles {
+ public:
+  /// [N, H] or [B, T, H] of the file's own type. Throws io::Error.
+  HiddenStates hidden(const std::string& spec, const char* conventional_name);
+  /// [V, H], or [H, V] where only that fits `hidden_size`; of a GGUF file its head, packed as it stands
+  /// there, with bias and softcap, or the tensor that is named. Throws io::Error.
+  LmHead head(const std::string& spec, const char* conventional_name, int64_t hidden_size);
+  /// [V] of a head. Throws io::Error.
+  ConstVector bias(const std::string& spec, const char* conventional_name);
+  /// [N] or [B, T]. Throws io::Error.
+  std::vector<int64_t> ids(const std::string& spec, const char* conventional_name);
+  /// Throws io::Error where a file has been cut short since it was opened.
+  void check() const;
+
+ private:
+  io::TensorHandle open(const std::string& spec, const io::TensorWish& wish);
+  /// The elements in their own type: where they stand, or a copy where that is misaligned.
+  const void* elements(const io::Tensor& tensor);
+
+  LmHead gguf_head(const std::string& spec, int64_t hidden_size);
+
+  std::vector<std::shared_ptr<const io::SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<const io::GgufFile>> gguf_files_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;
+};
+
+}  // namespace logitless::cli

@@ -1,0 +1,266 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// `logitless compare-models`: how far a model is from another one on the same text, token by token, from the
+// hidden states and the head of each, without logits.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/common/command_line.h"
+#include "cli/common/model_files.h"
+#include "cli/common/output.h"
+#include "cli/measure/one_call.h"
+#include "logitless/distillation.h"
+#include "logitless/token_stats.h"
+
+namespace logitless::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "Says how far a model, a quantised one say, is from its base on the same text: exact KL divergences a token";
+
+constexpr const char* kFooter =
+    R"(Both models are given as hidden states [N, H] of the same N tokens and a head; widths and types may differ, the
+vocabulary may not. Prints the mean of KL(base || model) with its standard error, percentiles, how often both have
+the same most likely token, and with --targets both perplexities, their ratio, and how the probability of the target
+changes: `man logitless-compare-models` says what each is.
+
+Exit status: 0 done, 2 a bad option or input (no file is written), 3 out of memory.
+
+Examples:
+  logitless compare-models --base-hidden base.safetensors --base-lm-head head.safetensors \
+      --hidden q4.safetensors --lm-head q4_head.safetensors --targets base.safetensors)";
+
+struct Options {
+  std::string hidden, head, bias, base_hidden, base_head, base_bias, targets;
+  double softcap = 0, base_softcap = 0;
+  int threads = 0;
+  std::string output_path, json_path;
+  bool quiet = false;
+};
+
+// Numbers of the tokens that take part.
+class Numbers {
+ public:
+  void add(double value) { values_.push_back(value); }
+  size_t count() const { return values_.size(); }
+
+  double mean() const {
+    double sum = 0;
+    for (const double value : values_) sum += value;
+    return values_.empty() ? kNone : sum / static_cast<double>(values_.size());
+  }
+  // Of the mean, as if tokens were independent.
+  double standard_error() const {
+    if (values_.size() < 2) return kNone;
+    const double middle = mean();
+    double squares = 0;
+    for (const double value : values_) squares += (value - middle) * (value - middle);
+    const auto count = static_cast<double>(values_.size());
+    return std::sqrt(squares / (count - 1) / count);
+  }
+  double root_mean_square() const {
+    double squares = 0;
+    for (const double value : values_) squares += value * value;
+    return values_.empty() ? kNone : std::sqrt(squares / static_cast<double>(values_.size()));
+  }
+  // Between the two nearest ones, linearly.
+  double percentile(double percent) const {
+    if (values_.empty()) return kNone;
+    std::vector<double> sorted = values_;
+    std::sort(sorted.begin(), sorted.end());
+    const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, sorted.size() - 1);
+    const double share = place - static_cast<double>(below);
+    return share == 0 ? sorted[below] : (1 - share) * sorted[below] + share * sorted[above];
+  }
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> values_;
+};
+
+Json percentiles(const Numbers& numbers) {
+  Json out;
+  for (const auto& [name, percent] : {std::pair("min", 0.0),
+                                      {"p0.1", 0.1},
+                                      {"p1", 1.0},
+                                      {"p5", 5.0},
+                                      {"p10", 10.0},
+                                      {"median", 50.0},
+                                      {"p90", 90.0},
+                                      {"p95", 95.0},
+                                      {"p99", 99.0},
+                                      {"p99.9", 99.9},
+                                      {"max", 100.0}}) {
+    out[name] = numbers.percentile(percent);
+  }
+  return out;
+}
+
+// One model on the text, and what keeps it.
+struct Model {
+  HiddenStates hidden;
+  LmHead head;
+
+  Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
+        double softcap, const std::string& prefix)
+      : hidden(files.hidden(states, (prefix + "hidden").c_str())),
+        head(files.head(weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
+    if (!bias.empty()) head.bias = files.bias(bias, (prefix + "bias").c_str());
+    if (softcap != 0) head.softcap = softcap;
+  }
+};
+
+Json summary(const DistillationResult& result, const TokenStats& base, const std::vector<int64_t>& targets) {
+  Numbers kl, same, model_nll, base_nll, log_ratio, change;
+  for (size_t i = 0; i < result.per_token_divergence.size(); ++i) {
+    if (!targets.empty() && targets[i] == -100) continue;
+    kl.add(result.per_token_divergence[i]);
+    same.add(result.per_token_agreement[i]);
+    if (targets.empty()) continue;
+    const double of_model = result.per_token_logps[i], of_base = base.logp[i];
+    model_nll.add(-of_model);
+    base_nll.add(-of_base);
+    log_ratio.add(of_base - of_model);
+    change.add(std::exp(of_model) - std::exp(of_base));
+  }
+  Json out = {{"tokens", kl.count()},
+              {"kl", {{"mean", kl.mean()}, {"standard_error", kl.standard_error()}, {"percentiles", percentiles(kl)}}},
+              {"same_top", {{"share", same.mean()}, {"standard_error", same.standard_error()}}}};
+  if (targets.empty()) return out;
+  const double ratio = std::exp(log_ratio.mean());
+  out["perplexity"] = {
+      {"model", std::exp(model_nll.mean())},
+      {"base", std::exp(base_nll.mean())},
+      {"ratio", ratio},
+      {"ratio_standard_error", ratio * log_ratio.standard_error()},
+      {"log_ratio", log_ratio.mean()},
+      {"log_ratio_standard_error", log_ratio.standard_error()},
+  };
+  out["probability_change"] = {{"mean", change.mean()},
+                               {"standard_error", change.standard_error()},
+                               {"root_mean_square", change.root_mean_square()},
+                               {"percentiles", percentiles(change)}};
+  return out;
+}
+
+std::string table_of(const Json& json) {
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) { text += format("%-26s ", name) + value + "\n"; };
+  const auto figure = [&](const char* pattern, const Json& value) {
+    char out[64];
+    std::snprintf(out, sizeof(out), pattern, number_of(value));
+    return std::string(out);
+  };
+  const auto with_error = [&](const Json& value, const Json& error) {
+    return figure("%.6f", value) + " ± " + figure("%.6f", error);
+  };
+  line("tokens", json["tokens"].dump());
+  const Json& kl = json["kl"];
+  line("mean KL(base || model)", with_error(kl["mean"], kl["standard_error"]) + " nats");
+  for (const char* name : {"median", "p90", "p99", "p99.9", "max"}) {
+    line((std::string("  ") + name).c_str(), figure("%.6f", kl["percentiles"][name]));
+  }
+  line("same most likely token", with_error(json["same_top"]["share"], json["same_top"]["standard_error"]));
+  if (json.contains("perplexity")) {
+    const Json& of = json["perplexity"];
+    line("perplexity, base", figure("%.6f", of["base"]));
+    line("perplexity, model", figure("%.6f", of["model"]));
+    line("perplexity ratio", with_error(of["ratio"], of["ratio_standard_error"]));
+    const Json& change = json["probability_change"];
+    line("change of p(target)", with_error(change["mean"], change["standard_error"]));
+    line("  root mean square", figure("%.6f", change["root_mean_square"]));
+  }
+  line("time", figure("%.3f s", json["time_s"]));
+  line("workspace", human_bytes(json["workspace_bytes"]));
+  return text;
+}
+
+void write_tokens(const std::string& path, const DistillationResult& result, const TokenStats& base,
+                  const std::vector<int64_t>& targets) {
+  const std::vector<int64_t> rows = {static_cast<int64_t>(result.per_token_divergence.size())};
+  std::vector<double> kl = result.per_token_divergence, model = result.per_token_logps, of_base = base.logp;
+  std::vector<uint8_t> same(kl.size());
+  for (size_t i = 0; i < kl.size(); ++i) {
+    same[i] = result.per_token_agreement[i] != 0;
+    if (targets.empty() || targets[i] != -100) continue;
+    kl[i] = model[i] = of_base[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  std::vector<io::TensorToWrite> tensors = {{"kl", "F64", rows, kl.data()}, {"same_top", "BOOL", rows, same.data()}};
+  if (!targets.empty()) {
+    tensors.push_back({"logp", "F64", rows, model.data()});
+    tensors.push_back({"base_logp", "F64", rows, of_base.data()});
+  }
+  io::write_safetensors(path, tensors);
+}
+
+// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+int run_compare_models(const Options& options) {
+  if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
+  std::vector<InputFile> inputs;
+  for (const std::string* spec : {&options.hidden, &options.head, &options.bias, &options.base_hidden,
+                                  &options.base_head, &options.base_bias, &options.targets}) {
+    if (!spec->empty()) inputs.push_back({"an input", io::split_spec(*spec).path});
+  }
+  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}}, inputs);
+  ModelFiles files;
+  const Model model(files, options.hidden, options.head, options.bias, options.softcap, "");
+  const Model base(files, options.base_hidden, options.base_head, options.base_bias, options.base_softcap, "base_");
+  std::vector<int64_t> ids;
+  if (!options.targets.empty()) ids = files.ids(options.targets, "targets");
+  const Targets targets = ids.empty() ? Targets() : Targets(std::span<const int64_t>(ids));
+
+  ContextOptions context_options;
+  context_options.threads = options.threads;
+  const Context context(context_options);
+  DistillationOptions divergence;
+  divergence.want_agreement = true;
+  divergence.hard_weight = ids.empty() ? 0 : 1;
+  DistillationResult result;
+  TokenStats of_base;
+  Plan plan;
+  const double time_s =
+      measure([&] {
+        result = distillation_loss(context, model.hidden, model.head, {base.hidden, base.head}, targets, divergence);
+        if (!ids.empty()) {
+          of_base = compute_token_stats(context, base.hidden, base.head, targets, {}, {}, &plan);
+        }
+      }).time_s;
+  files.check();
+  Json json = summary(result, of_base, ids);
+  json["time_s"] = time_s;
+  json["workspace_bytes"] = std::max(result.plan.workspace_bytes, plan.workspace_bytes);
+  json["environment"] = environment_json(describe_environment(context));
+  if (!options.output_path.empty()) write_tokens(options.output_path, result, of_base, ids);
+  if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json));
+  if (!options.quiet && options.json_path != "-") print(table_of(json));
+  return 0;
+}
+
+void add_flags(Command& command, Options& options) {
+  command.value("--hidden", options.hidden, "FILE[:TENSOR]", "hidden states of the model, [N, H]").required();
+  command.value("--lm-head", options.head, "FILE[:TENSOR]", "its LM head, [V, H] or [H, V]").required();
+  command.value("--bias", options.bias, "FILE[:TENSOR]", "its head's bias, [V]");
+  command.value("--softcap", options.softcap, "X", "of its logits");
+  command.value("--base-hidden", options.base_hidden, "FILE[:TENSOR]", "the same of the base").required();
+  command.value("--base-lm-head", options.base_head, "FILE[:TENSOR]", "the same of the base").required();
+  command.value("--base-bias", options.base_bias, "FILE[:TENSOR]", "the same of the base");
+  command.value("--base-softcap", options.base_softcap, "X", "the same of the base");
+  command.value("--targets", options.targets, "FILE[:TENSOR]", "the next tokens, [N]; rows with -100 take no part");
+  command.value("--threads", options.threads, "N", "threads; 0: as many as there are cores").within(0, 4096);
+  command.value("-o,--output", options.output_path, "FILE", "writes kl, same_top, logp and base_logp of each token");
+  command.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
+  command.flag("--quiet", options.quiet, "prints no summary");
+}
+
+}  // namespace
+
+void add_compare_models(CommandLine& line) {
+  line.add("compare-models", kHelp, kFooter, add_flags, run_compare_models);
+}
+
+}  // namespace logitless::cli
