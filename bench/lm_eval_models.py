@@ -1,13 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Measures log-likelihoods of lm-evaluation-harness with its own model `hf` and with `logitless`, in a process each.
 
-    python bench/lm_eval_models.py --layers 4                 # a random model of SmolLM2-135M's shape
-    python bench/lm_eval_models.py --real --dtype bfloat16    # SmolLM2-135M itself (examples/python)
+    python bench/lm_eval_models.py                          # SmolLM2-135M's width and vocabulary, two layers
+    python bench/lm_eval_models.py --vocab 151936           # with the vocabulary of Qwen 2.5
+    python bench/lm_eval_models.py --real --dtype bfloat16  # SmolLM2-135M-Instruct itself (examples/python)
 
-`rolling` scores whole documents, in windows of --max-length; `choices` has questions with answers of a few tokens, whose
-contexts hf computes once for each answer, and `letters` has answers of one token, whose context both compute once.
-Processes take turns; what is printed are the medians of the seconds, the peak of resident memory above what the loaded
-model has taken, and the largest difference of two log-likelihoods.
+`rolling` scores whole documents, in windows of --max-length. `choices` asks questions with four answers of four words,
+each of them read together with its question. `letters` has answers of one token, for which a question is read once.
+The processes take turns. Printed are the medians of seconds and of the peak of resident memory above that of the
+loaded model, the largest difference of two log-likelihoods, and how many greedy flags differ.
 """
 
 import argparse
@@ -23,7 +24,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(FOLDER, "..", "examples", "python"))
 
-VOCAB = 49152
 TASKS = ("rolling", "choices", "letters")
 MODELS = ("hf", "logitless")
 
@@ -35,7 +35,7 @@ def random_model(options):
 
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=VOCAB,
+        vocab_size=options.vocab,
         hidden_size=576,
         intermediate_size=1536,
         num_hidden_layers=options.layers,
@@ -45,17 +45,17 @@ def random_model(options):
         tie_word_embeddings=True,
     )
     model = transformers.AutoModelForCausalLM.from_config(config).to(getattr(torch, options.dtype))
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(VOCAB)}, unk_token="w0"))
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(options.vocab)}, unk_token="w0"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     special = dict(bos_token="w1", eos_token="w2", pad_token="w0")
     return model, transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def words_of(options):
-    """A function of a count: so many words, of the text or random ones."""
+    """A function that returns as many words as it is asked for, of a text or random ones."""
     if not options.real:
         draw = random.Random(0)
-        return lambda count: " ".join(f"w{draw.randrange(3, VOCAB)}" for _ in range(count))
+        return lambda count: " ".join(f"w{draw.randrange(3, options.vocab)}" for _ in range(count))
     with open(os.path.join(FOLDER, "..", "examples", "data", "kjv.txt"), encoding="utf-8") as file:
         text = iter(file.read().split())
     return lambda count: " ".join(next(text) for _ in range(count))
@@ -84,7 +84,7 @@ def status_bytes(field):
 
 
 def run(model_name, task, options):
-    """In a process of its own: one task, of which the first request warms up."""
+    """One task, in a process of its own, after a request that warms up."""
     import torch
     from lm_eval.models.huggingface import HFLM
 
@@ -116,7 +116,7 @@ def run(model_name, task, options):
 
 
 def measured(model_name, task):
-    """What the process of a model and a task has printed."""
+    """Runs a model and a task in a process of its own, and returns what it printed."""
     arguments = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--run", model_name, task]
     made = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     return json.loads(made.stdout.splitlines()[-1])
@@ -125,10 +125,11 @@ def measured(model_name, task):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", action="store_true", help="SmolLM2-135M-Instruct, on the text of examples/data")
-    parser.add_argument("--layers", type=int, default=4, help="of the random model; SmolLM2-135M has 30")
+    parser.add_argument("--vocab", type=int, default=49152, help="of the random model")
+    parser.add_argument("--layers", type=int, default=2, help="of the random model; SmolLM2-135M has 30")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--max-length", type=int, default=2048)
+    parser.add_argument("--max-length", type=int, default=1024)
     parser.add_argument("--documents", type=int, default=3)
     parser.add_argument("--length", type=int, default=3000, help="words of a document")
     parser.add_argument("--questions", type=int, default=16)
@@ -139,7 +140,7 @@ def main():
     options = parser.parse_args()
     if options.run:
         return run(*options.run, options)
-    name = "SmolLM2-135M" if options.real else f"random, {options.layers} layers"
+    name = "SmolLM2-135M" if options.real else f"random, {options.vocab} entries, {options.layers} layers"
     print(f"{name}, {options.dtype}, batch {options.batch}: seconds and MiB of hf and logitless, and their ratios")
     for task in options.tasks:
         results = {model: [] for model in MODELS}

@@ -3,8 +3,9 @@
 
     python -m logitless.lm_eval --model logitless --model_args pretrained=DIR,dtype=float32 --tasks wikitext
 
-is `lm_eval` with one model more, `logitless`, which takes the arguments of `hf` and has its results. In a program,
-importing this module registers it, and LogitlessLM(pretrained=model, tokenizer=tokenizer) is one for simple_evaluate().
+is the command `lm_eval` with one more model, `logitless`, which takes the arguments of `hf` and returns its results.
+In a program, the import of this module registers the model for simple_evaluate(), which also takes
+LogitlessLM(pretrained=model, tokenizer=tokenizer).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["LogitlessLM"]
 
 _log = logging.getLogger(__name__)
 
-_Request = tuple[Any, list[int], list[int]]  # texts (None of a window of a longer one), context and continuation
+_Request = tuple[Any, list[int], list[int]]  # its texts (None for a window of a document), context, continuation
 _Answer = tuple[float, bool]
 
 _REFUSED = {
@@ -41,8 +42,8 @@ _REFUSED = {
 
 
 def _cpu(device: Any) -> str:
-    """The device of the model. Without CUDA the harness, too, takes the CPU for its default, cuda:0."""
-    kind = torch.device(device).type
+    """The device of the model. A default of CUDA means the CPU where there is no CUDA, as in the harness."""
+    kind = "cpu" if device is None else str(device).partition(":")[0]
     if kind != "cpu" and (kind != "cuda" or torch.cuda.is_available()):
         raise ValueError(f"device = {device}: logitless computes on the CPU: device=cpu")
     return "cpu"
@@ -50,11 +51,11 @@ def _cpu(device: Any) -> str:
 
 @register_model("logitless")
 class LogitlessLM(HFLM):
-    """The harness's model `hf` for causal LMs on a CPU: the same arguments, requests, batches and truncation, and the
-    same results up to rounding, but of the logits it computes only those that are scored, and those tile by tile.
+    """The harness's model `hf` for causal LMs on a CPU. Arguments, requests, batches and truncation are the same, and
+    results are the same up to rounding. Logits are computed for the tokens that are scored alone, tile by tile.
 
-    Log-probabilities are float32 or wider, whatever type the model has; `hf` rounds logits, and log-probabilities too
-    without a softmax_dtype, to that type. generate_until() is that of `hf`.
+    Log-probabilities are float32 or wider for a model of any type. `hf` rounds logits to the model's type, and without
+    a softmax_dtype the log-probabilities, too. generate_until() is that of `hf`.
     """
 
     def __init__(self, pretrained: Any, *, device: Any = "cpu", softmax_dtype: Any = None, **arguments: Any) -> None:
@@ -64,7 +65,7 @@ class LogitlessLM(HFLM):
         if isinstance(pretrained, str):
             device = _cpu(device)
         super().__init__(pretrained, device=device, softmax_dtype=softmax_dtype, **arguments)
-        # One token shows what the model does to its logits, before there are many.
+        # A call with one token finds out what the model does to its logits, and refuses it here if need be.
         logits = self._absent_logits(torch.zeros((1, 1), dtype=torch.int64, device=self.device))
         sums = torch.float64 if logits.dtype == torch.float64 else torch.float32
         if self.softmax_dtype not in (None, sums):
@@ -84,7 +85,7 @@ class LogitlessLM(HFLM):
         return absent_logits(self.model, lambda: self._model_call(ids))
 
     def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
-        """The largest of max_batch_size and its halves whose call finds memory, for text as long as this request's."""
+        """The largest of max_batch_size, its half, and so on, that memory has room for, at this request's length."""
         length = self.max_length
         if requests:
             _, context, continuation = requests[pos]
@@ -101,7 +102,7 @@ class LogitlessLM(HFLM):
     def _loglikelihood_tokens(
         self, requests: list[_Request], disable_tqdm: bool = False, override_bs: int | None = None
     ) -> list[_Answer]:
-        # Requests that read the same tokens share a call, as in `hf`: choices of one token after one context.
+        # As in `hf`, requests with the same input share a call: choices of one token after one context have it.
         order = Collator(
             requests,
             sort_fn=lambda request: (-len(request[1] + request[2]), tuple(request[1] + request[2])),
@@ -125,7 +126,7 @@ class LogitlessLM(HFLM):
         return order.get_original(answers)
 
     def _input_of(self, context: list[int], continuation: list[int]) -> Tensor:
-        """The tokens that predict the continuation: all but the last, and of these as many as the model takes."""
+        """All tokens but the last, which predict the continuation; where max_length is less, the end of them."""
         if not context or not 0 < len(continuation) <= self.max_length:
             raise ValueError(
                 f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: each "
@@ -142,24 +143,25 @@ class LogitlessLM(HFLM):
         return torch.tensor(tokens[-self.max_length :], dtype=torch.int64, device=self.device)
 
     def _scored(self, batch: list[_Request], order: Any) -> Iterator[tuple[Any, _Answer]]:
-        """The texts and the answer of each request that the batch stands for, in the order that `order` has noted."""
+        """The texts and the answer of each request of the batch, and of those that share a call with one of them."""
         inputs = [self._input_of(context, continuation) for _, context, continuation in batch]
         conts = [continuation for _, _, continuation in batch]
         logits = self._absent_logits(pad_and_concat(max(map(len, inputs)), list(inputs), padding_side="right"))
-        # Prompt tuning puts tokens of its own before the text.
+        # Prompt tuning adds tokens of its own in front.
         added = logits.shape[1] - max(map(len, inputs))
         spans = [(added + len(tokens) - len(cont), added + len(tokens)) for tokens, cont in zip(inputs, conts)]
         counts = [len(cont) for cont in conts]
         stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
         logps, best, log_sums = (stats[name].split(counts) for name in ("logp", "argmax", "log_sum"))
 
-        # get_cache() also hands out each request's logits, for which a number stands here.
+        # The requests with the same input. get_cache() hands logits to each, and none are needed.
         groups = [
             list(order.get_cache(req_str=texts, cxt_toks=context, cont_toks=cont, logits=torch.zeros(1, 1, 1)))
             for texts, context, cont in batch
         ]
-        # The requests of a group differ in their last token. Its logit beside the largest one is enough, whose
-        # log-probability is -log_sum. Where a NaN leaves no largest one, every id has a NaN.
+        # The requests of a group differ in their last token only. The most likely token has the log-probability
+        # -log_sum, and another one has that plus the difference of the two logits. Where logits are NaN there is no
+        # most likely token (-1), and any id will do.
         sets = [
             [max(int(ids[-1]), 0), *(tokens[-1] for _, tokens, _ in group)] for ids, group in zip(best, groups)
         ]
@@ -169,7 +171,7 @@ class LogitlessLM(HFLM):
         of_sets = last.set_logps(torch.tensor([i for ids in sets for i in ids]), offsets).split(sizes)
         for i, group in enumerate(groups):
             for (texts, tokens, _), logp in zip(group, of_sets[i][1:]):
-                # A request may have only the end of the longest continuation.
+                # Its continuation may be the end of the group's longest one.
                 before = logps[i][counts[i] - len(tokens) : -1].sum()
                 total = before + (logp - of_sets[i][0] - log_sums[i][-1])
                 yield texts, (float(total), best[i][-len(tokens) :].tolist() == tokens)

@@ -16,6 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
 pytest.importorskip("lm_eval")
 
 import lm_eval  # noqa: E402
@@ -354,6 +355,7 @@ def test_from_the_command_line(tasks, tmp_path):
         ({"autogptq": True}, "autogptq = True.*quantised"),
         ({"gptqmodel": True}, "gptqmodel = True.*quantised"),
         ({"device": "mps"}, "device = mps.*CPU"),
+        ({"device": "nonsense"}, "device = nonsense.*CPU"),
         ({"backend": "seq2seq"}, "backend = seq2seq, of a model of type llama"),
         ({"softmax_dtype": "bfloat16"}, "softmax_dtype = bfloat16.*float32"),
         ({"softmax_dtype": "float64"}, "softmax_dtype = float64.*float32"),
@@ -368,7 +370,8 @@ def test_refused_arguments(arguments, message, tmp_path):
 def test_a_gpu_is_refused_and_the_harness_s_default_without_one_is_the_cpu(tmp_path, monkeypatch):
     folder = saved(tmp_path / "model")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert LogitlessLM(folder, device="cuda:0").device.type == "cpu"
+    for device in ("cuda", "cuda:0", "cpu:0", torch.device("cpu"), None):
+        assert LogitlessLM(folder, device=device).device.type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(ValueError, match="device = cuda:0.*CPU"):
         LogitlessLM(folder, device="cuda:0")
