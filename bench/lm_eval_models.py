@@ -12,6 +12,8 @@ loaded model, the largest difference of two log-likelihoods, and how many greedy
 """
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import random
@@ -83,6 +85,15 @@ def status_bytes(field):
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":"))
 
 
+def begin_peak():
+    """Resets the peak of resident memory; returns what is resident, without what loading has freed."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+    return status_bytes("VmRSS")
+
+
 def run(model_name, task, options):
     """One task, in a process of its own, after a request that warms up."""
     import torch
@@ -103,9 +114,7 @@ def run(model_name, task, options):
     score = lm.loglikelihood_rolling if task == "rolling" else lm.loglikelihood
     requests = requests_of(task, options)
     lm.loglikelihood(requests_of("letters", options)[:1])
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # VmHWM begins again
-    before = status_bytes("VmRSS")
+    before = begin_peak()
     started = time.perf_counter()
     answers = score(requests)
     seconds = time.perf_counter() - started
