@@ -1,20 +1,24 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""How logitless.jax calls the library: types, checks, and the devices of a shard_map."""
+"""How logitless.jax calls the library: types, heads, checks, and the devices of a shard_map."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from . import _core
+from .packed import PackedWeight
 
 if not hasattr(_core, "jax_targets"):
     raise ImportError("this logitless was built where jax was not installed: install it again with jax there")
 for _name, _handler in _core.jax_targets().items():
     jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
+
+# So that jit takes one as an argument.
+jax.tree_util.register_dataclass(PackedWeight, data_fields=["data", "scales"], meta_fields=["packing"])
 
 
 def axes_of(*arrays: Any) -> frozenset:
@@ -42,12 +46,130 @@ def float_type(hidden: Any, shape: Any = ()) -> Any:
     return jax.ShapeDtypeStruct(shape, jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32)
 
 
-def types_of(arrays: Any) -> Any:
-    return tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
-
-
 # A call has the arrays (hidden, weight, bias), and others that nothing is differentiated by: targets, class weights,
-# temperatures and a seed. Static are its options, as attributes, and where its vocabulary is split: (axis, bytes a token).
+# temperatures, a seed, and what its head has beside a weight and a bias. Those of them that are not given have no
+# elements. Static are its options, as attributes, and where its vocabulary is split: (axis, bytes a token).
+_VOCAB_IDS = 8  # the place among all arrays
+
+
+class Head(NamedTuple):
+    """The arrays of a head, and what is fixed of it when a call is traced."""
+
+    weight: Any  # of a packed one its bytes, whose type is an integer
+    bias: Any
+    scales: Any
+    vocab_ids: Any
+    options: dict[str, Any]
+
+    @property
+    def beside(self) -> tuple[Any, Any]:
+        return self.scales, self.vocab_ids
+
+
+def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, prefix: str = "") -> Head:
+    """The one place that reads the head of a call, and checks it against hidden states."""
+    options: dict[str, Any] = {}
+    scales = jnp.zeros((0, 0), jnp.float32)
+    if isinstance(weight, PackedWeight):
+        options[f"{prefix}packing"] = weight.packing
+        size = weight.shape[1]
+        weight, scales = _arrays_of(weight, prefix)
+        dtype = jnp.float32
+    else:
+        weight = jnp.asarray(weight)
+        if weight.ndim != 2 or not jnp.issubdtype(weight.dtype, jnp.floating):
+            what = f"{prefix}weight is {weight.dtype} of shape {weight.shape}"
+            raise ValueError(f"{what}: it must have 2 axes of floats, or be a PackedWeight")
+        size = weight.shape[1 if layout == "vocab_hidden" else 0]
+        dtype = weight.dtype
+    if layout not in ("vocab_hidden", "hidden_vocab"):
+        raise ValueError(f"{prefix}layout = {layout!r} is none of vocab_hidden, hidden_vocab")
+    if hidden.shape[-1] != size:
+        raise ValueError(
+            f"{prefix}hidden has {hidden.shape[-1]} columns, but {prefix}weight, {layout}, has {size}"
+        )
+    bias = jnp.zeros((0,), dtype) if bias is None else jnp.asarray(bias)
+    return Head(weight, bias, scales, _entries_of(vocab_ids, f"{prefix}vocab_ids"), options)
+
+
+def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
+    """The bytes of rows, and scales."""
+    rows, cols = packed.shape
+    kind = "int8" if packed.packing == "int8" else "uint8"
+    if packed.data.dtype != kind:
+        what = f"{prefix}weight.data is {packed.data.dtype}"
+        raise ValueError(f"{what}: with packing = {packed.packing!r} it must be {kind}")
+    if packed.scales is None:
+        return jnp.asarray(packed.data), jnp.zeros((0, 0), jnp.float32)
+    dtype, shape = packed.scales.dtype, packed.scales.shape
+    if dtype != "float32":
+        raise ValueError(f"{prefix}weight.scales is {dtype}: it must be float32")
+    if len(shape) not in (1, 2) or shape[0] != rows or (len(shape) == 2 and (shape[1] == 0 or cols % shape[1] != 0)):
+        what = f"{prefix}weight.scales has shape {tuple(shape)}"
+        raise ValueError(f"{what}: it must have one number, or a divisor of {cols}, for each of the {rows} rows")
+    return jnp.asarray(packed.data), jnp.asarray(packed.scales)
+
+
+def _entries_of(ids: Any, name: str) -> Any:
+    if ids is None:
+        return jnp.zeros((0,), jnp.int32)
+    check_narrowed(name, ids)
+    ids = jnp.asarray(ids)
+    if ids.dtype not in (jnp.int32, jnp.int64):
+        raise TypeError(f"{name} is {ids.dtype}: it must be int32 or int64")
+    if ids.ndim != 1 or ids.shape[0] == 0:
+        raise ValueError(f"{name} has shape {ids.shape}: it must have one axis, and an entry")
+    return ids
+
+
+def gradient_types(arrays: Any, options: Any) -> Any:
+    """What a call gives for hidden, weight and bias: of a packed weight nothing, and of the others only the entries
+    that it is over."""
+    hidden, weight, bias = (jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays[:3])
+    entries = arrays[_VOCAB_IDS].shape[0]
+    if not jnp.issubdtype(weight.dtype, jnp.floating):
+        weight = jax.ShapeDtypeStruct((0, 0), jnp.float32)
+    elif entries:
+        of_rows = dict(options)["layout"] == "vocab_hidden"
+        shape = (entries, weight.shape[1]) if of_rows else (weight.shape[0], entries)
+        weight = jax.ShapeDtypeStruct(shape, weight.dtype)
+    if entries and bias.shape[0]:
+        bias = jax.ShapeDtypeStruct((entries,), bias.dtype)
+    return hidden, weight, bias
+
+
+def of_head(arrays: Any) -> Any:
+    """What gradients_of() needs of a call's arrays: nothing where the gradients are whole."""
+    packed = not jnp.issubdtype(arrays[1].dtype, jnp.floating)
+    return (*arrays[1:3], arrays[_VOCAB_IDS]) if packed or arrays[_VOCAB_IDS].shape[0] else None
+
+
+def gradients_of(grads: Any, head: Any, options: Any) -> Any:
+    """The gradients of hidden, weight and bias from what a call gives. Those of some entries go to their places among
+    zeros, and those of an entry that is chosen twice are added."""
+    hidden, *rest = grads
+    if head is None:
+        return tuple(grads)
+    *whole, ids = head
+    if not jnp.issubdtype(whole[0].dtype, jnp.floating):
+        rest[0] = None
+    if not ids.shape[0]:
+        return (hidden, *rest)
+
+    def spread_out(part: Any, like: Any, at: Any) -> Any:
+        if part is None or part.size == 0:
+            return part
+        zeros = jnp.zeros_like(like)
+        return vary(zeros, axes_of(part) - axes_of(zeros)).at[at].add(part)
+
+    of_rows = dict(options)["layout"] == "vocab_hidden"
+    weight = spread_out(rest[0], whole[0], ids if of_rows else (slice(None), ids))
+    return hidden, weight, spread_out(rest[1], whole[1], ids)
+
+
+def entries_of(weight: Any, vocab_ids: Any, layout: str) -> int:
+    """How many vocabulary entries a call is over."""
+    return vocab_ids.shape[0] or weight.shape[1 if layout == "hidden_vocab" else 0]
 
 
 def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
@@ -56,8 +178,8 @@ def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
     if split is None:
         return empty
     axis, token_bytes = split
-    hidden, weight = arrays[:2]
-    entries = weight.shape[1 if dict(options)["layout"] == "hidden_vocab" else 0]
+    hidden = arrays[0]
+    entries = entries_of(arrays[1], arrays[_VOCAB_IDS], dict(options)["layout"])
     first = (jax.lax.axis_index(axis) * entries).astype(jnp.int32).reshape(1)
     bytes_of_slice = jax.ShapeDtypeStruct((hidden.shape[0], token_bytes), jnp.uint8)
     mine = call(f"{name}_slice", bytes_of_slice, (*arrays, first, empty[1]), options)
@@ -98,23 +220,11 @@ def check_narrowed(name: str, ids: Any) -> None:
             raise ValueError(f"{name} holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
 
 
-def check_sizes(hidden: Any, weight: Any, layout: str, prefix: str = "") -> None:
-    """Tells what is wrong with hidden states and the head that they are for."""
-    if layout not in ("vocab_hidden", "hidden_vocab"):
-        raise ValueError(f"{prefix}layout = {layout!r} is none of vocab_hidden, hidden_vocab")
-    size = weight.shape[1 if layout == "vocab_hidden" else 0]
-    if hidden.shape[-1] != size:
-        raise ValueError(
-            f"{prefix}hidden has {hidden.shape[-1]} columns, but {prefix}weight, {layout}, has {size}"
-        )
-
-
-def check(hidden: Any, weight: Any, targets: Any, layout: str) -> None:
+def check_targets(hidden: Any, targets: Any) -> None:
     if not jnp.issubdtype(targets.dtype, jnp.integer):
         raise TypeError(f"targets is {targets.dtype}: token ids are int32 or int64")
     if targets.shape != hidden.shape[:-1]:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
-    check_sizes(hidden, weight, layout)
 
 
 def attribute(value: Any) -> Any:

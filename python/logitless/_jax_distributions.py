@@ -1,6 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Losses of whole distributions for JAX: soft targets, sets of token ids, and distillation.
 
+weight may be a PackedWeight (logitless.packed), and vocab_ids, [K], chooses the entries of the head that a call is over;
+all ids, and probabilities of the whole vocabulary, then mean places among them. teacher_vocab_ids does the same for a
+teacher.
+
 What has an entry a token has hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
 differentiable in hidden, weight and bias alone; under reduction="none" it has an entry a token. Options are fixed when a
 call is traced. No axis of a shard_map may split the vocabulary.
@@ -17,7 +21,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import Context, _core
-from ._jax_call import attribute, call, check_narrowed, check_sizes, float_type, seed_of, spread, types_of, upstream_of
+from ._jax_call import (
+    attribute,
+    call,
+    check_narrowed,
+    float_type,
+    gradient_types,
+    gradients_of,
+    of_head,
+    read_head,
+    seed_of,
+    spread,
+    upstream_of,
+)
 
 # The arrays of a call are hidden, weight, bias, and others that nothing is differentiated by: those that every call
 # has, most of them empty here, and then the task's own.
@@ -31,13 +47,14 @@ def _loss(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: 
 def _loss_forward(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any) -> Any:
     """Makes the gradients with the loss, in one call."""
     arrays = (hidden, weight, bias, *others)
-    loss, *grads = call(f"{name}_grad", (float_type(hidden), *types_of(arrays[:3])), arrays, options)
-    return loss, tuple(grads)
+    loss, *grads = call(f"{name}_grad", (float_type(hidden), *gradient_types(arrays, options)), arrays, options)
+    return loss, (tuple(grads), of_head(arrays))
 
 
-def _loss_backward(name: str, options: Any, grads: Any, upstream: Any) -> Any:
+def _loss_backward(name: str, options: Any, kept: Any, upstream: Any) -> Any:
+    grads, head = kept
     upstream = upstream_of(upstream, grads, None)
-    return (*((g * upstream).astype(g.dtype) for g in grads), None)
+    return (*gradients_of([(g * upstream).astype(g.dtype) for g in grads], head, options), None)
 
 
 _loss.defvjp(_loss_forward, _loss_backward)
@@ -59,7 +76,8 @@ def _column_forward(
 
 def _column_backward(name: str, options: Any, shape: tuple[int, ...], arrays: Any, upstream: Any) -> Any:
     upstream = upstream_of(upstream, arrays[:3], None)
-    return (*call(f"{name}_backward", types_of(arrays[:3]), (*arrays, upstream), options), None)
+    grads = call(f"{name}_backward", gradient_types(arrays, options), (*arrays, upstream), options)
+    return (*gradients_of(grads, of_head(arrays), options), None)
 
 
 _column.defvjp(_column_forward, _column_backward)
@@ -73,6 +91,7 @@ class _Call:
         hidden: Any,
         weight: Any,
         bias: Any,
+        vocab_ids: Any,
         targets: Any,
         temperatures: Any,
         task: str,
@@ -81,11 +100,9 @@ class _Call:
     ) -> None:
         given = dict(given)
         self.lead = jnp.shape(hidden)[:-1]
-        hidden, weight = jnp.asarray(hidden), jnp.asarray(weight)
-        check_sizes(hidden, weight, given.get("layout", "vocab_hidden"))
+        hidden = jnp.asarray(hidden)
+        self.head = read_head(hidden, weight, bias, vocab_ids, given.get("layout", "vocab_hidden"))
         self.rows = hidden.reshape(-1, hidden.shape[-1])
-        self.weight = weight
-        self.bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
         self.sums = jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32
         targets = jnp.zeros((0,), jnp.int32) if targets is None else self.ids("targets", targets, ()).reshape(-1)
         self.others = (
@@ -93,11 +110,12 @@ class _Call:
             jnp.zeros((0,), jnp.float32),  # class weights
             self._temperatures(temperatures),
             seed_of(given),
+            *self.head.beside,
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
             jnp.zeros((0,), jnp.uint8),  # and what all slices have left
         )
         options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
-        options["sequences"] = np.int64(math.prod(self.lead[:-1]))
+        options.update(self.head.options, sequences=np.int64(math.prod(self.lead[:-1])))
         self.options = options
 
     def _check_lead(self, name: str, array: Any, behind: tuple[int, ...]) -> Any:
@@ -128,7 +146,7 @@ class _Call:
         return jax.lax.stop_gradient(self._check_lead(name, jnp.asarray(array, dtype), behind))
 
     def arguments(self, *own: Any) -> tuple[Any, ...]:
-        arrays = spread(self.rows, self.weight, self.bias, *self.others, *own)
+        arrays = spread(self.rows, self.head.weight, self.head.bias, *self.others, *own)
         return (*arrays[:3], arrays[3:])
 
     def attributes(self) -> tuple[tuple[str, Any], ...]:
@@ -158,6 +176,7 @@ def soft_cross_entropy(
     mask: Any = None,
     bias: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> Any:
@@ -170,7 +189,7 @@ def soft_cross_entropy(
     """
     if (probabilities is None) == (ids is None or weights is None):
         raise ValueError("give probabilities, or ids and weights")
-    made = _Call(hidden, weight, bias, None, temperatures, "soft_targets", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_targets", options, context)
     size = jnp.shape(ids if ids is not None else probabilities)[-1]
     empty = jnp.zeros((0, 0), jnp.int32)
     return made.run(
@@ -189,6 +208,7 @@ def id_logps(
     *,
     bias: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> Any:
@@ -196,7 +216,7 @@ def id_logps(
     probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
     head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
     """
-    made = _Call(hidden, weight, bias, None, temperatures, "id_set", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "id_set", options, context)
     rows = _flat(made.ids("ids", ids, (jnp.shape(ids)[-1],)))
     logps = _column(*made.arguments(rows), "logitless_id_logps", made.attributes(), rows.shape)
     return logps.reshape(jnp.shape(ids))
@@ -209,6 +229,7 @@ def topk_logps(
     *,
     bias: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
@@ -222,15 +243,13 @@ def topk_logps(
     for name in ("ignore_index", "shift"):
         if name in options:
             raise TypeError(f"topk_logps has no argument '{name}': every token takes part")
-    hidden, weight = jax.lax.stop_gradient((jnp.asarray(hidden), jnp.asarray(weight)))
-    every = jnp.zeros(hidden.shape[:-1], jnp.int32)
-    bias = None if bias is None else jax.lax.stop_gradient(jnp.asarray(bias))
-    made = _Call(hidden, weight, bias, every, temperatures, "token", options, context)
+    every = jnp.zeros(jnp.shape(hidden)[:-1], jnp.int32)
+    made = _Call(hidden, weight, bias, vocab_ids, every, temperatures, "token", options, context)
     made.options["k"] = np.int64(k)
-    rows, matrix, vector, others = made.arguments()
-    shape = (rows.shape[0], k)
-    results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(rows, shape))
-    ids, logps = call("logitless_topk_logps", results, (rows, matrix, vector, *others), made.attributes())
+    *arrays, others = jax.lax.stop_gradient(made.arguments())
+    shape = (arrays[0].shape[0], k)
+    results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(arrays[0], shape))
+    ids, logps = call("logitless_topk_logps", results, (*arrays, *others), made.attributes())
     return ids.reshape(*made.lead, k), logps.reshape(*made.lead, k)
 
 
@@ -245,6 +264,8 @@ def distillation_loss(
     teacher_bias: Any = None,
     teacher_logits: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
+    teacher_vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> Any:
@@ -260,22 +281,25 @@ def distillation_loss(
     for name in ("want_entropy", "want_agreement"):
         if options.get(name):
             raise ValueError(f"{name} = True: there is no place for it beside the loss")
-    made = _Call(hidden, weight, bias, targets, temperatures, "distillation", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "distillation", options, context)
     if (teacher_logits is None) == (teacher_hidden is None or teacher_weight is None):
         raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
     none = jnp.zeros((0, 0), made.rows.dtype)
     if teacher_logits is not None:
         beside = [name for name in ("teacher_softcap", "teacher_layout") if name in options]
-        beside += [] if teacher_bias is None else ["teacher_bias"]
+        arrays = (("teacher_bias", teacher_bias), ("teacher_vocab_ids", teacher_vocab_ids))
+        beside += [name for name, array in arrays if array is not None]
         if beside:
             raise ValueError(f"{beside[0]} is given beside teacher_logits, which have no head")
         given = made.numbers("teacher_logits", teacher_logits, (jnp.shape(teacher_logits)[-1],))
-        return made.run("distillation_loss", none, none, none.reshape(0), given.reshape(-1, given.shape[-1]))
+        rows = given.reshape(-1, given.shape[-1])
+        return made.run("distillation_loss", none, none, none.reshape(0), rows, jnp.zeros((0, 0), jnp.float32), jnp.zeros((0,), jnp.int32))
     states = made.numbers("teacher_hidden", teacher_hidden, (jnp.shape(teacher_hidden)[-1],))
-    teacher = jax.lax.stop_gradient(jnp.asarray(teacher_weight))
-    check_sizes(states, teacher, options.get("teacher_layout", "vocab_hidden"), "teacher_")
-    of_bias = jnp.zeros((0,), teacher.dtype) if teacher_bias is None else jax.lax.stop_gradient(jnp.asarray(teacher_bias))
-    return made.run("distillation_loss", states.reshape(-1, states.shape[-1]), teacher, of_bias, none)
+    layout = options.get("teacher_layout", "vocab_hidden")
+    teacher = read_head(states, teacher_weight, teacher_bias, teacher_vocab_ids, layout, "teacher_")
+    made.options.update(teacher.options)
+    fixed = jax.lax.stop_gradient((states.reshape(-1, states.shape[-1]), teacher.weight, teacher.bias))
+    return made.run("distillation_loss", *fixed, none, *teacher.beside)
 
 
 def set_distillation_loss(
@@ -288,6 +312,7 @@ def set_distillation_loss(
     teacher_outside_logps: Any = None,
     bias: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
 ) -> Any:
@@ -299,7 +324,7 @@ def set_distillation_loss(
     targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
     options are layout, softcap and those of SetDistillationOptions.
     """
-    made = _Call(hidden, weight, bias, targets, temperatures, "set_distillation", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "set_distillation", options, context)
     size = jnp.shape(ids)[-1]
     return made.run(
         "set_distillation_loss",

@@ -21,14 +21,18 @@ from . import Context, _core
 from ._jax_call import (
     attribute,
     call,
-    check,
     check_narrowed,
+    check_targets,
+    entries_of,
     float_type,
+    gradient_types,
+    gradients_of,
+    of_head,
+    read_head,
     same,
     seed_of,
     slices,
     spread,
-    types_of,
     upstream_of,
 )
 from ._jax_distributions import (
@@ -62,14 +66,15 @@ def _cross_entropy_forward(
 ) -> Any:
     arrays = (hidden, weight, bias, *others)
     told = slices("logitless_cross_entropy", arrays, options, split)
-    results = (float_type(hidden), *types_of(arrays[:3]))
+    results = (float_type(hidden), *gradient_types(arrays, options))
     loss, *grads = call("logitless_cross_entropy_grad", results, (*arrays, *told), options)
-    return same(loss, split), tuple(grads)
+    return same(loss, split), (tuple(grads), of_head(arrays))
 
 
-def _cross_entropy_backward(options: Any, split: Any, grads: Any, upstream: Any) -> Any:
+def _cross_entropy_backward(options: Any, split: Any, kept: Any, upstream: Any) -> Any:
+    grads, head = kept
     upstream = upstream_of(upstream, grads, split)
-    return (*((g * upstream).astype(g.dtype) for g in grads), None)
+    return (*gradients_of([(g * upstream).astype(g.dtype) for g in grads], head, options), None)
 
 
 _cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
@@ -91,8 +96,8 @@ def _token_logps_forward(hidden: Any, weight: Any, bias: Any, others: Any, optio
 
 def _token_logps_backward(options: Any, split: Any, arrays: Any, upstream: Any) -> Any:
     upstream = tuple(upstream_of(u, arrays[:3], split) for u in upstream)
-    grads = call("logitless_token_logps_grad", types_of(arrays[:3]), (*arrays, *upstream), options)
-    return (*grads, None)
+    grads = call("logitless_token_logps_grad", gradient_types(arrays, options), (*arrays, *upstream), options)
+    return (*gradients_of(grads, of_head(arrays), options), None)
 
 
 _token_logps.defvjp(_token_logps_forward, _token_logps_backward)
@@ -103,6 +108,7 @@ def _run(
     task: str,
     arrays: tuple[Any, Any, Any, Any],
     vectors: tuple[Any, Any],
+    vocab_ids: Any,
     given: dict[str, Any],
     context: Context | None,
     vocab_axis: str | None,
@@ -110,9 +116,9 @@ def _run(
     hidden, weight, bias, targets = arrays
     layout = given.get("layout", "vocab_hidden")
     check_narrowed("targets", targets)
-    hidden, weight, targets = jnp.asarray(hidden), jnp.asarray(weight), jnp.asarray(targets)
-    check(hidden, weight, targets, layout)
-    bias = jnp.zeros((0,), weight.dtype) if bias is None else jnp.asarray(bias)
+    hidden, targets = jnp.asarray(hidden), jnp.asarray(targets)
+    check_targets(hidden, targets)
+    head = read_head(hidden, weight, bias, vocab_ids, layout)
     exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
     class_weights, temperatures = (
         jnp.zeros((0,), dtype) if x is None else jax.lax.stop_gradient(jnp.asarray(x, dtype)).reshape(-1)
@@ -120,15 +126,16 @@ def _run(
     )
     seed = seed_of(given)
     options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
-    options["sequences"] = np.int64(math.prod(targets.shape[:-1]))
+    options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))
     split = None
     if vocab_axis is not None:
-        entries = weight.shape[1 if layout == "hidden_vocab" else 0]
+        entries = entries_of(head.weight, head.vocab_ids, layout)
         options["vocab_size"] = np.int64(entries * jax.lax.axis_size(vocab_axis))
         bare = {name: value for name, value in given.items() if name not in ("layout", "softcap")}
         split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, bare))
     rows = hidden.reshape(-1, hidden.shape[-1])
-    alike = spread(rows, weight, bias, targets.reshape(-1), class_weights, temperatures, seed)
+    vectors = (targets.reshape(-1), class_weights, temperatures, seed)
+    alike = spread(rows, head.weight, head.bias, *vectors, *head.beside)
     return function(*alike[:3], alike[3:], tuple(sorted(options.items())), split)
 
 
@@ -140,6 +147,7 @@ def linear_cross_entropy(
     bias: Any = None,
     class_weights: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     vocab_axis: str | None = None,
     **options: Any,
@@ -147,7 +155,10 @@ def linear_cross_entropy(
     """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
     float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call.
 
+    weight may be a PackedWeight (logitless.packed), which is frozen: a jit takes it as an argument.
     bias and class_weights: [V]. temperatures: of targets' shape.
+    vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
+        the gradients of weight and bias are whole, with zeros for the other entries.
     options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
         temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
@@ -155,7 +166,8 @@ def linear_cross_entropy(
         seed is an int or an array of one, which jit reads at run time; each step should have its own.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
     vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
-        entries, an equal number on each; all else is the same on all, and so is the loss.
+        entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,
+        and so is the loss.
     """
     if options.get("reduction", "mean") == "none":
         raise ValueError("reduction = 'none' is no one loss: token_logps() has a log-probability a token")
@@ -167,6 +179,7 @@ def linear_cross_entropy(
         "cross_entropy",
         (hidden, weight, bias, targets),
         (class_weights, temperatures),
+        vocab_ids,
         options,
         context,
         vocab_axis,
@@ -180,6 +193,7 @@ def token_logps(
     *,
     bias: Any = None,
     temperatures: Any = None,
+    vocab_ids: Any = None,
     context: Context | None = None,
     vocab_axis: str | None = None,
     **options: Any,
@@ -193,6 +207,7 @@ def token_logps(
         "token_logps",
         (hidden, weight, bias, targets),
         (None, temperatures),
+        vocab_ids,
         options,
         context,
         vocab_axis,

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _core
+
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
@@ -31,6 +33,29 @@ class PackedWeight:
     data: NDArray[Any]  # [V, H] of int8 where packing is "int8", otherwise [V, bytes] of uint8
     packing: str
     scales: NDArray[float32] | None = None  # [V, groups]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(V, H), of the matrix that it stands for."""
+        blocks = _core.packing_blocks()
+        if self.packing not in blocks:
+            raise ValueError(f"packing = {self.packing!r} is none of {', '.join(blocks)}")
+        if len(self.data.shape) != 2:
+            raise ValueError(f"data has shape {list(self.data.shape)}: it must have 2 axes")
+        numbers, size = blocks[self.packing]
+        rows, row_bytes = (int(x) for x in self.data.shape)
+        if row_bytes % size != 0:
+            what = f"rows of {row_bytes} bytes, which is no multiple of {size}, the block of {self.packing}"
+            raise ValueError(f"data has {what}")
+        return rows, row_bytes // size * numbers
+
+    def __repr__(self) -> str:
+        def text(array: Any) -> str:
+            kind = getattr(array, "dtype", type(array).__name__)
+            return f"{str(kind).removeprefix('torch.')}{list(getattr(array, 'shape', ()))}"
+
+        scales = "" if self.scales is None else f", scales={text(self.scales)}"
+        return f"PackedWeight({text(self.data)}, packing={self.packing!r}{scales})"
 
     def keywords(self, prefix: str = "") -> dict[str, Any]:
         """What a function takes beside `data`; of a teacher with prefix="teacher_"."""

@@ -5,6 +5,7 @@
 #include <xla/ffi/api/ffi.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <optional>
 #include <span>
@@ -31,10 +32,18 @@ enum Argument : size_t {
   kClassWeights,
   kTemperatures,
   kSeed,      // of gradients that are sampled
+  kScales,    // of a packed weight
+  kVocabIds,  // which of its entries a call is over
   kFirst,     // entries of the vocabulary before those of weight, where it is a slice
   kGathered,  // what all slices have left
   kMore,      // what the task has beside these, from here on
 };
+
+/// Where the arguments of a head stand.
+struct HeadPlaces {
+  size_t weight, bias, scales, ids;
+};
+inline constexpr HeadPlaces kHeadPlaces = {kWeight, kBias, kScales, kVocabIds};
 
 inline DType dtype_of(ffi::DataType type, const char* name) {
   switch (type) {
@@ -149,10 +158,7 @@ class JaxCall {
     int64_t sequences = 1;
     attributes_.read("sequences", sequences);
     hidden = HiddenStates(states.read(), sequences);
-    head.weight = View(argument(kWeight), "weight").read();
-    attributes_.read("layout", head.layout);
-    attributes_.read("softcap", head.softcap);
-    head.bias = vector(kBias, "bias");
+    head = head_at(kHeadPlaces, "");
     const ffi::AnyBuffer ids = argument(kTargets);
     const auto count = static_cast<int64_t>(ids.element_count());
     if (ids.element_type() == ffi::DataType::S32) {
@@ -200,6 +206,23 @@ class JaxCall {
   void read(const std::string& name, T& out) const {
     attributes_.read(name, out);
   }
+  /// Returns the head whose arguments stand there; the names of its attributes begin with `prefix`. It is one for as
+  /// long as this call.
+  LmHead head_at(const HeadPlaces& at, const std::string& prefix) const {
+    LmHead out;
+    std::optional<Packing> packing;
+    attributes_.read(prefix + "packing", packing);
+    if (packing) {
+      out.packed = packed(at, *packing);
+    } else {
+      out.weight = matrix(at.weight, (prefix + "weight").c_str());
+    }
+    attributes_.read(prefix + "layout", out.layout);
+    attributes_.read(prefix + "softcap", out.softcap);
+    out.bias = vector(at.bias, (prefix + "bias").c_str());
+    out.ids = kept_ids(at.ids);
+    return out;
+  }
   /// Argument i as one row of numbers, or as a matrix; without elements it is not given.
   ConstVector vector(size_t i, const char* name) const {
     const ffi::AnyBuffer in = argument(i);
@@ -216,11 +239,12 @@ class JaxCall {
     }
     return Targets(static_cast<const int32_t*>(in.untyped_data()), rows, cols);
   }
-  /// Returns the gradients of hidden, weight and bias, in results from `first` on.
+  /// Returns the gradients of hidden, weight and bias, in results from `first` on. Those of weight and bias are not
+  /// wanted where their results have no elements.
   Gradients gradients(size_t first) const {
     Gradients out;
     out.d_hidden = View(result(first), "d_hidden").written();
-    out.d_weight = View(result(first + 1), "d_weight").written();
+    if (result(first + 1).element_count() > 0) out.d_weight = View(result(first + 1), "d_weight").written();
     const ffi::AnyBuffer bias = result(first + 2);
     const auto entries = static_cast<int64_t>(bias.element_count());
     if (entries > 0) out.d_bias = Vector(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), entries);
@@ -246,11 +270,40 @@ class JaxCall {
     return read_column<T>(argument(i));
   }
 
+  // What has been checked of it is in logitless.jax.
+  PackedMatrix packed(const HeadPlaces& at, Packing packing) const {
+    const ffi::AnyBuffer bytes = argument(at.weight);
+    const ConstVector scales = vector(at.scales, "scales");
+    const PackedBlock block = block_of(packing);
+    PackedMatrix out;
+    out.data = bytes.untyped_data();
+    out.packing = packing;
+    out.rows = bytes.dimensions()[0];
+    out.cols = bytes.dimensions()[1] / block.bytes * block.numbers;
+    if (scales.size > 0) {
+      out.scales = static_cast<const float*>(scales.data);
+      out.group = out.rows * out.cols / scales.size;
+    }
+    return out;
+  }
+  // JAX has int32 unless it is told otherwise, and a head int64.
+  std::span<const int64_t> kept_ids(size_t i) const {
+    const ffi::AnyBuffer given = argument(i);
+    const auto count = static_cast<int64_t>(given.element_count());
+    if (count == 0) return {};
+    if (given.element_type() == ffi::DataType::S64) {
+      return {static_cast<const int64_t*>(given.untyped_data()), given.element_count()};
+    }
+    const auto* narrow = static_cast<const int32_t*>(given.untyped_data());
+    return kept_.emplace_back(narrow, narrow + count);
+  }
+
   const ffi::RemainingArgs& arguments_;
   const ffi::RemainingRets& results_;
   const Attributes attributes_;
   const std::vector<float> class_weights_;
   const std::vector<double> temperatures_;
+  mutable std::deque<std::vector<int64_t>> kept_;  // what heads refer to
 };
 
 // No exception crosses XLA.

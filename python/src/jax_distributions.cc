@@ -4,7 +4,8 @@
 //     soft_cross_entropy       ids, weights, probabilities, mask
 //     id_logps                 ids
 //     set_distillation_loss    ids, the teacher's log-probabilities there and outside
-//     distillation_loss        the teacher's hidden states, weight and bias, and its logits; either may be empty
+//     distillation_loss        the teacher's hidden states, weight and bias, its logits (either may be empty), and the
+//                              scales and chosen entries of its head
 //
 // and last, in a backward, the upstream gradient. It runs the forward half once more: XLA keeps arrays alone.
 #include <cstdint>
@@ -18,6 +19,8 @@
 
 namespace logitless::python {
 namespace {
+
+constexpr HeadPlaces kTeacherPlaces = {.weight = kMore + 1, .bias = kMore + 2, .scales = kMore + 4, .ids = kMore + 5};
 
 template <class Loss>
 Loss taken(const JaxCall& call);
@@ -56,11 +59,8 @@ Distillation taken(const JaxCall& call) {
     teacher.logits = Logits(logits.data, logits.dtype, 1, logits.rows, logits.cols);
   } else {
     teacher.hidden = HiddenStates(call.matrix(kMore, "teacher_hidden"), call.hidden.sequences);
-    teacher.head.weight = call.matrix(kMore + 1, "teacher_weight");
-    teacher.head.bias = call.vector(kMore + 2, "teacher_bias");
+    teacher.head = call.head_at(kTeacherPlaces, "teacher_");
   }
-  call.read("teacher_layout", teacher.head.layout);
-  call.read("teacher_softcap", teacher.head.softcap);
   call.read("teacher_round_logits_to", teacher.round_logits_to);
   loss.targets = call.targets;
   loss.options = call.options<DistillationOptions>();

@@ -93,6 +93,16 @@ void define_token_stats(nb::module_& m) {
   });
 }
 
+// How many numbers of a row a block has, and how many bytes.
+nb::dict packing_blocks() {
+  nb::dict out;
+  for (const Packing packing : all_of<Packing>()) {
+    const PackedBlock block = block_of(packing);
+    out[name_of(packing)] = nb::make_tuple(block.numbers, block.bytes);
+  }
+  return out;
+}
+
 nb::dict environment_of(const Context& context) { return dict_of(describe_environment(context)); }
 
 void define_context(nb::module_& m) {
@@ -143,6 +153,7 @@ void define_context(nb::module_& m) {
     const BlasKernels kernels = use_best_blas_kernels();
     return std::make_pair(std::string(name_of(kernels.outcome)), kernels.reason);
   });
+  m.def("packing_blocks", &packing_blocks);
   m.def("fields", &fields_of);
   m.def("texts", &texts_of);
   m.def("version", [] { return std::string(version()); });

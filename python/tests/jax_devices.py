@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import logitless
 from logitless.jax import linear_cross_entropy, token_logps
+from logitless.packed import PackedWeight
 
 N, H, V = 64, 16, 101
 random = np.random.default_rng(0)
@@ -159,6 +160,29 @@ for check_vma in (True, False):
     got = jax.jit(jax.value_and_grad(lambda x, w: of_slices(x, w, y4), argnums=(0, 1)))(x, w[:V4])
     whole = jax.value_and_grad(lambda x, w: mixed(x, w, y4), argnums=(0, 1))(x, w[:V4])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
+
+# Packed heads, and an equal number of chosen entries of each device's part.
+V8 = V4 + 4  # rows of 16 numbers, 26 of them on a device
+numbers = random.integers(-127, 128, (V8, H)).astype(np.int8)
+packed = PackedWeight(jnp.asarray(numbers), "int8", jnp.asarray(random.uniform(0.01, 0.02, (V8, 1)), jnp.float32))
+chosen = jnp.asarray([(3 * k) % 26 for k in range(4 * 7)], jnp.int32)
+all_chosen = chosen + jnp.arange(4, dtype=jnp.int32).repeat(7) * 26
+y_chosen = jnp.where(y4 == -100, -100, y4 % 28)
+for head in (packed, jnp.asarray(packed.data * packed.scales)):
+    for check_vma in (True, False):
+        of_entries_of_slices = jax.shard_map(
+            lambda x, w, y, ids: linear_cross_entropy(x, w, y, vocab_ids=ids, vocab_axis="vocab"),
+            mesh=FOUR["mesh"],
+            in_specs=(P(), P("vocab"), P(), P("vocab")),
+            out_specs=P(),
+            check_vma=check_vma,
+        )
+        over = 0 if head is packed else (0, 1)
+        got = jax.jit(jax.value_and_grad(of_entries_of_slices, argnums=over))(x, head, y_chosen, chosen)
+        whole = jax.value_and_grad(
+            lambda x, w: linear_cross_entropy(x, w, y_chosen, vocab_ids=all_chosen), argnums=over
+        )(x, head)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
 
 # Twenty steps of gradient descent, on four devices and on one.
 curves = []
