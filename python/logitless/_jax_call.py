@@ -95,19 +95,20 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
 def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
     """The bytes of rows, and scales."""
     rows, cols = packed.shape
+    data, scales = (x if x is None or isinstance(x, jax.Array) else np.asarray(x) for x in (packed.data, packed.scales))
     kind = "int8" if packed.packing == "int8" else "uint8"
-    if packed.data.dtype != kind:
-        what = f"{prefix}weight.data is {packed.data.dtype}"
+    if data.dtype != kind:
+        what = f"{prefix}weight.data is {data.dtype}"
         raise ValueError(f"{what}: with packing = {packed.packing!r} it must be {kind}")
-    if packed.scales is None:
-        return jnp.asarray(packed.data), jnp.zeros((0, 0), jnp.float32)
-    dtype, shape = packed.scales.dtype, packed.scales.shape
+    if scales is None:
+        return jnp.asarray(data), jnp.zeros((0, 0), jnp.float32)
+    dtype, shape = scales.dtype, scales.shape
     if dtype != "float32":
         raise ValueError(f"{prefix}weight.scales is {dtype}: it must be float32")
     if len(shape) not in (1, 2) or shape[0] != rows or (len(shape) == 2 and (shape[1] == 0 or cols % shape[1] != 0)):
         what = f"{prefix}weight.scales has shape {tuple(shape)}"
         raise ValueError(f"{what}: it must have one number, or a divisor of {cols}, for each of the {rows} rows")
-    return jnp.asarray(packed.data), jnp.asarray(packed.scales)
+    return jnp.asarray(data), jnp.asarray(scales)
 
 
 def _entries_of(ids: Any, name: str) -> Any:

@@ -28,7 +28,8 @@ __all__ = ["PackedWeight", "from_bitsandbytes", "from_torchao"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PackedWeight:
-    """A packed weight [V, H]: the bytes of its rows, how they are packed, and scales where they stand apart."""
+    """A packed weight of shape [V, H]: the bytes of its rows, how they are packed, and scales where they stand apart.
+    Both may be tensors of PyTorch or arrays of JAX."""
 
     data: NDArray[Any]  # [V, H] of int8 where packing is "int8", otherwise [V, bytes] of uint8
     packing: str

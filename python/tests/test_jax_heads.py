@@ -193,3 +193,11 @@ def test_a_packed_weight_has_no_gradient():
 def test_repr():
     assert repr(PACKED["int8"][0]) == "PackedWeight(int8[90, 32], packing='int8', scales=float32[90, 2])"
     assert repr(PACKED["q8_0"][0]) == "PackedWeight(uint8[90, 34], packing='q8_0')"
+
+
+def test_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    packed, _ = PACKED["int8"]
+    tensors = PackedWeight(torch.tensor(packed.data), "int8", torch.tensor(packed.scales))
+    assert repr(tensors) == repr(packed) and tensors.shape == packed.shape
+    same(token_logps(HIDDEN, tensors, TARGETS), token_logps(HIDDEN, packed, TARGETS))
