@@ -451,5 +451,54 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   refused({"--lm-head", path("q8.gguf"), "--set", "model.dtype=float64"}, "float64");
 }
 
+TEST_F(ScoreTest, ChosenEntriesHaveTheScoresOfAHeadOfThem) {
+  const std::vector<int64_t> ids = {6, 0, 3, 2};
+  for (const bool tall : {true, false}) {
+    std::vector<std::string> tensors = write_tensors(tall);
+    std::vector<float> head, bias;
+    for (const int64_t id : ids) {
+      bias.push_back(static_cast<float>(id));
+      for (int64_t h = 0; h < 5; ++h) head.push_back(std::cos(static_cast<float>(id * 5 + h)));
+    }
+    const std::vector<int64_t> targets = {0, 1, 3, -100, 3, 2};
+    const std::vector<io::TensorToWrite> smaller = {{"lm_head", "F32", {4, 5}, head.data()},
+                                                    {"bias", "F32", {4}, bias.data()},
+                                                    {"targets", "I64", {6}, targets.data()},
+                                                    {"vocab_ids", "I64", {4}, ids.data()}};
+    io::write_safetensors(path("chosen"), smaller);
+    tensors[5] = path("chosen");
+    const std::vector<std::string> by_file =
+        tensors + std::vector<std::string>{"--bias", path("states"), "--vocab-ids", path("chosen")};
+    const std::vector<std::string> by_config =
+        tensors + std::vector<std::string>{"--bias", path("states"), "--set", "model.vocab_ids=[6, 0, 3, 2]"};
+    tensors[3] = path("chosen");
+    summary(tensors + std::vector<std::string>{"--bias", path("chosen")});
+    const Scores want(output());
+    for (const std::vector<std::string>& arguments : {by_file, by_config}) {
+      EXPECT_EQ(full_summary(arguments)["shape"]["vocab"], 4);
+      const Scores got(output());
+      ASSERT_EQ(got.logp.size(), want.logp.size());
+      EXPECT_EQ(std::memcmp(got.logp.data(), want.logp.data(), want.logp.size() * sizeof(double)), 0);
+      EXPECT_EQ(got.argmax, want.argmax);
+    }
+  }
+}
+
+TEST_F(ScoreTest, SaysWhichEntryAHeadHasNot) {
+  const std::vector<std::string> tensors = write_tensors(true);
+  const std::vector<std::string> twice = {"--set", "model.vocab_ids=3", "--vocab-ids", path("states") + ":lengths"};
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    const Finished finished = score(arguments);
+    EXPECT_EQ(finished.exit_code(), 2);
+    EXPECT_TRUE(has(finished.err, why)) << finished.err;
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+  };
+  refused(tensors + std::vector<std::string>{"--set", "model.vocab_ids=[1, 7]"},
+          "model.vocab_ids: entry 1 is 7, which is none of the head's 7 entries");
+  refused(tensors + twice, "model.vocab_ids is set, and --vocab-ids was given: one of the two");
+  refused({kTiny, "--set", "model.vocab_ids=-1"}, "model.vocab_ids must be");
+  refused({kTiny, "--set", "model.vocab_ids=[1]", "--set", "level=logits"}, "level");
+}
+
 }  // namespace
 }  // namespace logitless::testing

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cli_fixture.h"
+#include "gguf_bytes.h"
 
 namespace logitless::testing {
 namespace {
@@ -51,6 +52,45 @@ TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
   EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2
+}
+
+TEST_F(CliTest, AHeadOfAGgufFileIsComparedAsItStands) {
+  constexpr int64_t kTokens = 6, kVocab = 7, kHidden = 32;
+  std::string rows;
+  std::vector<float> weight, hidden;
+  for (int v = 0; v < kVocab; ++v) {
+    rows += number(uint16_t{0x2400});  // 1/64
+    for (int h = 0; h < kHidden; ++h) {
+      const auto value = static_cast<int8_t>((v * kHidden + h) * 37 % 255 - 127);
+      rows += number(value);
+      weight.push_back(static_cast<float>(value) / 64);
+    }
+  }
+  for (int i = 0; i < kTokens * kHidden; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * i)));
+  const std::vector<int64_t> targets = {0, 1, 2, -100, 1, 2};
+  const std::vector<TensorToWrite> tensors = {{"hidden", "F32", {kTokens, kHidden}, hidden.data()},
+                                              {"lm_head", "F32", {kVocab, kHidden}, weight.data()},
+                                              {"targets", "I64", {kTokens}, targets.data()}};
+  io::write_safetensors(path("model"), tensors);
+  write("q8.gguf", GgufBytes().architecture("llama").tensor("output.weight", {kHidden, kVocab}, 8, rows).bytes());
+  const auto compared = [&](const std::string& head, const std::vector<std::string>& more) {
+    return run(std::vector<std::string>{"compare", "--json", "-", "--hidden", path("model"), "--targets", path("model"),
+                                        "--lm-head", head} +
+               more);
+  };
+  for (const char* setting : {"batch_size=1", "model.vocab_ids=[6, 2, 4]"}) {
+    const Finished packed = compared(path("q8.gguf"), {"--set", setting});
+    const Finished plain = compared(path("model"), {"--set", setting, "--set", "gradients.d_weight=false"});
+    ASSERT_EQ(packed.exit_code(), 0) << packed.err;
+    ASSERT_EQ(plain.exit_code(), 0) << plain.err;
+    const json a = json::parse(packed.out), b = json::parse(plain.out);
+    EXPECT_EQ(a["shape"], b["shape"]);
+    EXPECT_EQ(a["dense"]["loss"], b["dense"]["loss"]);
+    EXPECT_EQ(a["fused"]["loss"], b["fused"]["loss"]);
+  }
+  const Finished frozen = compared(path("q8.gguf"), {"--set", "gradients.d_weight=true"});
+  EXPECT_EQ(frozen.exit_code(), 2);
+  EXPECT_TRUE(has(frozen.err, "gradients.d_weight is true, but the head of a GGUF file is frozen")) << frozen.err;
 }
 
 TEST_F(CliTest, RealTensorsMayBeBatched) {

@@ -59,6 +59,7 @@ struct ModelConfig {
   DType dtype = DType::kFloat32;
   double softcap = 0;  ///< 0: none
   bool bias = false;
+  std::vector<int64_t> vocab_ids;  ///< the entries of the head, and of a teacher's, that calls are over; empty: all
 };
 
 struct KernelConfig {

@@ -201,6 +201,7 @@ std::vector<KeyRule> build_schema() {
       model("dtype", &M::dtype, named<DType>(all_of<DType>())),
       model("softcap", &M::softcap, number(kSoftcap)),
       model("bias", &M::bias, read_bool),
+      model("vocab_ids", &M::vocab_ids, list_of(integer(0, kMaxSize), "an integer, or a list of them")),
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),

@@ -61,7 +61,8 @@ MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < entries; ++v) {
     for (int64_t h = 0; h < copy.cols(); ++h) {
-      const int64_t row = tall ? first_entry + v : h, col = tall ? h : first_entry + v;
+      const int64_t entry = head.ids.empty() ? first_entry + v : head.ids[static_cast<size_t>(first_entry + v)];
+      const int64_t row = tall ? entry : h, col = tall ? h : entry;
       copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
     }
   }
@@ -71,7 +72,9 @@ MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
 VectorXd read_bias(const LmHead& head) {
   VectorXd bias = VectorXd::Zero(head.vocab_size());
   const std::vector<double> values = read_vector(head.bias);
-  std::copy(values.begin(), values.end(), bias.begin());
+  for (int64_t v = 0; v < bias.size() && !values.empty(); ++v) {
+    bias[v] = values[static_cast<size_t>(head.ids.empty() ? v : head.ids[static_cast<size_t>(v)])];
+  }
   return bias;
 }
 

@@ -30,7 +30,7 @@ void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone, bool
   }
   CLI::Option* hidden = option("--hidden");
   hidden->needs(option("--lm-head"))->needs(option("--targets"));
-  for (const char* name : {"--lm-head", "--lengths", "--bias"}) option(name)->needs(hidden);
+  for (const char* name : {"--lm-head", "--lengths", "--bias", "--vocab-ids"}) option(name)->needs(hidden);
   if (with_logits) {
     hidden->excludes(option("--logits"));
   } else {

@@ -67,6 +67,9 @@ struct Inputs {
   }
   /// As int32 unless `wide`.
   void add_targets(const std::vector<int64_t>& targets, bool wide);
+  /// Takes the entries that the call is over from the file that is named, or from the config, if either says
+  /// so. Throws io::Error.
+  void choose_entries(const io::Config& config, const std::string& spec = "");
   /// What a config draws beside any tensors: class weights and temperatures.
   void add_what_the_config_draws(const io::Config& config);
 };

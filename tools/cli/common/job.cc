@@ -84,10 +84,13 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) 
   };
   const io::GradientConfig& wanted = config.gradients;
   const bool fused = config.level == io::Level::kFused;
+  if (job.head && wanted.d_weight && config.is_set("gradients.d_weight")) {
+    throw Error(config.place_of("gradients.d_weight") + " is true, but the head of a GGUF file is frozen");
+  }
   const Output outputs[] = {
       {TensorId::kDLogits, "dlogits", !fused, job.tokens, job.vocab_size},
       {TensorId::kDHidden, "d_hidden", fused && wanted.d_hidden, job.tokens, job.hidden_size},
-      {TensorId::kDWeight, "d_weight", fused && wanted.d_weight, job.hidden_size, job.vocab_size},
+      {TensorId::kDWeight, "d_weight", fused && wanted.d_weight && !job.head, job.hidden_size, job.vocab_size},
       {TensorId::kDBias, "d_bias", fused && wanted.d_bias && job.has(TensorId::kBias), job.vocab_size, 1}};
   job.gradient_dtype = config.gradient_dtype(job.dtype);
   std::vector<Memory> memory;

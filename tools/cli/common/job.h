@@ -20,6 +20,7 @@ enum class TensorId {
   kHidden,           ///< [N, H]
   kWeight,           ///< the head
   kBias,             ///< [V]
+  kVocabIds,         ///< int64 [vocab_size]: the entries of the head, and of a teacher's, that the call is over
   kLogits,           ///< [N, V], level logits
   kTargets,          ///< int64 or int32 [N]
   kOffsets,          ///< int64 [B + 1], packed sequences
@@ -72,7 +73,8 @@ struct TensorBytes {
 struct Job {
   int64_t tokens = 0;
   int64_t hidden_size = 0;
-  int64_t vocab_size = 0;
+  int64_t vocab_size = 0;      ///< of the call, which may be over a part of the head
+  int64_t stored_entries = 0;  ///< of the head, and of a teacher's
   int64_t sequences = 1;
   DType dtype = DType::kFloat32;
   HeadLayout layout = HeadLayout::kVocabHidden;

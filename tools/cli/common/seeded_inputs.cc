@@ -223,25 +223,26 @@ void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs)
   }
   // A vocabulary entry has the same values in both layouts.
   const auto add_head = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, int64_t size) {
-    add(id, name, tensor, dtype, kLogitDeviation / std::sqrt(static_cast<double>(size)), job.vocab_size, size,
+    add(id, name, tensor, dtype, kLogitDeviation / std::sqrt(static_cast<double>(size)), job.stored_entries, size,
         job.layout == HeadLayout::kHiddenVocab);
   };
   const auto bytes_of = [&](DType dtype, int64_t size) {
     return tensor_bytes("hidden", job.tokens, size, size_of(dtype)) +
-           tensor_bytes("lm_head", size, job.vocab_size, size_of(dtype));
+           tensor_bytes("lm_head", size, job.stored_entries, size_of(dtype));
   };
   check_available(bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0),
                   "the inputs");
   add(TensorId::kHidden, "hidden", SeededTensor::kHidden, job.dtype, 1, job.tokens, job.hidden_size);
   add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
-  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.vocab_size, 1);
+  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.stored_entries, 1);
   if (!taught) return;
   add(TensorId::kTeacherHidden, "teacher_hidden", SeededTensor::kTeacherHidden, job.teacher_dtype, 1, job.tokens,
       job.teacher_size);
   add_head(TensorId::kTeacherWeight, "teacher_lm_head", SeededTensor::kTeacherHead, job.teacher_dtype,
            job.teacher_size);
   if (config.teacher.bias) {
-    add(TensorId::kTeacherBias, "teacher_bias", SeededTensor::kTeacherBias, job.teacher_dtype, 0.5, job.vocab_size, 1);
+    add(TensorId::kTeacherBias, "teacher_bias", SeededTensor::kTeacherBias, job.teacher_dtype, 0.5, job.stored_entries,
+        1);
   }
 }
 
@@ -270,6 +271,26 @@ void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
   std::vector<int32_t> narrow;
   for (const int64_t target : targets) narrow.push_back(static_cast<int32_t>(target));
   add_values(TensorId::kTargets, "targets", narrow);
+}
+
+void Inputs::choose_entries(const Config& config, const std::string& spec) {
+  const std::string flag = "--vocab-ids", key = "model.vocab_ids";
+  const std::vector<int64_t>& of_config = config.model.vocab_ids;
+  if (spec.empty() && of_config.empty()) return;
+  const std::string place = of_config.empty() ? flag : config.place_of(key);
+  if (config.level == io::Level::kLogits) throw Error(place + " chooses entries of a head, and level logits has none");
+  if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which ranks would have to share");
+  if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
+  const std::vector<int64_t> ids =
+      spec.empty() ? of_config : io::read_integers(*open(spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
+  if (ids.empty()) throw Error(place + ": has no entry");
+  for (size_t k = 0; k < ids.size(); ++k) {
+    if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;
+    throw Error(place + ": entry " + std::to_string(k) + " is " + std::to_string(ids[k]) +
+                ", which is none of the head's " + std::to_string(job.stored_entries) + " entries");
+  }
+  job.vocab_size = static_cast<int64_t>(ids.size());
+  add_values(TensorId::kVocabIds, "vocab_ids", ids);
 }
 
 void Inputs::add_what_the_config_draws(const Config& config) {
@@ -313,7 +334,9 @@ Job seeded_shape(const Config& config) {
   job.tokens = tokens_of(config);
   job.sequences = config.batch_size;
   job.hidden_size = config.model.hidden_size;
-  job.vocab_size = config.model.vocab_size;
+  job.stored_entries = config.model.vocab_size;
+  const std::vector<int64_t>& chosen = config.model.vocab_ids;
+  job.vocab_size = chosen.empty() ? job.stored_entries : static_cast<int64_t>(chosen.size());
   job.dtype = config.model.dtype;
   job.layout = config.model.layout;
   if (config.task == io::Task::kDistillation) {
@@ -329,6 +352,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   Job& job = inputs.job;
   job = seeded_shape(config);
   add_seeded_model(config, values, inputs);
+  inputs.choose_entries(config);
   const SeededNumbers entries(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
   const double fraction = config.task == io::Task::kGrpo ? 0 : config.ignored_fraction;  // grpo has a mask
   std::vector<int64_t> targets;

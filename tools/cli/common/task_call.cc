@@ -41,11 +41,12 @@ TaskResult result_of(Result result) {
 
 LmHead head_of(const Job& job, TensorId weight, TensorId bias, DType dtype, int64_t hidden_size, double softcap) {
   const bool tall = job.layout == HeadLayout::kVocabHidden;
-  LmHead head(
-      ConstMatrix(job[weight].data, dtype, tall ? job.vocab_size : hidden_size, tall ? hidden_size : job.vocab_size),
-      job.layout);
-  if (job.has(bias)) head.bias = ConstVector(job[bias].data, dtype, job.vocab_size);
+  const int64_t entries = job.stored_entries;
+  LmHead head(ConstMatrix(job[weight].data, dtype, tall ? entries : hidden_size, tall ? hidden_size : entries),
+              job.layout);
+  if (job.has(bias)) head.bias = ConstVector(job[bias].data, dtype, entries);
   head.softcap = softcap;
+  head.ids = span_of<int64_t>(job, TensorId::kVocabIds);
   return head;
 }
 
@@ -162,8 +163,9 @@ void TaskRun::set_outputs(const Job& job) {
     gradients.d_hidden = Matrix(job[TensorId::kDHidden].writable(), job.gradient_dtype, job.tokens, job.hidden_size);
   }
   if (job.has(TensorId::kDWeight)) {
-    gradients.d_weight =
-        Matrix(job[TensorId::kDWeight].writable(), job.gradient_dtype, head.weight.rows, head.weight.cols);
+    const bool tall = head.layout == HeadLayout::kVocabHidden;
+    gradients.d_weight = Matrix(job[TensorId::kDWeight].writable(), job.gradient_dtype,
+                                tall ? job.vocab_size : job.hidden_size, tall ? job.hidden_size : job.vocab_size);
   }
   if (job.has(TensorId::kDBias)) {
     gradients.d_bias = Vector(job[TensorId::kDBias].writable(), job.gradient_dtype, job.vocab_size);

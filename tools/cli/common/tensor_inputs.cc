@@ -62,7 +62,7 @@ void check_shape(const Config& config, const Job& job) {
                 std::to_string(found) + " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
   };
   check("model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
-  check("model.vocab_size", config.model.vocab_size, job.vocab_size, "vocabulary entries");
+  check("model.vocab_size", config.model.vocab_size, job.stored_entries, "vocabulary entries");
   check("seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
 }
 
@@ -120,9 +120,9 @@ void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inpu
   }
   if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
   const io::TensorHandle handle = inputs.open(paths[id], {name.c_str(), io::TensorClass::kFloat, 1});
-  if (handle.tensor->elements() != inputs.job.vocab_size) {
-    throw Error(shape_of(handle) + ": must have one entry for each of the " + std::to_string(inputs.job.vocab_size) +
-                " vocabulary entries of the head");
+  if (handle.tensor->elements() != inputs.job.stored_entries) {
+    throw Error(shape_of(handle) + ": must have one entry for each of the " +
+                std::to_string(inputs.job.stored_entries) + " vocabulary entries of the head");
   }
   add_floats(handle, teacher ? inputs.job.teacher_dtype : inputs.job.dtype, id, inputs);
 }
@@ -159,7 +159,7 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
     throw Error(config.place_of("teacher.hidden_size") + " is " + std::to_string(config.teacher.hidden_size) +
                 ", but " + shape_of(hidden) + " has " + std::to_string(job.teacher_size) + " columns");
   }
-  std::vector<int64_t> shape = {job.vocab_size, job.teacher_size};
+  std::vector<int64_t> shape = {job.stored_entries, job.teacher_size};
   if (job.layout == HeadLayout::kHiddenVocab) std::swap(shape[0], shape[1]);
   if (weight.tensor->shape != shape) {
     throw Error(shape_of(weight) + ": must be [" + std::to_string(shape[0]) + ", " + std::to_string(shape[1]) +
@@ -236,7 +236,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
         inputs.open(paths[TensorId::kLogits], {"logits", io::TensorClass::kFloat, 2, kBatched});
     check_targets(targets, logits, "logits");
     job.tokens = logits.tensor->rows();
-    job.vocab_size = logits.tensor->shape.back();
+    job.vocab_size = job.stored_entries = logits.tensor->shape.back();
     job.sequences = sequences_of(config, logits);
     job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*logits.tensor);
     check_shape(config, job);
@@ -258,7 +258,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     inputs.models = std::make_shared<ModelFiles>();
     job.head = inputs.models->head(spec, "lm_head", job.hidden_size);
     job.layout = job.head->layout;
-    job.vocab_size = job.head->vocab_size();
+    job.vocab_size = job.stored_entries = job.head->vocab_size();
     job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*hidden.tensor);
     check_shape(config, job);
     add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
@@ -266,7 +266,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     return;
   }
   job.layout = layout_of(config, weight, hidden);
-  job.vocab_size = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
+  job.vocab_size = job.stored_entries = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
   std::optional<DType> said;
   if (config.is_set("model.dtype")) said = config.model.dtype;
   job.dtype = dtype_of(said, "model.dtype", hidden, weight);
@@ -302,6 +302,13 @@ const std::vector<TensorFlag>& tensor_flags() {
       {"--targets", "token ids [N] or [B, T], int32 or int64", Id::kTargets},
       {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
       {"--bias", "bias of the head [V]", Id::kBias},
+      {"--vocab-ids",
+       "entries of the head that the call is over [K], int32 or int64",
+       Id::kVocabIds,
+       {},
+       1,
+       false,
+       Class::kInteger},
       {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
       {"--mask", "grpo: which tokens count [N], bool or uint8", Id::kMask, grpo, 1, true, Class::kFlag},
       {"--advantages", "grpo: one a sequence [B] or a token [N]", Id::kAdvantages, grpo},
@@ -354,6 +361,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   const io::TensorHandle targets =
       inputs.open(paths[TensorId::kTargets], {"targets", io::TensorClass::kInteger, 1, kBatched});
   read_model(config, paths, targets, heads, inputs);
+  inputs.choose_entries(config, paths[TensorId::kVocabIds]);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(paths, inputs);
   read_batch(config, paths, inputs);

@@ -78,7 +78,8 @@ class Comparison {
   // Every rank draws or reads all, and keeps its part; rank 0 keeps all.
   void read() {
     on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs", 0);
-    whole_ = read_inputs(config_, options_.tensors);
+    const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
+    whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
     note_ = Profile(options_.profile_path).apply(whole_.job, config_);
     if (!over_ranks()) return;
     threads_ = threads_of_a_rank(config_, grid_);

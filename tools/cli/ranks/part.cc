@@ -147,7 +147,7 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
   own.job.tensors = {};
   own.job.tokens = static_cast<int64_t>(part.tokens.size());
   own.job.sequences = static_cast<int64_t>(part.sequences.size());
-  own.job.vocab_size = part.entries;
+  own.job.vocab_size = own.job.stored_entries = part.entries;
   for (size_t i = 0; i < kTensorCount; ++i) {
     const auto id = static_cast<TensorId>(i);
     if (!whole.has(id) || is_output(id)) continue;
