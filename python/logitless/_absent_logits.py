@@ -26,6 +26,18 @@ def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dt
     return None
 
 
+class UnfollowedLogits(RuntimeError):
+    """Something wants logits of AbsentLogits, or does to them what these do not note."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"logits are {what}: logitless computed the loss without them. A call without labels computes them, so "
+            "does one of a model in eval() mode; patch(model, return_logits=True) returns them with the loss, and "
+            "unpatch(model) takes logitless away"
+        )
+
+
 class AbsentLogits:
     """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
 
@@ -129,18 +141,39 @@ class AbsentLogits:
             self.refuse("read, by argmax()")
         if self._scale <= 0:
             return self.materialise().argmax(-1)
-        call = HeadTensors(*self._operands(), self._softcap)
-        count = call.hidden.shape[:-1].numel()
-        if count == 0:
+        if self.shape[:-1].numel() == 0:
             return torch.empty(self.shape[:-1], dtype=torch.int64)
-        arguments = {
-            **call.arguments,
-            "hidden": call.hidden.reshape(count, -1),
-            "targets": torch.zeros(count, dtype=torch.int64),
-            "argmax": True,
-        }
-        stats = _core.token_stats(current_context(), arguments)
-        return torch.from_numpy(stats.columns()["argmax"]).view(self.shape[:-1])
+        targets = torch.zeros(self.shape[:-1].numel(), dtype=torch.int64)
+        return self.token_stats(targets, argmax=True)["argmax"].view(self.shape[:-1])
+
+    def spans(self, bounds: list[tuple[int, int]]) -> AbsentLogits:
+        """The positions [begin, end) of each sequence, one sequence after the other: [N, V]."""
+        parts = [states[begin:end] for states, (begin, end) in zip(self._hidden, bounds, strict=True)]
+        return self._with(torch.cat(parts), self._scale, self._softcap, self.dtype)
+
+    @property
+    def factor(self) -> float:
+        """What multiplies the logits, after their softcap where there is one."""
+        return self._scale / self._softcap if self._softcap else self._scale
+
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of a call that makes no gradients, of one row a token."""
+        arguments = HeadTensors(*self._operands(), self._softcap).arguments
+        arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])
+        return {**arguments, "temperature": 1.0 / self.factor}
+
+    def token_stats(self, targets: Tensor, **wanted: Any) -> dict[str, Tensor]:
+        """The columns of token_stats() with one target a token; of logits that are not rounded."""
+        arguments = {**self._arguments(), "targets": targets, **wanted}
+        columns = _core.token_stats(current_context(), arguments).columns()
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
+
+    def set_logps(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        """Log-probabilities over each token's set of ids alone, which reads only their rows of the head: the differences
+        in a set are those of the logits."""
+        arguments = {**self._arguments(), "ids": ids, "id_offsets": offsets, "normalise_over": "set"}
+        result, _ = _core.id_logps(current_context(), arguments)
+        return torch.from_numpy(result["logps"])
 
     def loss(
         self,
@@ -154,9 +187,8 @@ class AbsentLogits:
         """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`. `backward` says how its
         gradients are made."""
         hidden, weight, bias = self._operands()
-        factor = self._scale / self._softcap if self._softcap else self._scale
-        if factor <= 0:
-            self.refuse(f"scaled by {factor}")
+        if self.factor <= 0:
+            self.refuse(f"scaled by {self.factor}")
         return linear_cross_entropy(
             hidden,
             weight,
@@ -165,7 +197,7 @@ class AbsentLogits:
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             softcap=self._softcap,
-            temperature=1.0 / factor,
+            temperature=1.0 / self.factor,
             shift=shift,
             normaliser=items,
             loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
@@ -173,11 +205,7 @@ class AbsentLogits:
         )
 
     def refuse(self, what: str) -> Any:
-        raise RuntimeError(
-            f"logits are {what}: logitless computed the loss without them. A call without labels computes them, so "
-            "does one of a model in eval() mode; patch(model, return_logits=True) returns them with the loss, and "
-            "unpatch(model) takes logitless away"
-        )
+        raise UnfollowedLogits(what)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -212,6 +240,7 @@ for _name in (
     "ge",
     "len",
     "iter",
+    "setitem",
 ):
     setattr(
         AbsentLogits,

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._absent_logits import AbsentLogits, LogitsOnRead
+from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
 from ._torch_call import check_cpu
 from ._torch_options import BACKWARD, Options
 
@@ -139,18 +139,42 @@ def _forward(
             if not torch.compiler.is_compiling():
                 installed.tell(_TRAINS_WITHOUT_LABELS)
         return forward(model, *args, **kwargs)
-    head = _checked_head(model)
-    before = getattr(_calls, "head", None)
-    _calls.head = head
-    try:
-        output = forward(model, *args, **kwargs)
-    finally:
-        _calls.head = before
+    output = _without_logits(_checked_head(model), forward, model, *args, **kwargs)
     compute = installed.return_logits and labels is not None
     if isinstance(output, tuple):
         return tuple(_handed_out(x, model, compute, labels) for x in output)
     output.logits = _handed_out(output.logits, model, compute, labels)
     return output
+
+
+def _without_logits(head: torch.nn.Linear, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs), in which the head hands on its hidden states."""
+    before = getattr(_calls, "head", None)
+    _calls.head = head
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _calls.head = before
+
+
+def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
+    """The logits that function() returns, after a call of the model that computes none.
+
+    A head that is more than a plain torch.nn.Linear is a ValueError, as in patch(), and so is a model that makes its
+    logits past its head, or does more to them than a scale and a softcap.
+    """
+    name = type(causal_lm(model)).__name__
+    head = _checked_head(causal_lm(model))
+    try:
+        logits = _without_logits(head, function)
+    except UnfollowedLogits as error:
+        raise ValueError(f"{name} does more to its logits than logitless follows: they are {error.what}") from None
+    logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
+    if not isinstance(logits, AbsentLogits):
+        raise ValueError(f"{name} makes its logits without a call of its head, {type(head).__name__}")
+    if logits.factor <= 0:
+        raise ValueError(f"{name} multiplies its logits by {logits.factor}: it must be above 0")
+    return logits
 
 
 def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -> Any:

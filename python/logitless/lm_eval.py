@@ -1,0 +1,186 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""logitless for EleutherAI's lm-evaluation-harness: log-likelihoods of a causal LM, and no logits in memory.
+
+    python -m logitless.lm_eval --model logitless --model_args pretrained=DIR,dtype=float32 --tasks wikitext
+
+is the command `lm_eval` with one more model, `logitless`, which takes the arguments of `hf` and returns its results.
+In a program, the import of this module registers the model for simple_evaluate(), which also takes
+LogitlessLM(pretrained=model, tokenizer=tokenizer).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate import find_executable_batch_size
+from lm_eval.api.registry import register_model
+from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import Collator
+from lm_eval.models.utils_hf import pad_and_concat
+from torch import Tensor
+from tqdm import tqdm
+
+from ._absent_logits import AbsentLogits
+from .transformers import absent_logits
+
+__all__ = ["LogitlessLM"]
+
+_log = logging.getLogger(__name__)
+
+_Request = tuple[Any, list[int], list[int]]  # its texts (None for a window of a document), context, continuation
+_Answer = tuple[float, bool]
+
+_REFUSED = {
+    "parallelize": "logitless computes on one CPU",
+    "tp_plan": "logitless computes on one CPU",
+    "autogptq": "logitless takes no quantised head",
+    "gptqmodel": "logitless takes no quantised head",
+}
+
+
+def _cpu(device: Any) -> str:
+    """The device of the model. A default of CUDA means the CPU where there is no CUDA, as in the harness."""
+    kind = "cpu" if device is None else str(device).partition(":")[0]
+    if kind != "cpu" and (kind != "cuda" or torch.cuda.is_available()):
+        raise ValueError(f"device = {device}: logitless computes on the CPU: device=cpu")
+    return "cpu"
+
+
+@register_model("logitless")
+class LogitlessLM(HFLM):
+    """The harness's model `hf` for causal LMs on a CPU. Arguments, requests, batches and truncation are the same, and
+    results are the same up to rounding. Logits are computed for the tokens that are scored alone, tile by tile.
+
+    Log-probabilities are float32 or wider for a model of any type. `hf` rounds logits to the model's type, and without
+    a softmax_dtype the log-probabilities, too. generate_until() is that of `hf`.
+    """
+
+    def __init__(self, pretrained: Any, *, device: Any = "cpu", softmax_dtype: Any = None, **arguments: Any) -> None:
+        for name, why in _REFUSED.items():
+            if arguments.get(name):
+                raise ValueError(f"{name} = {arguments[name]!r}: {why}, so leave it out")
+        if isinstance(pretrained, str):
+            device = _cpu(device)
+        super().__init__(pretrained, device=device, softmax_dtype=softmax_dtype, **arguments)
+        # A call with one token finds out what the model does to its logits, and refuses it here if need be.
+        logits = self._absent_logits(torch.zeros((1, 1), dtype=torch.int64, device=self.device))
+        sums = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        if self.softmax_dtype not in (None, sums):
+            raise ValueError(
+                f"softmax_dtype = {softmax_dtype}: logitless sums in {sums}, so give that or leave it out"
+            )
+
+    def _get_backend(self, config: Any, backend: str = "default", **arguments: Any) -> None:  # type: ignore[override]
+        super()._get_backend(config, backend=backend, **arguments)  # type: ignore[arg-type]
+        if self.backend != "causal":
+            kind = getattr(config, "model_type", None)
+            raise ValueError(
+                f"backend = {self.backend}, of a model of type {kind}: logitless scores causal models"
+            )
+
+    def _absent_logits(self, ids: Tensor) -> AbsentLogits:
+        return absent_logits(self.model, lambda: self._model_call(ids))
+
+    def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
+        """The largest of max_batch_size, its half, and so on, that memory has room for, at this request's length."""
+        length = self.max_length
+        if requests:
+            _, context, continuation = requests[pos]
+            length = min(len(context) + len(continuation) - 1, length)
+
+        @find_executable_batch_size(starting_batch_size=self.max_batch_size)
+        def run(batch_size: int) -> int:
+            ids = torch.ones((batch_size, length), dtype=torch.int64, device=self.device)
+            self._absent_logits(ids).argmax(-1)
+            return batch_size
+
+        return run()
+
+    def _loglikelihood_tokens(
+        self, requests: list[_Request], disable_tqdm: bool = False, override_bs: int | None = None
+    ) -> list[_Answer]:
+        # As in `hf`, requests with the same input share a call: choices of one token after one context have it.
+        order = Collator(
+            requests,
+            sort_fn=lambda request: (-len(request[1] + request[2]), tuple(request[1] + request[2])),
+            group_fn=lambda request: request[1] + request[2][:-1],
+            group_by="contexts" if self.logits_cache else None,
+        )
+        size, schedule = self.batch_size, None
+        if size == "auto":
+            size = override_bs or 0
+            if not override_bs and requests:
+                self.batch_sizes = {}
+                schedule = self._batch_scheduler
+        answers = []
+        with tqdm(total=len(requests), disable=disable_tqdm or self.rank != 0, desc="Log-likelihoods") as bar:
+            for batch in order.get_batched(n=size, batch_fn=schedule):
+                for texts, answer in self._scored(batch, order):
+                    answers.append(answer)
+                    if texts is not None:
+                        self.cache_hook.add_partial("loglikelihood", texts, answer)
+                    bar.update()
+        return order.get_original(answers)
+
+    def _input_of(self, context: list[int], continuation: list[int]) -> Tensor:
+        """All tokens but the last, which predict the continuation; where max_length is less, the end of them."""
+        if not context or not 0 < len(continuation) <= self.max_length:
+            raise ValueError(
+                f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: each "
+                f"must have one or more, and the continuation at most max_length = {self.max_length}"
+            )
+        tokens = (context + continuation)[:-1]
+        if len(tokens) > self.max_length:
+            _log.warning(
+                "A request of %d tokens is longer than max_length = %d: its first %d are left out",
+                len(tokens),
+                self.max_length,
+                len(tokens) - self.max_length,
+            )
+        return torch.tensor(tokens[-self.max_length :], dtype=torch.int64, device=self.device)
+
+    def _scored(self, batch: list[_Request], order: Any) -> Iterator[tuple[Any, _Answer]]:
+        """The texts and the answer of each request of the batch, and of those that share a call with one of them."""
+        inputs = [self._input_of(context, continuation) for _, context, continuation in batch]
+        conts = [continuation for _, _, continuation in batch]
+        logits = self._absent_logits(pad_and_concat(max(map(len, inputs)), list(inputs), padding_side="right"))
+        # Prompt tuning adds tokens of its own in front.
+        added = logits.shape[1] - max(map(len, inputs))
+        spans = [(added + len(tokens) - len(cont), added + len(tokens)) for tokens, cont in zip(inputs, conts)]
+        counts = [len(cont) for cont in conts]
+        stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
+        logps, best, log_sums = (stats[name].split(counts) for name in ("logp", "argmax", "log_sum"))
+
+        # The requests with the same input. get_cache() hands logits to each, and none are needed.
+        groups = [
+            list(order.get_cache(req_str=texts, cxt_toks=context, cont_toks=cont, logits=torch.zeros(1, 1, 1)))
+            for texts, context, cont in batch
+        ]
+        # The requests of a group differ in their last token only. The most likely token has the log-probability
+        # -log_sum, and another one has that plus the difference of the two logits. Where logits are NaN there is no
+        # most likely token (-1), and any id will do.
+        sets = [
+            [max(int(ids[-1]), 0), *(tokens[-1] for _, tokens, _ in group)] for ids, group in zip(best, groups)
+        ]
+        sizes = [len(ids) for ids in sets]
+        offsets = torch.tensor([0, *sizes]).cumsum(0)
+        last = logits.spans([(end - 1, end) for _, end in spans])
+        of_sets = last.set_logps(torch.tensor([i for ids in sets for i in ids]), offsets).split(sizes)
+        for i, group in enumerate(groups):
+            for (texts, tokens, _), logp in zip(group, of_sets[i][1:]):
+                # Its continuation may be the end of the group's longest one.
+                before = logps[i][counts[i] - len(tokens) : -1].sum()
+                total = before + (logp - of_sets[i][0] - log_sums[i][-1])
+                yield texts, (float(total), best[i][-len(tokens) :].tolist() == tokens)
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    from . import use_best_blas_kernels
+
+    use_best_blas_kernels()
+    cli_evaluate()
