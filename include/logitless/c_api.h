@@ -354,9 +354,10 @@ typedef struct logitless_lm_head {
   logitless_packed_matrix packed; /**< in place of weight: frozen */
   const int64_t* ids;             /**< which entries of the weight the call is over, or NULL: all */
   size_t id_count;
-  logitless_const_matrix lora_a; /**< [r, H]: logits += lora_scale (x aᵀ) bᵀ; data NULL: none */
-  logitless_const_matrix lora_b; /**< [V, r] */
-  double lora_scale;             /**< 1 by default */
+  logitless_const_matrix lora_a;      /**< [r, H]: logits += lora_scale (x aᵀ) bᵀ; data NULL: none */
+  logitless_const_matrix lora_b;      /**< [V, r] */
+  double lora_scale;                  /**< 1 by default */
+  logitless_const_matrix lora_states; /**< [N, r], in place of lora_scale x aᵀ */
 } logitless_lm_head;
 
 /** See Logits: finished ones, [B, T, V]. */
@@ -411,9 +412,9 @@ typedef struct logitless_gradients {
   void* d_logits; /**< [B, T, V], of finished logits */
   int32_t d_logits_dtype;
   int64_t d_logits_batch_stride, d_logits_row_stride;
-  const logitless_backward_options* backward; /**< NULL: exact */
-  logitless_matrix d_lora_a, d_lora_b;        /**< [r, H] and [V, r] */
-  int32_t d_lora_mode;                        /**< of both; LOGITLESS_OVERWRITE by default */
+  const logitless_backward_options* backward;         /**< NULL: exact */
+  logitless_matrix d_lora_a, d_lora_b, d_lora_states; /**< [r, H], [V, r] and [N, r] */
+  int32_t d_lora_mode;                                /**< of these; LOGITLESS_OVERWRITE by default */
 } logitless_gradients;
 
 LOGITLESS_C_API void logitless_hidden_states_init(logitless_hidden_states* hidden, size_t size);

@@ -143,6 +143,10 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   if (const nb::handle a = keywords.find(lora_a.c_str())) out.lora.a = arrays.matrix(a, lora_a.c_str());
   if (const nb::handle b = keywords.find(lora_b.c_str())) out.lora.b = arrays.matrix(b, lora_b.c_str());
   keywords.take(name("lora_scale").c_str(), out.lora.scale);
+  const std::string lora_states = name("lora_states");
+  if (const nb::handle states = keywords.find(lora_states.c_str())) {
+    out.lora.states = arrays.matrix(states, lora_states.c_str());
+  }
   return out;
 }
 
@@ -197,6 +201,9 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   }
   if (const nb::handle out = keywords.find("d_lora_a")) gradients_.d_lora_a = arrays.output(out, "d_lora_a");
   if (const nb::handle out = keywords.find("d_lora_b")) gradients_.d_lora_b = arrays.output(out, "d_lora_b");
+  if (const nb::handle out = keywords.find("d_lora_states")) {
+    gradients_.d_lora_states = arrays.output(out, "d_lora_states");
+  }
   if (accumulate) {
     gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = gradients_.d_lora_mode =
         WriteMode::kAccumulate;

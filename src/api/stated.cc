@@ -50,6 +50,9 @@ void say_sample_of_hidden(ranks::Statement& statement, const problem::TokenProbl
 // States what all ranks have of a head's LoRA.
 void say_lora(ranks::Statement& statement, const LmHead& head, const std::string& of) {
   if (!head.lora.given()) return statement.say(of + "lora", std::string("none"));
+  if (head.lora.has_states()) {
+    return statement.say(of + "lora.states", std::string(name_of(head.lora.states.dtype)), " is ");
+  }
   const ConstMatrix* const a = &head.lora.a;
   statement.say(of + "lora.a", std::string(name_of(a->dtype)), " is ");
   statement.say(of + "lora.scale", head.lora.scale);

@@ -82,6 +82,7 @@ Gradients gradients_of(const logitless_gradients& in) {
   if (in.backward) out.backward = taken<BackwardOptions>(in.backward, "gradients.backward");
   out.d_lora_a = matrix_of<Matrix>(in.d_lora_a, "gradients.d_lora_a");
   out.d_lora_b = matrix_of<Matrix>(in.d_lora_b, "gradients.d_lora_b");
+  out.d_lora_states = matrix_of<Matrix>(in.d_lora_states, "gradients.d_lora_states");
   out.d_lora_mode = mode_of(in.d_lora_mode, "gradients.d_lora_mode");
   return out;
 }
@@ -115,6 +116,7 @@ LmHead head_of(const logitless_lm_head& given, const char* name) {
   out.lora.a = matrix_of<ConstMatrix>(in.lora_a, member(name, "lora_a"));
   out.lora.b = matrix_of<ConstMatrix>(in.lora_b, member(name, "lora_b"));
   out.lora.scale = in.lora_scale;
+  out.lora.states = matrix_of<ConstMatrix>(in.lora_states, member(name, "lora_states"));
   return out;
 }
 

@@ -18,6 +18,7 @@ HeadTypes head_types(const Heads& heads, const Gradients& outputs) {
             of.packed.group,
             of.ids.empty() ? -1 : 1,
             type_of(of.lora.a),
+            type_of(of.lora.states),
             of.lora.given() ? static_cast<int64_t>(of.lora.b.dtype) : -1,
             of.lora.rank()};
   };

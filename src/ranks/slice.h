@@ -13,7 +13,7 @@ namespace logitless::ranks {
 
 /// Returns the problem on vocabulary entries [first, first + count) of those that are here.
 problem::HiddenProblem problem_of_slice(const problem::HiddenProblem& problem, int64_t first, int64_t count);
-/// Returns the outputs on these vocabulary entries, without d_hidden and d_lora_a.
+/// Returns the outputs on these vocabulary entries, without d_hidden, d_lora_a and d_lora_states.
 Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t first, int64_t count);
 
 /// Returns the type of the sums of d_hidden.
@@ -22,16 +22,17 @@ inline DType sum_type(const problem::HiddenProblem& problem) {
 }
 /// Lets d_hidden, both halves of it, be the rows of `sums` [N, H].
 void set_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs);
-/// Lets d_lora_a be `sums` [r, H].
-inline void set_lora_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs) {
-  outputs.d_lora_a = Matrix(sums, sum_type(problem), problem.head.lora.rank(), problem.hidden_size);
+/// Returns the gradient of what a LoRA multiplies with b, which has no vocabulary entries: d_lora_states, or
+/// d_lora_a.
+template <class AnyGradients>
+auto& lora_part(const problem::HiddenProblem& problem, AnyGradients& outputs) {
+  return problem.head.lora.has_states() ? outputs.d_lora_states : outputs.d_lora_a;
 }
-/// Returns the rows of d_lora_a.
-inline problem::Rows<Matrix> lora_rows(const Matrix& d_lora_a) {
-  problem::Rows<Matrix> rows = problem::matrix_rows(d_lora_a.data, d_lora_a.dtype, d_lora_a.rows, d_lora_a.cols);
-  rows.first = core::with_used_stride(d_lora_a);
-  rows.first_places = core::batched_rows(d_lora_a.rows, d_lora_a.cols, rows.first.stride, 1, {});
-  return rows;
+/// Lets it be `sums`, whose rows follow one another.
+inline void set_lora_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs) {
+  const LoraAdapter& lora = problem.head.lora;
+  const ConstMatrix& of = lora.has_states() ? lora.states : lora.a;
+  lora_part(problem, outputs) = Matrix(sums, sum_type(problem), of.rows, of.cols);
 }
 
 }  // namespace logitless::ranks

@@ -58,6 +58,10 @@ class CallSinks {
       if (weight_) bias_->join(count_ - 1);
       add(*bias_);
     }
+    if (outputs.d_lora_states.data) {
+      add(lora_states_.emplace(kernels, inputs.source.lora()->head, rows_of(outputs.d_lora_states), outputs.d_lora_mode,
+                               with_sums_apart(sizes)));
+    }
     if (outputs.d_lora_b.data) {
       add(lora_b_.emplace(kernels, *inputs.source.lora(), outputs.d_lora_b, outputs.d_lora_mode, no_callback_,
                           is_summed_in_tiles<Sum>(outputs.d_lora_b), sizes));
@@ -81,6 +85,7 @@ class CallSinks {
   std::optional<WeightSink<Sum>> weight_;
   std::optional<BiasSink<Sum>> bias_;
   std::optional<LoraSink<Sum>> lora_;
+  std::optional<HiddenSink<Sum>> lora_states_;
   std::optional<WeightSink<Sum>> lora_b_;
   const WeightGradientSink no_callback_ = {};
   static constexpr size_t kMost = 8;  // A call makes no allocation for its list.

@@ -25,9 +25,24 @@
 
 namespace logitless::sink {
 
-/// Tells whether some gradient needs dU.
+/// Tells whether some gradient stands behind dU.
 inline bool needs_lora_states(const problem::HiddenProblem& problem, const Gradients& outputs) {
-  return problem.head.lora.given() && (outputs.wants_d_hidden() || outputs.d_lora_a.data);
+  const LoraAdapter& lora = problem.head.lora;
+  return lora.given() && !lora.has_states() && (outputs.wants_d_hidden() || outputs.d_lora_a.data);
+}
+
+/// Returns the rows of a matrix, which may have a stride.
+inline problem::Rows<Matrix> rows_of(const Matrix& matrix) {
+  const Matrix used = core::with_used_stride(matrix);
+  problem::Rows<Matrix> rows = problem::matrix_rows(used.data, used.dtype, used.rows, used.cols);
+  rows.first = used;
+  rows.first_places = core::batched_rows(used.rows, used.cols, used.stride, 1, {});
+  return rows;
+}
+/// Returns the sizes of a sink whose sums are few enough to stand apart from any output.
+inline Sizes with_sums_apart(Sizes sizes) {
+  sizes.hidden_apart = true;
+  return sizes;
 }
 
 /// From dU [rows, r] of some rows to what stands behind a.
@@ -226,10 +241,6 @@ class LoraSink final : public Sink<Sum> {
   }
 
  private:
-  static Sizes with_sums_apart(Sizes sizes) {
-    sizes.hidden_apart = true;
-    return sizes;
-  }
   int64_t hidden_splits() const { return hidden_ ? hidden_->splits() : 0; }
 
   HiddenSink<Sum>* const hidden_;

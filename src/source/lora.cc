@@ -80,22 +80,26 @@ void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesA
   });
 }
 
+// Tells whether states are made here.
+bool makes_states(const StatesAndHead& of) { return of.head.lora.given() && !of.head.lora.has_states(); }
+
 void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of, const LoraTeam& team,
                  void* out) {
-  if (!of.head.lora.given()) return;
+  if (!makes_states(of)) return;
   if (problem.in_double()) return make_states(arena, problem, of, team, static_cast<double*>(out));
   make_states(arena, problem, of, team, static_cast<float*>(out));
 }
 
 void* take_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of) {
-  if (!of.head.lora.given()) return nullptr;
+  if (!makes_states(of)) return nullptr;
   return arena.take_bytes(static_cast<size_t>(problem.tokens * of.head.lora.rank()) * size_of(sum_type(problem)));
 }
 
 problem::Rows<ConstMatrix> rows_of(const HiddenProblem& problem, const StatesAndHead& of, const void* data) {
   const int64_t n = problem.tokens, rank = of.head.lora.rank();
-  const ConstMatrix states(data, sum_type(problem), n, rank);
-  return {states, {}, core::batched_rows(n, rank, rank, 1, {}), {}, n, n, rank, states.dtype};
+  const ConstMatrix states =
+      of.head.lora.has_states() ? of.head.lora.states : ConstMatrix(data, sum_type(problem), n, rank);
+  return {states, {}, core::batched_rows(n, rank, states.stride, 1, {}), {}, n, n, rank, states.dtype};
 }
 
 }  // namespace

@@ -81,12 +81,14 @@ class SetSchedule final : public Schedule {
       kept.push_back(row);
     }
     const problem::Rows<Matrix> d_hidden = problem::d_hidden_rows(problem_, outputs_);
+    const problem::Rows<Matrix> lora_states = sink::rows_of(outputs_.d_lora_states);
     core::parallel_for(team_, static_cast<int64_t>(kept.size()), [&](int64_t k) {
       const int64_t row = kept[static_cast<size_t>(k)];
       PerThread& mine = scratch();
       if (rows_.needs_products()) make_products(row, mine);
       T* const of_row = buffers_.gradients + problem_.pick_begin(row);
       rows_.gradient(row, mine.products, stats, grads, mine.of_row, of_row);
+      if (outputs_.d_lora_states.data) store_d_states(row, of_row, lora_states.place(row).data, mine);
       T* const d_states = behind_ ? buffers_.d_states + k * problem_.head.lora.rank() : nullptr;
       if (d_states) make_d_states(row, of_row, d_states, mine);
       if (!outputs_.wants_d_hidden()) return;
@@ -96,10 +98,9 @@ class SetSchedule final : public Schedule {
       behind_->add(kept, buffers_.d_states, nullptr, team_);
       behind_->finish();
     }
-    if (outputs_.wants_d_hidden()) {
-      sink::clear_other_rows(d_hidden, outputs_.d_hidden_mode,
-                             [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; });
-    }
+    const auto kept_row = [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; };
+    if (outputs_.wants_d_hidden()) sink::clear_other_rows(d_hidden, outputs_.d_hidden_mode, kept_row);
+    if (outputs_.d_lora_states.data) sink::clear_other_rows(lora_states, outputs_.d_lora_mode, kept_row);
     if (!buffers_.entries) return;
     sort_entries(has_gradient);
     const auto store = [&](const Product& product, const Matrix& out, WriteMode mode) {
@@ -180,6 +181,12 @@ class SetSchedule final : public Schedule {
     for_each_part(head, row, mine, [&](int64_t first, int64_t count) {
       add_rows(gradients + first, count, {mine.gathered, head.dtype(), cols}, cols, first == 0, sums);
     });
+  }
+
+  void store_d_states(int64_t row, const T* gradients, void* to, PerThread& mine) const {
+    const source::Head& head = source_.lora()->head;
+    multiply_by_head(head, row, gradients, mine.sums, mine);
+    sink::store_sums(kernels_, mine.sums, head.components(), outputs_.d_lora_mode, to, outputs_.d_lora_states.dtype);
   }
 
   // Computes scale · dU of one row.

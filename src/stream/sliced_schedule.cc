@@ -12,6 +12,7 @@
 #include "ranks/cut.h"
 #include "ranks/slice.h"
 #include "ranks/slice_sums.h"
+#include "sink/lora_sink.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -31,7 +32,7 @@ class SlicedSchedule final : public Schedule {
         arena_(bytes_of(whole_, run.plan.chunk_rows)),
         hidden_sums_(*context.kernels, cut, problem::d_hidden_rows(problem, outputs), outputs.d_hidden_mode,
                      ranks::sum_type(problem)),
-        lora_sums_(*context.kernels, cut, ranks::lora_rows(outputs.d_lora_a), outputs.d_lora_mode,
+        lora_sums_(*context.kernels, cut, sink::rows_of(ranks::lora_part(problem, outputs)), outputs.d_lora_mode,
                    ranks::sum_type(problem)) {
     whole_.take(arena_, run.plan.chunk_rows, 1);
     if (cut_.left || !cut_.gathered.empty()) {
@@ -77,6 +78,7 @@ class SlicedSchedule final : public Schedule {
     }
     hidden_sums_.finish(problem_.active(), plan_.plan.threads);
     if (!lora_sums_.wanted()) return;
+    if (problem_.head.lora.has_states()) return lora_sums_.finish(problem_.active(), plan_.plan.threads);
     core::Array<int64_t> rows(static_cast<size_t>(outputs_.d_lora_a.rows));
     std::iota(rows.begin(), rows.end(), int64_t{0});
     lora_sums_.finish(rows, plan_.plan.threads);
@@ -134,7 +136,7 @@ class SlicedSchedule final : public Schedule {
       ranks::set_sums(problem_, hidden_sums_.take(slice), outputs);
     }
     if (lora_sums_.in_place()) {
-      outputs.d_lora_a = outputs_.d_lora_a;
+      ranks::lora_part(problem_, outputs) = ranks::lora_part(problem_, outputs_);
     } else if (lora_sums_.wanted()) {
       ranks::set_lora_sums(problem_, lora_sums_.take(slice), outputs);
     }
@@ -197,7 +199,7 @@ class SlicedSchedule final : public Schedule {
   core::Arena arena_;               // which they stand in
   core::Array<size_t> left_offsets_;
   ranks::SliceSums hidden_sums_;
-  ranks::SliceSums lora_sums_;  // of d_lora_a
+  ranks::SliceSums lora_sums_;  // of d_lora_a or d_lora_states
   core::Array<Slice> slices_;
 };
 

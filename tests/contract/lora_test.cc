@@ -314,6 +314,51 @@ TEST(Lora, GoesWithChosenEntriesAndPackedWeights) {
   }
 }
 
+// What is made of hidden states elsewhere: the gradients of a and of hidden follow from that of the states.
+TEST(Lora, StatesMayBeGivenInPlaceOfA) {
+  constexpr int64_t kRank = 3;
+  const Adapted<float> adapted(kVocab, kHidden, kRank, 1.5);
+  const FromHidden source;
+  const Batch batch;
+  const MatrixOf<float> hidden = Eigen::Map<const MatrixOf<float>>(source.hidden.data(), kTokens, kHidden);
+  const MatrixOf<float> states = 1.5F * hidden * adapted.a.transpose();
+  LmHead given = adapted.head();
+  given.lora.a = {};
+  given.lora.scale = 1;
+  given.lora.states = {states.data(), kTokens, kRank};
+  const auto check = [&](const ContextOptions& options, const auto& call) {
+    for (const float before : {99.0F, 0.5F}) {
+      Outputs<float> want(kTokens, kVocab, kHidden, kRank, 99.0F), got = want;
+      MatrixOf<float> d_states = MatrixOf<float>::Constant(kTokens, kRank, before);
+      const Context context(options);
+      call(context, adapted.head(), want.views(true));
+      Gradients views = got.views(true);
+      views.d_lora_a = {};
+      views.d_lora_states = Outputs<float>::view(d_states);
+      if (before != 99.0F) views.d_lora_mode = WriteMode::kAccumulate;
+      if (before != 99.0F) got.d_b.setZero();
+      call(context, given, views);
+      if (before != 99.0F) d_states.array() -= before;
+      d_states *= 1.5F;
+      expect_near(got.d_b, want.d_b, 1e-5, "d_lora_b");
+      expect_near<float>(d_states.transpose() * hidden, want.d_a, 1e-5, "d_lora_a");
+      expect_near<float>(got.d_hidden + d_states * adapted.a, want.d_hidden, 1e-5, "d_hidden");
+    }
+  };
+  const auto cross_entropies = [&](const Context& context, const LmHead& head, const Gradients& gradients) {
+    cross_entropy(context, source.states(), head, batch.targets(), {}, gradients);
+  };
+  for (const PlanKind plan : kPlans) check(options_of(plan), cross_entropies);
+  ContextOptions sliced = options_of(PlanKind::kTwoPass);
+  sliced.ranks.slices = {40, kVocab - 40};
+  check(sliced, cross_entropies);
+  check(options_of(PlanKind::kAuto), [&](const Context& context, const LmHead& head, const Gradients& gradients) {
+    SetDistillationOptions options;
+    options.outside = OutsideSet::kRenormalised;
+    set_distillation_loss(context, source.states(), head, batch.set_teacher(), {}, options, gradients);
+  });
+}
+
 // A teacher and a reference model may have one, too.
 TEST(Lora, TeachersAndReferencesMayHaveOne) {
   const Adapted<float> adapted(kVocab, kHidden, 3, 1.5);
@@ -471,7 +516,31 @@ TEST(Lora, SaysWhatIsWrong) {
   refused("lora.scale = inf", [](LmHead& h, Gradients&) { h.lora.scale = std::numeric_limits<double>::infinity(); });
   refused("d_lora_a is [2, 7] but lora.a is [3, 7]", [](LmHead&, Gradients& g) { g.d_lora_a.rows = 2; });
   refused("d_lora_b is [101, 2] but lora.b is [101, 3]", [](LmHead&, Gradients& g) { g.d_lora_b.cols = 2; });
-  refused("d_lora_a is set but the head has no LoRA", [](LmHead& h, Gradients&) { h.lora = {}; });
+  refused("d_lora_a is set but the head has no lora.a", [](LmHead& h, Gradients&) { h.lora = {}; });
+  const std::vector<float> states(kTokens * kRank);
+  const auto with_states = [&](LmHead& h, Gradients& g) {
+    h.lora.a = {};
+    h.lora.states = {states.data(), kTokens, kRank};
+    g.d_lora_a = {};
+  };
+  refused("lora.a and lora.states are both set", [&](LmHead& h, Gradients& g) {
+    const ConstMatrix a = h.lora.a;
+    with_states(h, g);
+    h.lora.a = a;
+  });
+  refused("lora.states has 19 rows but hidden has 20", [&](LmHead& h, Gradients& g) {
+    with_states(h, g);
+    h.lora.states.rows = 19;
+  });
+  refused("lora.scale = 2 must be 1 with lora.states", [&](LmHead& h, Gradients& g) {
+    with_states(h, g);
+    h.lora.scale = 2;
+  });
+  refused("d_lora_a is set but the head has no lora.a", [&](LmHead& h, Gradients& g) {
+    const Matrix d_a = g.d_lora_a;
+    with_states(h, g);
+    g.d_lora_a = d_a;
+  });
   refused("overlap", [](LmHead&, Gradients& g) { g.d_lora_a.data = g.d_lora_b.data; });
   refused("backward.mode = sampled cannot run: the head has a LoRA",
           [](LmHead&, Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
