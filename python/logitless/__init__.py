@@ -21,6 +21,7 @@ import numpy as np
 
 from . import _core
 from ._core import Plan, Workspace
+from ._heads import with_packed
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, An
         arguments["hidden"] = hidden
     if weight is not None:
         arguments["weight"] = weight
-    return arguments
+    return with_packed(arguments)
 
 
 def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> Result:
@@ -133,6 +134,8 @@ def cross_entropy(
 
     hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
     int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
+    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
+    reference's; vocab_ids= chooses entries of the head.
     Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
     docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
     "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
@@ -364,7 +367,7 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
     """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
     if task not in _PLANS:
         raise ValueError(f"task = {task!r} is none of {', '.join(_PLANS)}")
-    return _PLANS[task](context or default_context(), arguments)
+    return _PLANS[task](context or default_context(), with_packed(arguments))
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from . import _core
-from ._torch_call import HeadTensors, current_context
+from ._heads import with_packed
+from ._torch_call import current_context
+from ._torch_head import HeadTensors
+from ._torch_quantised import packed_of
+from .packed import PackedWeight
 from .torch import linear_cross_entropy
 
 
@@ -48,7 +52,7 @@ class AbsentLogits:
     def __init__(
         self,
         hidden: Tensor,
-        head: torch.nn.Linear,
+        head: Any,
         scale: Any = 1.0,
         softcap: Any = 0.0,
         dtype: torch.dtype | None = None,
@@ -62,7 +66,7 @@ class AbsentLogits:
         self._cast = cast
 
     @staticmethod
-    def of(hidden: Tensor, head: torch.nn.Linear) -> AbsentLogits:
+    def of(hidden: Tensor, head: Any) -> AbsentLogits:
         """What the head makes of the hidden states here, under autocast or not."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
@@ -71,7 +75,9 @@ class AbsentLogits:
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((*self._hidden.shape[:-1], self._head.out_features))
+        packed = self._packed()
+        entries = self._head.out_features if packed is None else len(packed.data)
+        return torch.Size((*self._hidden.shape[:-1], entries))
 
     @property
     def device(self) -> torch.device:
@@ -120,15 +126,25 @@ class AbsentLogits:
             self.refuse("read")
         return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
 
-    def _operands(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        operands = (self._hidden, self._head.weight, self._head.bias)
+    def _packed(self) -> PackedWeight | None:
+        given = getattr(self._head, "_logitless_packed", None)
+        return packed_of(self._head.weight) if given is None else given
+
+    def _operands(self) -> tuple[Tensor, Tensor | PackedWeight, Tensor | None]:
+        packed = self._packed()
+        weight = self._head.weight if packed is None else packed
+        operands = (self._hidden, weight, getattr(self._head, "bias", None))
         if self._cast is None:
             return operands
-        return tuple(None if x is None else x.to(self._cast) for x in operands)  # type: ignore[return-value]
+        return tuple(x.to(self._cast) if isinstance(x, Tensor) else x for x in operands)  # type: ignore[return-value]
 
     def materialise(self) -> Tensor:
         """Computes the logits after all."""
-        logits = torch.nn.functional.linear(*self._operands())
+        hidden, weight, bias = self._operands()
+        if isinstance(weight, PackedWeight):
+            logits = self._head._unpatched.forward(self._head, hidden)
+        else:
+            logits = torch.nn.functional.linear(hidden, weight, bias)
         if self._softcap:
             logits = torch.tanh(logits / self._softcap)
         if self._scale != 1:
@@ -158,7 +174,11 @@ class AbsentLogits:
 
     def _arguments(self) -> dict[str, Any]:
         """The arguments of a call that makes no gradients, of one row a token."""
-        arguments = HeadTensors(*self._operands(), self._softcap).arguments
+        hidden, weight, bias = self._operands()
+        given = {"softcap": self._softcap} if self._softcap else {}
+        if isinstance(weight, PackedWeight):
+            given, weight = with_packed({**given, "weight": weight}), None  # type: ignore[assignment]
+        arguments = HeadTensors((hidden, weight, bias), given).arguments
         arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])
         return {**arguments, "temperature": 1.0 / self.factor}
 
@@ -272,11 +292,11 @@ class LogitsOnRead(Tensor):
         return Tensor._make_wrapper_subclass(cls, absent.shape, dtype=absent.dtype, device=absent.device)
 
     def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
-        weight = absent._head.weight
+        weight = getattr(absent._head, "weight", None)
         self.absent = absent
         self._may_be_read = may_be_read
         self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
-        self._version_of_head = None if weight.is_inference() else weight._version
+        self._version_of_head = None if weight is None or weight.is_inference() else weight._version
         self._computed: Tensor | None = None
 
     def compute(self, reader: str) -> Tensor:

@@ -43,16 +43,6 @@ def current_context(frozen: bool = False) -> Context:
     return _context(torch.get_num_threads(), frozen)
 
 
-def is_frozen(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Tells whether hidden states get a gradient, and the head none."""
-    return (
-        torch.is_grad_enabled()
-        and hidden.requires_grad
-        and not weight.requires_grad
-        and (bias is None or not bias.requires_grad)
-    )
-
-
 def check_cpu(**tensors: Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is not None and tensor.device.type != "cpu":
@@ -92,33 +82,15 @@ def ids_of(ids: Tensor) -> Tensor:
     return ids if 0 not in ids.stride() else ids.contiguous()
 
 
-def memory_like(tensor: Tensor) -> Tensor:
-    """Memory for a gradient, in the order in which the tensor stands. What float16 would lose before it is scaled
-    stays in float32."""
-    return torch.empty_like(tensor, dtype=torch.float32 if tensor.dtype == torch.float16 else tensor.dtype)
-
-
-class HeadTensors:
-    """The arguments of one call on a head, and the gradients that are wanted."""
-
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, softcap: float) -> None:
-        self.hidden = rows_of(values_of(hidden))
-        self.weight = matrix_of(values_of(weight))
-        self.bias = None if bias is None else values_of(bias).contiguous()
-        self.arguments: dict[str, Any] = {"hidden": self.hidden, "weight": self.weight}
-        if self.bias is not None:
-            self.arguments["bias"] = self.bias
-        if softcap:
-            self.arguments["softcap"] = softcap
-
-    def outputs(self, needs: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        grads: list[Tensor | None] = [None, None, None]
-        for i, (name, tensor) in enumerate(
-            (("d_hidden", self.hidden), ("d_weight", self.weight), ("d_bias", self.bias))
-        ):
-            if needs[i] and tensor is not None:
-                grads[i] = self.arguments[name] = memory_like(tensor)
-        return grads
+def memory_like(tensor: Tensor, rows: int | None = None) -> Tensor:
+    """Memory for a gradient, in the order in which the tensor stands, or for that of so many of its rows. What float16
+    would lose before it is scaled stays in float32."""
+    dtype = torch.float32 if tensor.dtype == torch.float16 else tensor.dtype
+    if rows is None:
+        return torch.empty_like(tensor, dtype=dtype)
+    if tensor.dim() == 2 and tensor.shape[1] > 1 and tensor.stride(1) != 1:
+        return torch.empty((tensor.shape[1], rows), dtype=dtype).t()
+    return torch.empty((rows, *tensor.shape[1:]), dtype=dtype)
 
 
 # torch.compiler.disable without its import of the compiler, which takes a second.
@@ -178,10 +150,6 @@ def loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
     return torch.tensor(loss, dtype=torch.float64).to(dtype)
 
 
-def shaped_like(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    return [None if g is None or x is None else g.to(x.dtype).view_as(x) for g, x in zip(grads, inputs)]
-
-
 def batched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """A vector is a batch of one token, and of several leading axes all but the last count sequences."""
     if target.dim() == 0:
@@ -197,55 +165,3 @@ def cast_for_autocast(*tensors: Tensor | None) -> list[Tensor | None]:
         t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
         for t in tensors
     ]
-
-
-class Reduced(torch.autograd.Function):
-    """A loss that is one number, and its gradients, in one call: the backward hands the gradients over, scaled. A
-    second backward of the same graph computes them again."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        softcap: float,
-        function: Any,
-        arguments: dict[str, Any],
-        dtype: torch.dtype,
-        report: dict[str, Any],
-    ) -> Tensor:
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.rest = (softcap, function, arguments, tuple(ctx.needs_input_grad[:3]))
-        ctx.versions = versions_of(arguments)
-        result, ctx.grads = Reduced._run((hidden, weight, bias), *ctx.rest)
-        report.update(result)
-        return loss_tensor(result["loss"], dtype)
-
-    @staticmethod
-    def _run(
-        inputs: tuple[Any, ...],
-        softcap: float,
-        function: Any,
-        arguments: dict[str, Any],
-        needs: tuple[bool, bool, bool],
-    ) -> tuple[dict[str, Any], list[Tensor | None]]:
-        call = HeadTensors(*inputs, softcap)
-        grads = call.outputs(needs)
-        return function(current_context(), {**call.arguments, **arguments}), grads
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        grads = ctx.grads
-        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        if grads is None:
-            check_versions(ctx.rest[2], ctx.versions)
-            _, grads = Reduced._run(inputs, *ctx.rest)
-        ctx.grads = None
-        scale = upstream.item()
-        if scale != 1:
-            for grad in grads:
-                if grad is not None:
-                    grad.mul_(scale)
-        grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), None, None, None, None, None)

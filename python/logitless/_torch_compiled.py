@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import HeadTensors, current_context, handed_over, loss_tensor, shaped_like
+from ._torch_call import current_context, handed_over, loss_tensor
+from ._torch_head import HeadTensors, shaped_like
 from ._torch_options import CROSS_ENTROPY, seeded
 
 
@@ -63,7 +64,7 @@ def linear_cross_entropy_op(
     softcap: float = 0.0,
     **options: Any,
 ) -> list[Tensor]:
-    call = HeadTensors(input, weight, bias, softcap)
+    call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
@@ -102,7 +103,7 @@ def backward_op(
     softcap: float = 0.0,
     **options: Any,
 ) -> list[Tensor]:
-    call = HeadTensors(input, weight, bias, softcap)
+    call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
     options = seeded(options)  # once for both halves
     arguments = _arguments(call, target, class_weights, temperatures, options)
     _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)

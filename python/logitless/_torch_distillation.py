@@ -8,25 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import (
-    batched,
-    cast_for_autocast,
-    check_cpu,
-    matrix_of,
-    not_compiled,
-    rows_of,
-    values_of,
-)
+from ._torch_call import batched, cast_for_autocast, not_compiled, rows_of, values_of
+from ._torch_head import checked_ids, read_head, teacher_weight_of
 from ._torch_loss import loss_of
 from ._torch_options import DISTILLATION, arguments_of
-from ._torch_ranks import local_parts
+from .packed import PackedWeight
 
 
-def _check_roles(student: tuple[Tensor | None, ...], teacher: tuple[Tensor | None, ...]) -> None:
+def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
     """Tells whoever has swapped the two, or has detached the student."""
 
-    def trained(tensors: tuple[Tensor | None, ...]) -> bool:
-        return any(t is not None and t.requires_grad for t in tensors)
+    def trained(tensors: tuple[Any, ...]) -> bool:
+        return any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
 
     if torch.is_grad_enabled() and trained(teacher) and not trained(student):
         raise ValueError(
@@ -38,12 +31,13 @@ def _check_roles(student: tuple[Tensor | None, ...], teacher: tuple[Tensor | Non
 def _teacher_arguments(
     input: Tensor,
     teacher_input: Tensor | None,
-    teacher_weight: Tensor | None,
+    teacher_weight: Tensor | PackedWeight | None,
     teacher_bias: Tensor | None,
     teacher_logits: Tensor | None,
+    teacher_vocab_ids: Tensor | None,
 ) -> dict[str, Any]:
     if teacher_logits is not None:
-        if teacher_input is not None or teacher_weight is not None or teacher_bias is not None:
+        if any(x is not None for x in (teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)):
             raise ValueError("teacher_logits takes the place of teacher_input, teacher_weight and teacher_bias")
         if teacher_logits.shape[:-1] != input.shape[:-1]:
             raise ValueError(
@@ -57,11 +51,15 @@ def _teacher_arguments(
         raise ValueError(
             f"expected teacher_input of shape {(*input.shape[:-1], 'H')}, as input has, got {tuple(teacher_input.shape)}"
         )
-    teacher_input, teacher_weight, teacher_bias = cast_for_autocast(teacher_input, teacher_weight, teacher_bias)  # type: ignore[assignment]
+    teacher_input, teacher_bias = cast_for_autocast(teacher_input, teacher_bias)  # type: ignore[assignment]
+    if isinstance(teacher_weight, Tensor):
+        (teacher_weight,) = cast_for_autocast(teacher_weight)  # type: ignore[assignment]
     given: dict[str, Any] = {
-        "teacher_hidden": rows_of(values_of(teacher_input)),
-        "teacher_weight": matrix_of(values_of(teacher_weight)),
+        "teacher_hidden": rows_of(values_of(teacher_input)),  # type: ignore[arg-type]
+        "teacher_weight": teacher_weight_of(teacher_weight),  # type: ignore[arg-type]
     }
+    if teacher_vocab_ids is not None:
+        given["teacher_vocab_ids"] = checked_ids("teacher_vocab_ids", teacher_vocab_ids)
     if teacher_bias is not None:
         given["teacher_bias"] = values_of(teacher_bias).contiguous()
     return given
@@ -70,15 +68,17 @@ def _teacher_arguments(
 @not_compiled
 def distillation_loss(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     teacher_input: Tensor | None = None,
-    teacher_weight: Tensor | None = None,
+    teacher_weight: Tensor | PackedWeight | None = None,
     target: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     teacher_bias: Tensor | None = None,
     teacher_logits: Tensor | None = None,
     teacher_softcap: float = 0.0,
+    vocab_ids: Tensor | None = None,
+    teacher_vocab_ids: Tensor | None = None,
     reduction: str = "mean",
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
@@ -95,16 +95,19 @@ def distillation_loss(
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. softcap is the student's; the other options are the members of
     DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
-    return_metrics=True a dict of them comes with the loss. group: ranks that share the vocabulary of both heads;
+    return_metrics=True a dict of them comes with the loss. vocab_ids are those of linear_cross_entropy(), and
+    teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
+    PackedWeight. group: ranks that share the vocabulary of both heads;
     teacher_logits are the columns of a rank's slice then."""
     _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias, teacher_logits))
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(
-        input=input,
-        linear_weight=linear_weight,
-        linear_bias=linear_bias,
+    head = read_head(
+        input,
+        linear_weight,
+        linear_bias,
+        vocab_ids=vocab_ids,
+        group=group,
         teacher_input=teacher_input,
-        teacher_weight=teacher_weight,
+        teacher_weight=teacher_weight if isinstance(teacher_weight, Tensor) else None,
         teacher_bias=teacher_bias,
         teacher_logits=teacher_logits,
         target=target,
@@ -117,16 +120,14 @@ def distillation_loss(
         )
     options["reduction"] = reduction
     arguments = arguments_of("distillation_loss", DISTILLATION, options, temperatures, normaliser)
-    softcap = arguments.pop("softcap", 0.0)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
-    arguments.update(_teacher_arguments(input, teacher_input, teacher_weight, teacher_bias, teacher_logits))
-    shape = input.shape[:-1]
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    rows = input
+    given = (teacher_input, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)
+    arguments.update(_teacher_arguments(head.input, *given))
     if target is not None:
-        rows, arguments["targets"] = batched(input, target)
+        rows, arguments["targets"] = batched(head.input, target)
+        head = head.of(rows)
     report: dict[str, Any] = {}
-    head = (rows, linear_weight, linear_bias, softcap)
-    loss = loss_of("distillation_loss", head, reduction, arguments, loss_dtype, group, shape, report)
+    shape = input.shape[:-1]
+    loss = loss_of("distillation_loss", head, reduction, arguments, loss_dtype, shape, report)
     return (loss, report["metrics"]) if return_metrics else loss

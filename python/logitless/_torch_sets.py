@@ -9,23 +9,12 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import (
-    HeadTensors,
-    cast_for_autocast,
-    check_cpu,
-    check_versions,
-    handed_over,
-    ids_of,
-    is_frozen,
-    not_compiled,
-    rows_of,
-    shaped_like,
-    values_of,
-    versions_of,
-)
+from ._torch_call import check_versions, handed_over, ids_of, not_compiled, rows_of, values_of, versions_of
+from ._torch_head import HeadTensors, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
-from ._torch_ranks import local_parts, run_in
+from ._torch_ranks import run_in
+from .packed import PackedWeight
 
 
 def _without_gradient(**tensors: Tensor | None) -> None:
@@ -65,38 +54,35 @@ class _IdLogps(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        softcap: float,
         arguments: dict[str, Any],
         group: Any,
         frozen: bool,
+        *tensors: Tensor | None,
     ) -> Tensor:
-        call = HeadTensors(hidden, weight, bias, softcap)
-        result, ctx.half = run_in(group, _core.id_logps, {**call.arguments, **arguments}, frozen=frozen)
-        ctx.save_for_backward(hidden, weight, bias)
-        ctx.rest = (softcap, arguments, tuple(ctx.needs_input_grad[:3]), group)
+        call = HeadTensors(tensors, arguments)
+        result, ctx.half = run_in(group, _core.id_logps, call.arguments, frozen=frozen)
+        ctx.save_for_backward(*tensors)
+        ctx.rest = (arguments, tuple(ctx.needs_input_grad[3:]), group)
         ctx.versions = versions_of(arguments)
         return torch.from_numpy(result["logps"])
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        softcap, arguments, needs, group = ctx.rest
+        arguments, needs, group = ctx.rest
         check_versions(arguments, ctx.versions)
         inputs = ctx.saved_tensors
-        call = HeadTensors(*inputs, softcap)
+        call = HeadTensors(inputs, arguments)
         grads = call.outputs(needs)
         given = values_of(upstream).double().flatten().contiguous()
-        run_in(group, _core.id_logps_backward, {**call.arguments, **arguments}, ctx.half, given)
-        grads = shaped_like(grads, inputs)
-        return (*handed_over(grads, (upstream, *inputs)), *[None] * 4)
+        run_in(group, _core.id_logps_backward, call.arguments, ctx.half, given)
+        grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
+        return (*[None] * 3, *handed_over(grads, (upstream, *inputs)))
 
 
 @not_compiled
 def id_logps(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     ids: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -104,6 +90,7 @@ def id_logps(
     id_offsets: Tensor | None = None,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
@@ -112,24 +99,21 @@ def id_logps(
     ids is [..., K] with input's leading axes, where id_counts may say how many of its K a token has (the others are 0);
     or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
     that stands twice counted once, and reads no other row of the head. The other options are the members of
-    TokenOptions; temperatures and group are those of linear_cross_entropy(). Over sets there is no group.
+    TokenOptions; temperatures, vocab_ids and group are those of linear_cross_entropy(). Over sets there is no group.
     """
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(input=input, linear_weight=linear_weight, ids=ids, linear_bias=linear_bias)
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
     arguments = seeded(arguments_of("id_logps", ID_SET, options, temperatures))
     lead = input.shape[:-1]
-    arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-    rows = _rows(input, lead)
-    frozen = is_frozen(rows, linear_weight, linear_bias)
-    logps = _IdLogps.apply(rows, linear_weight, linear_bias, softcap, arguments, group, frozen)
+    arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets)})
+    head = head.of(_rows(head.input, lead))
+    logps = _IdLogps.apply(arguments, head.group, head.is_frozen, *head.tensors)
     return logps.view(ids.shape)
 
 
 @not_compiled
 def soft_cross_entropy(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     probabilities: Tensor | None = None,
     *,
     ids: Tensor | None = None,
@@ -143,6 +127,7 @@ def soft_cross_entropy(
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
@@ -154,13 +139,15 @@ def soft_cross_entropy(
     leaves tokens out.
 
     subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; normaliser, temperatures, loss_dtype and group are those of linear_cross_entropy().
+    TokenOptions; normaliser, temperatures, loss_dtype, vocab_ids and group are those of linear_cross_entropy().
     """
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(
-        input=input,
-        linear_weight=linear_weight,
-        linear_bias=linear_bias,
+    head = read_head(
+        input,
+        linear_weight,
+        linear_bias,
+        softcap=softcap,
+        vocab_ids=vocab_ids,
+        group=group,
         probabilities=probabilities,
         ids=ids,
         weights=weights,
@@ -169,7 +156,6 @@ def soft_cross_entropy(
     _without_gradient(probabilities=probabilities, weights=weights)
     if (probabilities is None) == (ids is None or weights is None):
         raise ValueError("give probabilities, or ids and weights")
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options["reduction"] = reduction
     arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, temperatures, normaliser)
     lead = input.shape[:-1]
@@ -179,7 +165,7 @@ def soft_cross_entropy(
                 f"expected probabilities of shape {tuple(lead)} and one axis more, as input has, "
                 f"got {tuple(probabilities.shape)}"
             )
-        sums = torch.float64 if input.dtype == torch.float64 else torch.float32
+        sums = torch.float64 if head.input.dtype == torch.float64 else torch.float32
         arguments["probabilities"] = rows_of(_rows(values_of(probabilities).to(sums), lead))
     else:
         assert ids is not None and weights is not None
@@ -190,14 +176,13 @@ def soft_cross_entropy(
     if mask is not None:
         arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
-    head = (_rows(input, lead), linear_weight, linear_bias, softcap)
-    return loss_of("soft_cross_entropy", head, reduction, arguments, dtype, group, lead)
+    return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
 
 @not_compiled
 def set_distillation_loss(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     ids: Tensor,
     teacher_logps: Tensor,
     target: Tensor | None = None,
@@ -211,6 +196,7 @@ def set_distillation_loss(
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
@@ -223,14 +209,16 @@ def set_distillation_loss(
     linear_bias, and none to the teacher.
 
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures and group are those of
-    linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids and group are
+    those of linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
     """
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(
-        input=input,
-        linear_weight=linear_weight,
-        linear_bias=linear_bias,
+    head = read_head(
+        input,
+        linear_weight,
+        linear_bias,
+        softcap=softcap,
+        vocab_ids=vocab_ids,
+        group=group,
         ids=ids,
         teacher_logps=teacher_logps,
         teacher_outside_logps=teacher_outside_logps,
@@ -243,7 +231,6 @@ def set_distillation_loss(
     for name, tensor in (("target", target), ("teacher_outside_logps", teacher_outside_logps)):
         if tensor is not None and tensor.shape != lead:
             raise ValueError(f"expected {name} of shape {tuple(lead)}, as input has, got {tuple(tensor.shape)}")
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     options["reduction"] = reduction
     arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, temperatures, normaliser)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
@@ -251,11 +238,10 @@ def set_distillation_loss(
     if teacher_outside_logps is not None:
         arguments["teacher_outside_logps"] = values_of(teacher_outside_logps).flatten().contiguous()
     # All leading axes but the last count sequences.
-    rows = input.flatten(0, -3) if input.dim() > 2 else _rows(input, lead)
+    rows = head.input.flatten(0, -3) if input.dim() > 2 else _rows(head.input, lead)
     if target is not None:
         arguments["targets"] = ids_of(target.reshape(rows.shape[:-1]))
-    head = (rows, linear_weight, linear_bias, softcap)
-    return loss_of("set_distillation_loss", head, reduction, arguments, loss_dtype, group, lead)
+    return loss_of("set_distillation_loss", head.of(rows), reduction, arguments, loss_dtype, lead)
 
 
 def class_probabilities(

@@ -10,52 +10,43 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import (
-    HeadTensors,
-    batched,
-    cast_for_autocast,
-    check_cpu,
-    handed_over,
-    is_frozen,
-    not_compiled,
-    shaped_like,
-    values_of,
-)
+from ._torch_call import batched, check_versions, handed_over, not_compiled, values_of, versions_of
+from ._torch_head import Head, HeadTensors, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, seeded, temperatures_of
-from ._torch_ranks import local_parts, run_in
+from ._torch_ranks import run_in
+from .packed import PackedWeight
 
 
 class _TokenColumns(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
         target: Tensor,
-        softcap: float,
         options: dict[str, Any],
         wanted: tuple[str, ...],
         group: Any,
         frozen: bool,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        call = HeadTensors(hidden, weight, bias, softcap)
         # lse is there without a request.
         options = {**options, **{name: True for name in wanted if name != "lse"}}
-        ctx.stats = run_in(group, _core.token_stats, {**call.arguments, "targets": target, **options}, frozen=frozen)
+        call = HeadTensors(tensors, {"targets": target, **options})
+        ctx.stats = run_in(group, _core.token_stats, call.arguments, frozen=frozen)
         columns = ctx.stats.columns()
-        ctx.save_for_backward(hidden, weight, bias, target)
-        ctx.rest = (softcap, options, wanted, tuple(ctx.needs_input_grad[:3]), group)
+        ctx.save_for_backward(target, *tensors)
+        ctx.rest = (options, wanted, tuple(ctx.needs_input_grad[5:]), group)
+        ctx.versions = versions_of(options)
         results = {name: torch.from_numpy(columns[name]).view(target.shape) for name in ("logp", *wanted)}
         ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in ("logp", "entropy")))
         return tuple(results.values())
 
     @staticmethod
     def backward(ctx: Any, d_logp: Tensor | None, *d_wanted: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, target = ctx.saved_tensors
-        softcap, options, wanted, needs, group = ctx.rest
-        call = HeadTensors(hidden, weight, bias, softcap)
+        target, *inputs = ctx.saved_tensors
+        options, wanted, needs, group = ctx.rest
+        check_versions(options, ctx.versions)
+        call = HeadTensors(inputs, {"targets": target, **options})
         grads = call.outputs(needs)
         d_entropy = dict(zip(wanted, d_wanted)).get("entropy")
         upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
@@ -64,76 +55,66 @@ class _TokenColumns(torch.autograd.Function):
         run_in(
             group,
             _core.token_grads,
-            {**call.arguments, "targets": target, **options},
+            call.arguments,
             ctx.stats,
             {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
         )
-        grads = shaped_like(grads, (hidden, weight, bias))
-        return (*handed_over(grads, (d_logp, d_entropy, hidden, weight, bias)), *[None] * 6)
+        grads = shaped_like(grads, inputs, options.get("vocab_ids"))
+        return (*[None] * 5, *handed_over(grads, (d_logp, d_entropy, *inputs)))
 
 
 @not_compiled
 def token_columns(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    wanted: tuple[str, ...],
-    *,
-    linear_bias: Tensor | None,
-    softcap: float,
-    options: dict[str, Any],
-    group: Any,
-    expects_rows: bool,
+    head: Head, target: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
 ) -> dict[str, Tensor]:
     """logp and the `wanted` columns of logitless.token_stats(), of one walk and of target's shape. logp and entropy
     have gradients. With expects_rows and a frozen head the forward makes the gradient of hidden states, which saves a
     product where the entropy has no gradient, and costs one where it has.
     """
-    rows, ids = batched(input, target)
-    frozen = expects_rows and is_frozen(rows, linear_weight, linear_bias)
-    columns = _TokenColumns.apply(rows, linear_weight, linear_bias, ids, softcap, options, wanted, group, frozen)
+    rows, ids = batched(head.input, target)
+    head = head.of(rows)
+    options = {**head.arguments, **options}
+    frozen = expects_rows and head.is_frozen
+    columns = _TokenColumns.apply(ids, options, wanted, head.group, frozen, *head.tensors)
     return {name: column.view(target.shape) for name, column in zip(("logp", *wanted), columns)}
 
 
 @not_compiled
 def token_logps(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
     entropy: bool = False,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
     nats. Both have gradients. Tokens that take no part have 0 in both. options are the members of TokenOptions
-    (ignore_index, temperature, shift, ...); temperatures and group are those of linear_cross_entropy().
+    (ignore_index, temperature, shift, ...); temperatures, vocab_ids and group are those of linear_cross_entropy().
 
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
     """
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias)
+    head = read_head(
+        input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, target=target
+    )
     if target.shape != input.shape[:-1]:
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
     arguments = seeded(Options.of("token_logps", TOKEN, options).arguments())
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures)
     wanted = ("entropy",) if entropy else ()
     columns = token_columns(
-        input,
-        linear_weight,
+        head,
         target,
         wanted,
-        linear_bias=linear_bias,
-        softcap=softcap,
         options=arguments,
-        group=group,
         # A gradient of entropies takes the products that expected rows would save.
         expects_rows=not entropy,
     )
@@ -144,12 +125,13 @@ def token_logps(
 @torch.no_grad()
 def topk_logps(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     k: int,
     *,
     linear_bias: Tensor | None = None,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
@@ -159,20 +141,19 @@ def topk_logps(
     k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
     and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
     exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
-    (temperature, ...); temperatures and group are those of linear_cross_entropy().
+    (temperature, ...); temperatures, vocab_ids (whose places the ids are) and group are those of
+    linear_cross_entropy().
     """
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    check_cpu(input=input, linear_weight=linear_weight, linear_bias=linear_bias)
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
+    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     arguments = Options.of("topk_logps", WITHOUT_TARGETS, options).arguments()
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures)
     target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
-    rows, ids = batched(input, target)
-    call = HeadTensors(rows, linear_weight, linear_bias, softcap)
-    stats = run_in(group, _core.token_stats, {**call.arguments, "targets": ids, **arguments, "top_k": k})
+    rows, ids = batched(head.input, target)
+    call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})
+    stats = run_in(head.group, _core.token_stats, call.arguments)
     columns = stats.columns()
     shape = (*target.shape, k)
     return torch.from_numpy(columns["top_ids"]).view(shape), torch.from_numpy(columns["top_logps"]).view(shape)

@@ -16,21 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import (
-    batched,
-    cast_for_autocast,
-    check_cpu,
-    set_options,
-    values_of,
-)
+from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
+from ._torch_head import checked_ids, entries_of, read_local_head
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_loss import loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps, topk_union
+from .packed import PackedWeight
 
 __all__ = [
     "LinearCrossEntropyLoss",
@@ -49,19 +45,19 @@ __all__ = [
 ]
 
 
-def _is_traced(*tensors: Tensor | None) -> bool:
+def _is_traced(*tensors: Any) -> bool:
     """Tells whether somebody watches or stands in for the operators that run: then the call is one of them."""
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
     for t in tensors:
-        if t is not None and type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        if isinstance(t, Tensor) and type(t).__torch_dispatch__ is not Tensor.__torch_dispatch__:
             return True
     return False
 
 
 def linear_cross_entropy(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -73,6 +69,7 @@ def linear_cross_entropy(
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
+    vocab_ids: Tensor | None = None,
     group: Any = None,
     **beyond: Any,
 ) -> Tensor:
@@ -94,9 +91,13 @@ def linear_cross_entropy(
         time.
     loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
         float32 shows more of it than bfloat16 does; gradients do not depend on it.
+    vocab_ids: int64, the entries of the head that the call is over, as rows of linear_weight and linear_bias. Targets,
+        and `weight`, mean places in this list. The gradient of linear_weight has its shape, with zeros for the others.
     group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
         vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
         DTensor, sharded over its vocabulary entries, needs none.
+
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients.
 
     Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
     label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
@@ -106,13 +107,11 @@ def linear_cross_entropy(
     PyTorch's own function, with a warning.
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
-    if torch.overrides.has_torch_function(tensors):
-        return torch.overrides.handle_torch_function(
-            linear_cross_entropy,
-            tensors,
-            input,
-            linear_weight,
-            target,
+    packed = isinstance(linear_weight, PackedWeight)
+    plain = vocab_ids is None and not packed
+    compiling = torch.compiler.is_compiling()
+    if torch.overrides.has_torch_function(tensors) or (compiling and not plain):
+        arguments = dict(
             linear_bias=linear_bias,
             weight=weight,
             reduction=reduction,
@@ -122,33 +121,42 @@ def linear_cross_entropy(
             normaliser=normaliser,
             temperatures=temperatures,
             loss_dtype=loss_dtype,
+            vocab_ids=vocab_ids,
             group=group,
             **beyond,
         )
-    input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+        if compiling and not plain:
+            return _not_an_operator(input, linear_weight, target, **arguments)
+        return torch.overrides.handle_torch_function(
+            linear_cross_entropy, tensors, input, linear_weight, target, **arguments
+        )
+    if not packed:
+        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) and not (packed and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
-    if linear_weight.dim() < 2:
-        raise RuntimeError(
-            f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}"
-        )
-    if input.shape[-1] != linear_weight.shape[-1]:
+    axes = 2 if packed else linear_weight.dim()
+    if axes < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {axes}")
+    if not packed and input.shape[-1] != linear_weight.shape[-1]:
         raise RuntimeError(
             "expected equal input and linear_weight last dimensions (in_features), "
             f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
         )
+    if vocab_ids is not None:
+        vocab_ids = checked_ids("vocab_ids", vocab_ids)
+    vocab = entries_of(linear_weight, vocab_ids)
     pytorchs = {"reduction": reduction, "label_smoothing": label_smoothing}
     if ignore_index is not None:
         pytorchs["ignore_index"] = ignore_index
     chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
     # PyTorch, too, tells probabilities by their shape.
-    probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], linear_weight.shape[0])
-    if group is not None and (linear_weight.dim() > 2 or probabilities):
+    probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], vocab)
+    if group is not None and (axes > 2 or probabilities):
         raise ValueError("group is set: targets must be vocabulary entries, and linear_weight must have 2 axes")
-    if probabilities and linear_weight.dim() == 2 and _takes_probabilities(input, linear_weight, target):
+    if probabilities and axes == 2 and _takes_probabilities(input, linear_weight, target, vocab):
         return _soft_path(
             input,
             linear_weight,
@@ -159,9 +167,18 @@ def linear_cross_entropy(
             ignore_index,
             label_smoothing,
             {name: value for name, value in chosen.given if name not in pytorchs},
-            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype},
+            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype, "vocab_ids": vocab_ids},
+            vocab,
         )
-    if linear_weight.dim() > 2 or probabilities:
+    if axes > 2 or probabilities:
+        if not plain:
+            what = "linear_weight is a PackedWeight" if packed else "vocab_ids is given"
+            if axes > 2:
+                raise ValueError(f"{what}: linear_weight has {axes} axes, and must have 2")
+            raise ValueError(
+                f"{what}: class probabilities, target of shape {tuple(target.shape)}, must have shape "
+                f"{(*input.shape[:-1], vocab)}, floating-point numbers and no gradient"
+            )
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
         beyond.update(normaliser=normaliser, temperatures=temperatures)
         return _pytorch_path(
@@ -177,10 +194,9 @@ def linear_cross_entropy(
             label_smoothing=label_smoothing,
             options=options,
         )
-    check_cpu(input=input, linear_weight=linear_weight, target=target, linear_bias=linear_bias, weight=weight)
-    vocab = linear_weight.shape[0]
-    if linear_bias is not None and tuple(linear_bias.shape) != (vocab,):
-        raise RuntimeError(f"expected linear_bias shape {(vocab,)}, got {tuple(linear_bias.shape)}")
+    entries = vocab if vocab_ids is None else entries_of(linear_weight, None)
+    if linear_bias is not None and tuple(linear_bias.shape) != (entries,):
+        raise RuntimeError(f"expected linear_bias shape {(entries,)}, got {tuple(linear_bias.shape)}")
     if label_smoothing > 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if reduction not in ("mean", "sum", "none"):
@@ -193,8 +209,12 @@ def linear_cross_entropy(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    input, linear_weight, linear_bias = cast_for_autocast(input, linear_weight, linear_bias)  # type: ignore[assignment]
-    if input.dtype != linear_weight.dtype or (linear_bias is not None and linear_bias.dtype != input.dtype):
+    head = read_local_head(
+        input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
+    )
+    if not packed:
+        input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
+    if not packed and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
         raise RuntimeError(
             f"expected input, linear_weight and linear_bias of one dtype, got {input.dtype}, {linear_weight.dtype}"
             + ("" if linear_bias is None else f" and {linear_bias.dtype}")
@@ -210,10 +230,13 @@ def linear_cross_entropy(
     temperatures = temperatures_of(temperatures)
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     shape = target.shape
-    rows, ids = batched(input, target)
-    if torch.compiler.is_compiling() or _is_traced(rows, linear_weight, linear_bias, ids, weight):
+    rows, ids = batched(head.input, target)
+    if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
         if group is not None:
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
+        if not plain:
+            what = "linear_weight is a PackedWeight" if packed else "vocab_ids is given"
+            raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
         if normaliser is not None and not isinstance(normaliser, Tensor):
@@ -232,7 +255,6 @@ def linear_cross_entropy(
         )[0]
         return loss.view(shape) if reduction == "none" else loss
     arguments = {"targets": ids, **chosen.arguments()}
-    softcap = arguments.pop("softcap", 0.0)
     if weight is not None:
         arguments["class_weights"] = weight
     if temperatures is not None:
@@ -240,19 +262,22 @@ def linear_cross_entropy(
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
     try:
-        head = (rows, linear_weight, linear_bias, softcap)
-        return loss_of("cross_entropy", head, reduction, arguments, dtype, group, shape)
+        return loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape)
     except ValueError as error:
         if str(error).startswith("targets["):
             raise IndexError(f"Target out of bounds: {error}") from None
         raise
 
 
-def _takes_probabilities(input: Tensor, linear_weight: Tensor, target: Tensor) -> bool:
+# torch.compile breaks its graph here: the operator takes whole matrices.
+_not_an_operator = not_compiled(linear_cross_entropy)
+
+
+def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight, target: Tensor, vocab: int) -> bool:
     """Tells whether class probabilities are fused; the errors of others are PyTorch's."""
     return (
         target.is_floating_point()
-        and target.shape == (*input.shape[:-1], linear_weight.shape[0])
+        and target.shape == (*input.shape[:-1], vocab)
         and not target.requires_grad
         and not _is_traced(input, linear_weight, target)
     )
@@ -260,7 +285,7 @@ def _takes_probabilities(input: Tensor, linear_weight: Tensor, target: Tensor) -
 
 def _soft_path(
     input: Tensor,
-    linear_weight: Tensor,
+    linear_weight: Tensor | PackedWeight,
     target: Tensor,
     linear_bias: Tensor | None,
     weight: Tensor | None,
@@ -269,6 +294,7 @@ def _soft_path(
     label_smoothing: float,
     beyond: dict[str, Any],
     rest: dict[str, Any],
+    classes: int,
 ) -> Tensor:
     """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
     unused = [name for name in beyond if name in ("z_loss", "shift", "dft")]
@@ -280,7 +306,6 @@ def _soft_path(
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    classes = linear_weight.shape[0]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(f"expected weight of shape {(classes,)}, got {tuple(weight.shape)}")
     check_cpu(target=target, weight=weight)
@@ -304,7 +329,7 @@ def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **argumen
         raise ValueError(f"{' and '.join(given)} cannot be had where {what}: PyTorch's own path runs there")
     warnings.warn(
         f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
-        stacklevel=3,
+        stacklevel=4,
     )
     return _pytorch_function(*tensors, **arguments)
 

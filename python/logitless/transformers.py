@@ -26,22 +26,49 @@ from torch import Tensor
 from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
 from ._torch_call import check_cpu
 from ._torch_options import BACKWARD, Options
+from ._torch_quantised import is_quantised_layer, packed_of
+from .packed import PackedWeight
 
 __all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
 
 _calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
 
 
-class _Head(torch.nn.Linear):
-    """The head of a patched model."""
+class _HandsOn:
+    """The first base of the class of a patched model's head."""
+
+    _unpatched: type
+    _logitless_packed: PackedWeight | None = None  # what patch(head=) was given
 
     def forward(self, input: Tensor) -> Any:
         if getattr(_calls, "head", None) is self:
-            return AbsentLogits.of(input, self)
-        return super().forward(input)
+            return AbsentLogits.of(input, self)  # type: ignore[arg-type]
+        return super().forward(input)  # type: ignore[misc]
 
     def _get_name(self) -> str:
-        return "Linear"
+        return self._unpatched.__name__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (_new_head_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
+
+
+class _Head(_HandsOn, torch.nn.Linear):
+    _unpatched = torch.nn.Linear
+
+
+@functools.lru_cache(maxsize=None)
+def _head_class_of(base: type) -> type:
+    """The class of a head in a patched model, over the one that it has otherwise."""
+    if base is torch.nn.Linear:
+        return _Head
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (_HandsOn, base), {**names, "_unpatched": base})
+
+
+def _new_head_of(base: type) -> Any:
+    """A head of a patched model, before its state."""
+    cls = _head_class_of(base)
+    return cls.__new__(cls)
 
 
 @dataclasses.dataclass
@@ -237,8 +264,9 @@ def _checked_loss(model: Any) -> None:
         )
 
 
-def output_head(model: Any) -> torch.nn.Linear:
-    """The model's output head, a matrix and perhaps a bias in memory; throws where it is more than that."""
+def output_head(model: Any, given: PackedWeight | None = None, instead: str = "") -> Any:
+    """The model's output head, a matrix, plain or quantised, and perhaps a bias in memory; throws where it is more than
+    that. What a packed weight is given for may be any module."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise ValueError(f"{type(model).__name__} has no output head")
@@ -249,8 +277,9 @@ def output_head(model: Any) -> torch.nn.Linear:
         raise ValueError(
             "the head is parametrised (torch.nn.utils.parametrize): remove_parametrizations() first"
         )
-    if type(head) not in (torch.nn.Linear, _Head):
-        kind = f"{type(head).__module__}.{type(head).__name__}"
+    base = type(head)._unpatched if isinstance(head, _HandsOn) else type(head)
+    kind = f"{base.__module__}.{base.__name__}"
+    if base is not torch.nn.Linear:
         if hasattr(head, "active_adapters"):
             layers = getattr(head, "adapter_layer_names", ())  # of those that are not active, too
             adapters = sorted({name for layer in layers for name in getattr(head, layer, ())}) or head.active_adapters
@@ -258,18 +287,38 @@ def output_head(model: Any) -> torch.nn.Linear:
                 f"the head carries the adapter {', '.join(map(repr, adapters))} ({kind}): merge it, or "
                 "leave lm_head out of target_modules (modules_to_save may have it)"
             )
-        raise ValueError(
-            f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised, or unpatch(model)"
-        )
-    if not head.weight.is_floating_point():
-        raise ValueError(f"the head's weight is {head.weight.dtype}")
-    check_cpu(lm_head=head.weight)
+        if given is None and not is_quantised_layer(head):
+            raise ValueError(f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised{instead}")
+    weight = getattr(head, "weight", None)
+    if given is not None:
+        _check_given(head, weight, given)
+        return head
+    check_cpu(lm_head=weight)
+    if packed_of(weight) is None and not (base is torch.nn.Linear and weight.is_floating_point()):
+        raise ValueError(f"the head's weight is {weight.dtype}, in a {kind}")
     return head
 
 
-def _checked_head(model: Any) -> torch.nn.Linear:
-    """The model's output head, as one that can hand on its hidden states."""
-    head = output_head(model)
+def _check_given(head: Any, weight: Any, given: PackedWeight) -> None:
+    if not isinstance(given, PackedWeight):
+        raise TypeError(f"head is a {type(given).__name__}: it must be a logitless.packed.PackedWeight")
+    entries = getattr(head, "out_features", len(given.data))
+    if len(given.data) != entries:
+        raise ValueError(f"head has {len(given.data)} vocabulary entries, and that of the model {entries}")
+    if isinstance(weight, Tensor) and weight.requires_grad:
+        raise ValueError(
+            "the head's weight requires a gradient, and head, which is packed, has none: requires_grad_(False) first"
+        )
+
+
+_INSTEAD = ", give patch(model, head=...) what it holds, or unpatch(model)"
+
+
+def _checked_head(model: Any, packed: PackedWeight | None = None) -> Any:
+    """The model's output head, as one that can hand on its hidden states; with `packed` as its weight, if given."""
+    if packed is None and hasattr(model, "get_output_embeddings"):
+        packed = getattr(model.get_output_embeddings(), "_logitless_packed", None)
+    head = output_head(model, packed, _INSTEAD)
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if any(getattr(head, name, None) for name in hooks):
         raise ValueError("the head has hooks, which would not see its logits: remove them")
@@ -277,12 +326,14 @@ def _checked_head(model: Any) -> torch.nn.Linear:
         raise ValueError(
             "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
         )
-    if type(head) is torch.nn.Linear:
-        head.__class__ = _Head
+    if not isinstance(head, _HandsOn):
+        head.__class__ = _head_class_of(type(head))
+    if packed is not None:
+        head._logitless_packed = packed
     return head
 
 
-def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
+def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None = None, **backward: Any) -> Any:
     """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
     the model inside.
 
@@ -293,8 +344,11 @@ def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
     backward="sampled", noise=0.01 (or theta, seed) and backward="certified", tolerance=1e-3 say how the head's gradients
     are made, as in linear_cross_entropy(): of a part of the vocabulary. The loss is exact.
 
-    A head that is more than a plain torch.nn.Linear (an adapter, quantised, with hooks or parametrisations) is a
-    ValueError, here and in later calls, and so is a model whose loss is not that of a causal LM.
+    A head that bitsandbytes or torchao has quantised is read once, as logitless.packed does, and is frozen; head= gives
+    the packed weight of a head of any other class. Calls without labels run the head's own code.
+
+    A head that is more than that (an adapter, another quantisation, with hooks or parametrisations) is a ValueError,
+    here and in later calls, and so is a model whose loss is not that of a causal LM.
     """
     Options.of("patch", BACKWARD, backward)
     base = causal_lm(model)
@@ -307,7 +361,8 @@ def patch(model: Any, *, return_logits: bool = False, **backward: Any) -> Any:
         )
     if not isinstance(base, _Patched):
         _checked_loss(base)
-        _checked_head(base)
+    _checked_head(base, head)
+    if not isinstance(base, _Patched):
         base.__class__ = _class_of(type(base))
     base._logitless = _Installed(return_logits, backward)
     return model
@@ -321,8 +376,9 @@ def unpatch(model: Any) -> Any:
     del base._logitless
     base.__class__ = type(base)._unpatched
     for module in base.modules():
-        if type(module) is _Head:
-            module.__class__ = torch.nn.Linear
+        if isinstance(module, _HandsOn):
+            vars(module).pop("_logitless_packed", None)
+            module.__class__ = module._unpatched
     return model
 
 

@@ -23,6 +23,8 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl.trainer import utils
 
 from ._torch_call import cast_for_autocast, not_compiled
+from ._torch_head import read_local_head
+from ._torch_quantised import packed_of
 from ._torch_tokens import token_columns
 from .transformers import causal_lm, loss_of_output, output_head
 
@@ -56,19 +58,20 @@ def _log_probs(
     """What TRL's function returns for the same arguments: the log-probabilities of targets [N], and of the statistics
     those that are named in `outputs`."""
     # The head has the type in which TRL would run it: that of autocast, or that of the hidden states.
-    hidden, weight, bias = cast_for_autocast(hidden, weight, bias)  # type: ignore[assignment]
-    weight = weight.to(hidden.dtype)
+    packed = packed_of(weight)
+    if packed is None:
+        hidden, weight, bias = cast_for_autocast(hidden, weight, bias)  # type: ignore[assignment]
+        weight = weight.to(hidden.dtype)
     bias = None if bias is None else bias.to(hidden.dtype)
     # softcap * tanh(scale * logit / softcap) / temperature, where the library scales after the softcap.
+    head = read_local_head(
+        hidden, weight if packed is None else packed, bias, softcap=(final_logit_softcapping or 0.0) / logit_scale
+    )
     columns = token_columns(
-        hidden,
-        weight,
+        head,
         targets,
         tuple(name for output in _COLUMNS if output in outputs for name in _COLUMNS[output]),
-        linear_bias=bias,
-        softcap=(final_logit_softcapping or 0.0) / logit_scale,
         options={"temperature": temperature / logit_scale},
-        group=None,
         expects_rows=True,  # entropies are logged, and few losses have a gradient of them
     )
     made = {

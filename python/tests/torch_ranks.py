@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from logitless.packed import PackedWeight
 from logitless.torch import (
     kto_loss,
     linear_cross_entropy,
@@ -235,6 +236,36 @@ def nothing_on_a_rank(rank, group):
     assert part.grad.shape == part.shape
 
 
+def packed_and_chosen(rank, group):
+    """A head that is packed, and chosen entries of each rank's part: their vocabulary is that of all ranks."""
+    x, w, b, y = tensors()
+    scales = (w.abs().amax(1, keepdim=True) / 127).numpy()
+    integers = (w / scales).round().to(torch.int8).numpy()
+    packed = PackedWeight(own(integers, rank), "int8", own(scales, rank))
+    y = y.flatten()
+
+    def outcome(weight, bias, targets, **more):
+        inputs = [x.view(-1, H).clone().requires_grad_(), weight, bias.clone().requires_grad_()]
+        if isinstance(weight, torch.Tensor):
+            inputs[1] = weight.clone().requires_grad_()
+        loss = linear_cross_entropy(inputs[0], inputs[1], targets, linear_bias=inputs[2], **more)
+        loss.backward()
+        return [loss.detach(), *(t.grad for t in inputs if isinstance(t, torch.Tensor))]
+
+    got = outcome(packed, own(b, rank), y, group=group)
+    want = outcome(PackedWeight(integers, "int8", scales), b, y)
+    for one, other in zip(got, [want[0], want[1], own(want[2], rank)]):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    part = [w[100 * r : 100 * r + 90] for r in range(RANKS)]
+    chosen = [torch.arange(r + 1, 90, 9) for r in range(RANKS)]
+    whole = torch.cat([100 * r + ids for r, ids in enumerate(chosen)])
+    got = outcome(part[rank], b[100 * rank : 100 * rank + 90], y % len(whole), vocab_ids=chosen[rank], group=group)
+    want = outcome(w, b, y % len(whole), vocab_ids=whole)
+    mine = slice(100 * rank, 100 * rank + 90)
+    for one, other in zip(got, [want[0], want[1], want[2][mine], want[3][mine]]):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
 def run_rank(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
@@ -245,6 +276,7 @@ def run_rank(rank, folder):
     another_option(rank, group)
     two_threads(rank, group)
     nothing_on_a_rank(rank, group)
+    packed_and_chosen(rank, group)
     dtensor_head(rank)
     torch.save((out, curve), os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()

@@ -1,0 +1,143 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The head of a call of logitless.torch: the one place that reads its arguments, and that gives its gradients the
+shape of its tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._heads import with_packed
+from ._torch_call import cast_for_autocast, check_cpu, matrix_of, memory_like, rows_of, values_of
+from ._torch_ranks import local_parts
+from .packed import PackedWeight
+
+
+class Head(NamedTuple):
+    """Hidden states and the head that they are for."""
+
+    tensors: tuple[Tensor, Tensor | None, Tensor | None]  # input, weight and bias: what may have a gradient
+    arguments: dict[str, Any]  # of a call of _core: what has none
+    group: Any
+
+    @property
+    def input(self) -> Tensor:
+        return self.tensors[0]
+
+    def of(self, rows: Tensor) -> Head:
+        """The same head for other hidden states."""
+        return Head((rows, *self.tensors[1:]), self.arguments, self.group)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Tells whether hidden states get a gradient, and the head none."""
+        hidden, *rest = self.tensors
+        trained = any(t is not None and t.requires_grad for t in rest)
+        return torch.is_grad_enabled() and hidden.requires_grad and not trained
+
+
+def read_head(
+    input: Tensor,
+    linear_weight: Tensor | PackedWeight,
+    linear_bias: Tensor | None,
+    *,
+    softcap: float = 0.0,
+    vocab_ids: Tensor | None = None,
+    group: Any = None,
+    **others: Tensor | None,
+) -> Head:
+    """The head of a call; `others` are tensors that must be on the CPU like its own."""
+    if not isinstance(linear_weight, PackedWeight):
+        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    return read_local_head(
+        input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, **others
+    )
+
+
+def read_local_head(
+    input: Tensor,
+    linear_weight: Tensor | PackedWeight,
+    linear_bias: Tensor | None,
+    *,
+    softcap: float = 0.0,
+    vocab_ids: Tensor | None = None,
+    group: Any = None,
+    **others: Tensor | None,
+) -> Head:
+    """The same of what is no DTensor."""
+    arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
+    weight = linear_weight
+    if isinstance(linear_weight, PackedWeight):
+        arguments = with_packed({**arguments, "weight": linear_weight})
+        weight = None
+    check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
+    if vocab_ids is not None:
+        arguments["vocab_ids"] = checked_ids("vocab_ids", vocab_ids)
+    return Head(tuple(cast_for_autocast(input, weight, linear_bias)), arguments, group)  # type: ignore[arg-type]
+
+
+def checked_ids(name: str, ids: Tensor) -> Tensor:
+    """The entries of a part of a vocabulary."""
+    kind = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+    if kind != torch.int64:
+        raise TypeError(f"{name} is {kind}: it must be a tensor of torch.int64")
+    if ids.dim() != 1 or ids.numel() == 0:
+        raise ValueError(f"{name} has shape {tuple(ids.shape)}: it must have one axis, and an entry")
+    check_cpu(**{name: ids})
+    return ids.contiguous()
+
+
+def entries_of(linear_weight: Tensor | PackedWeight, vocab_ids: Tensor | None) -> int:
+    """How many vocabulary entries the call is over."""
+    if vocab_ids is not None:
+        return vocab_ids.numel()
+    return int((linear_weight.data if isinstance(linear_weight, PackedWeight) else linear_weight).shape[0])
+
+
+def teacher_weight_of(weight: Tensor | PackedWeight) -> Any:
+    """The weight of a head that has no gradient, as _core takes it once with_packed() has read it."""
+    return weight if isinstance(weight, PackedWeight) else matrix_of(values_of(weight))
+
+
+class HeadTensors:
+    """The arguments of one call on a head, and the gradients that are wanted."""
+
+    def __init__(self, tensors: tuple[Any, ...], arguments: dict[str, Any]) -> None:
+        hidden, weight, bias = tensors
+        self.hidden = rows_of(values_of(hidden))
+        self.weight = None if weight is None else matrix_of(values_of(weight))
+        self.bias = None if bias is None else values_of(bias).contiguous()
+        self.arguments = {**arguments, "hidden": self.hidden}
+        if self.weight is not None:
+            self.arguments["weight"] = self.weight
+        if self.bias is not None:
+            self.arguments["bias"] = self.bias
+
+    def outputs(self, needs: tuple[bool, ...]) -> list[Tensor | None]:
+        ids = self.arguments.get("vocab_ids")
+        entries = None if ids is None else ids.numel()
+        grads: list[Tensor | None] = [None, None, None]
+        for i, (name, tensor, rows) in enumerate(
+            (("d_hidden", self.hidden, None), ("d_weight", self.weight, entries), ("d_bias", self.bias, entries))
+        ):
+            if needs[i] and tensor is not None:
+                grads[i] = self.arguments[name] = memory_like(tensor, rows)
+        return grads
+
+
+def shaped_like(
+    grads: list[Tensor | None], inputs: tuple[Tensor | None, ...], vocab_ids: Tensor | None = None
+) -> list[Tensor | None]:
+    """Gradients as autograd takes them: of the types and shapes of the inputs. Those of a part of a vocabulary go to
+    the rows that they are of, among zeros; those of an entry that stands there twice are added."""
+    out: list[Tensor | None] = []
+    for i, (grad, x) in enumerate(zip(grads, inputs)):
+        if grad is None or x is None:
+            out.append(None)
+        elif i == 0 or vocab_ids is None:
+            out.append(grad.to(x.dtype).view_as(x))
+        else:
+            out.append(torch.zeros_like(x).index_add_(0, vocab_ids, grad.to(x.dtype)))
+    return out
