@@ -82,7 +82,8 @@ TEST(CHeads, SayWhatIsWrong) {
 
 TEST(CHeads, PackingsHaveTheirNames) {
   EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_Q6_K)), "q6_k");
-  EXPECT_EQ(logitless_packing_name(LOGITLESS_Q6_K + 1), nullptr);
+  EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_NF4)), "nf4");
+  EXPECT_EQ(logitless_packing_name(LOGITLESS_NF4 + 1), nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Quantised weights of other projects, as the arrays that `packing=` and `scales=` take.
+
+    from logitless.packed import from_bitsandbytes
+    head = from_bitsandbytes(model.lm_head.weight)
+    result = logitless.cross_entropy(hidden, head.data, targets, **head.keywords())
+
+Neither bitsandbytes nor torchao is imported: their tensors are known by the names of their classes. What stands on
+another device is copied to the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+__all__ = ["PackedWeight", "from_bitsandbytes", "from_torchao"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PackedWeight:
+    """A packed weight [V, H]: the bytes of its rows, how they are packed, and scales where they stand apart."""
+
+    data: NDArray[Any]  # [V, H] of int8 where packing is "int8", otherwise [V, bytes] of uint8
+    packing: str
+    scales: NDArray[float32] | None = None  # [V, groups]
+
+    def keywords(self, prefix: str = "") -> dict[str, Any]:
+        """What a function takes beside `data`; of a teacher with prefix="teacher_"."""
+        out: dict[str, Any] = {f"{prefix}packing": self.packing}
+        if self.scales is not None:
+            out[f"{prefix}scales"] = self.scales
+        return out
+
+
+def from_bitsandbytes(parameter: Any) -> PackedWeight:
+    """Takes the weight of a Linear4bit of type nf4, or of a Linear8bitLt that has run no forward pass yet.
+
+    nf4 has the numbers of `dequantize_4bit` in float32, to the bit. Where the groups of bitsandbytes do not begin with
+    rows, each is cut into smaller ones, of which every one has its scale. int8 is CB · (SCB / 127), which rounds once
+    where bitsandbytes rounds twice. Raises TypeError for what is neither, and ValueError for fp4 and other layouts.
+    """
+    names = _class_names(parameter)
+    if "Params4bit" in names:
+        return _nf4(parameter)
+    if "Int8Params" in names:
+        return _llm_int8(parameter)
+    raise TypeError(f"{names[0]} is no Params4bit and no Int8Params of bitsandbytes")
+
+
+def from_torchao(tensor: Any) -> PackedWeight:
+    """Takes an Int8Tensor or an IntxUnpackedToInt8Tensor of torchao 0.18 that quantises the weight alone.
+
+    The numbers are those of `tensor.dequantize()` to float32, to the bit. A zero point is subtracted from the integers,
+    which must fit int8 then, as those of up to 7 bits always do. Raises TypeError for other classes, and ValueError
+    for tensors whose layer quantises or scales its input, too.
+    """
+    names = _class_names(tensor)
+    if not {"Int8Tensor", "IntxUnpackedToInt8Tensor"} & set(names):
+        raise TypeError(f"{names[0]} is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao")
+    for name in ("act_quant_kwargs", "act_quant_scale", "act_pre_scale", "activation_quantization"):
+        if getattr(tensor, name, None) is not None:
+            raise ValueError(f"{names[0]}.{name} is set: the layer changes its input, and its weight alone is not the head")
+    integers = _numpy(tensor.qdata)
+    if integers.ndim != 2:
+        raise ValueError(f"{names[0]} has shape {list(integers.shape)}: it must have 2 axes")
+    rows, group = (int(size) for size in tensor.block_size)
+    if tensor.zero_point is not None:
+        zero = _numpy(tensor.zero_point.float()).repeat(rows, axis=0).repeat(group, axis=1)
+        shifted = integers - zero.reshape(integers.shape)
+        integers = np.clip(np.nan_to_num(shifted), -128, 127).astype(np.int8)
+        if (integers != shifted).any():
+            raise ValueError(f"{names[0]}: less their zero points, the numbers are no integers from -128 to 127")
+    scales = _numpy(tensor.scale.float()).repeat(rows, axis=0)
+    return PackedWeight(integers, "int8", np.ascontiguousarray(scales.reshape(len(integers), -1)))
+
+
+def _class_names(value: Any) -> list[str]:
+    return [cls.__name__ for cls in type(value).__mro__]
+
+
+def _numpy(tensor: Any) -> NDArray[Any]:
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+
+
+def _nf4(parameter: Any) -> PackedWeight:
+    import torch
+
+    state = parameter.quant_state
+    if state is None:
+        raise ValueError("Params4bit is not quantised yet: bitsandbytes does that when it is moved to a device")
+    if state.quant_type != "nf4":
+        raise ValueError(f"Params4bit has quant_type = {state.quant_type!r}: only 'nf4' is read")
+    if getattr(state, "packing_format_for_cpu", False):
+        raise ValueError("Params4bit has the layout of bitsandbytes' CPU kernels: take it before a forward pass")
+    shape = list(state.shape)
+    if len(shape) != 2 or shape[1] % 2 != 0:
+        raise ValueError(f"Params4bit has shape {shape}: it must have 2 axes, and rows of whole bytes")
+    rows, cols = shape
+    absmax = _numpy(_absmax(state))
+    group = math.gcd(state.blocksize, cols)
+    scales = absmax[np.arange(rows * cols // group) * group // state.blocksize]
+    # bitsandbytes may hold the bytes as numbers of another type.
+    data = _numpy(parameter.data.contiguous().view(torch.uint8))
+    return PackedWeight(data.reshape(rows, cols // 2), "nf4", scales.reshape(rows, cols // group))
+
+
+def _absmax(state: Any) -> Any:
+    """The scales in float32, which "double quantisation" has packed themselves."""
+    if state.state2 is None:
+        return state.absmax.float()
+    nested = state.state2
+    scales = nested.absmax.float().repeat_interleave(nested.blocksize)[: state.absmax.numel()]
+    return nested.code.float()[state.absmax.reshape(-1).long()] * scales + state.offset
+
+
+def _llm_int8(parameter: Any) -> PackedWeight:
+    if parameter.SCB is None:
+        raise ValueError("Int8Params has no SCB: it is not quantised yet, or its module has taken it in a forward pass")
+    integers = _numpy(parameter.data if parameter.CB is None else parameter.CB)
+    if integers.dtype != np.int8 or integers.ndim != 2:
+        raise ValueError(f"Int8Params is {integers.dtype} of shape {list(integers.shape)}: it must be int8 with 2 axes")
+    return PackedWeight(integers, "int8", _numpy(parameter.SCB.float() / 127).reshape(-1, 1))
