@@ -1,18 +1,20 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""How far a quantised head is from the head that it was made of, on real hidden states, three ways: in float64, from the
-packed head as logitless reads it, and as llama.cpp's `llama-perplexity --kl-divergence` has it, which stores the base's
-log-probabilities in 16 bits.
+"""How far a quantised head is from the head that it was made of, on real hidden states, three ways: in
+float64, from the packed head as logitless reads it, and as llama.cpp's `llama-perplexity --kl-divergence` has
+it, which stores the base's log-probabilities in 16 bits.
 
-    python bench/compare_heads.py states/        # head.safetensors: lm_head [V, H]; text.safetensors: hidden [N, H]
+    python bench/compare_heads.py states/
 
-KL is of the quantised distribution from the base's, averaged over tokens. llama.cpp's files are emulated in float32
-(tools/perplexity/perplexity.cpp: the functions named log_softmax): of each token a scale, a minimum no lower than 16 nats
-below the largest logit, and 16 bits for each vocabulary entry; entries whose stored log-probability is below -16 are left
-out of the sum. The logits there are float32 products of the same unpacked head, so that the format alone differs.
+The folder has head.safetensors with lm_head [V, H] and text.safetensors with hidden [N, H]. KL is of the
+quantised distribution from the base's, averaged over tokens. llama.cpp's files are emulated in float32
+(tools/perplexity/perplexity.cpp: the functions named log_softmax): of each token a scale, a minimum no lower
+than 16 nats below the largest logit, and 16 bits for each vocabulary entry; entries whose stored
+log-probability is below -16 are left out of the sum. The logits there are float32 products of the same
+unpacked head, so that the format alone differs.
 
-q8_0 and q4_0 are packed by gguf. For the K-quants, which it only unpacks, a quantiser below rounds to the nearest, without
-llama.cpp's search for better scales; rows are padded with zeros to whole blocks of 256. nf4 is as in bitsandbytes, in
-groups of 64.
+q8_0 and q4_0 are packed by gguf. For the K-quants, which it only unpacks, a quantiser below rounds to the
+nearest, without llama.cpp's search for better scales; rows are padded with zeros to whole blocks of 256. nf4
+is as in bitsandbytes, in groups of 64.
 """
 
 import argparse
@@ -137,7 +139,9 @@ def main():
     heads = {packing: quantise(weight, packing) for packing in options.packings}
     ours = {}
     for packing, (data, scales, _) in heads.items():
-        ours[packing] = logitless.distillation_loss(hidden, data, hidden, weight, packing=packing, want_agreement=True, **scales)
+        ours[packing] = logitless.distillation_loss(
+            hidden, data, hidden, weight, packing=packing, want_agreement=True, **scales
+        )
     exact, stored_kl = ({packing: [] for packing in heads} for _ in range(2))
     for begin in range(0, len(hidden), options.block):
         states = hidden[begin : begin + options.block]

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrices whose numbers are packed: integers with scales, bitsandbytes' NF4, and the formats that GGUF files
-/// hold heads in. They are read as the float32 numbers that the format's own project unpacks, to the bit.
+/// Matrices whose numbers are packed: integers with scales, bitsandbytes' NF4, and what GGUF files hold heads
+/// in. They are read as the float32 numbers that the format's own project unpacks, to the bit.
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ struct PackedMatrix {
   std::optional<int64_t> row_bytes = {};
   /// Of kInt8 and kNf4: [rows, cols / group]; otherwise null.
   const float* scales = nullptr;
-  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, and even for kNf4; 0: all.
+  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, even for kNf4; 0: all.
   int64_t group = 0;
 
   /// Tells whether there is one.

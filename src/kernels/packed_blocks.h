@@ -64,9 +64,9 @@ struct Q6_KBlock {
   uint8_t d[2];  // float16
 };
 
-/// The numbers of NF4's codes, as bitsandbytes has them (get_4bit_type in bitsandbytes/functional.py): quantiles
-/// of a normal distribution, scaled to [-1, 1]. Number 2 i of a row has the upper half of byte i as its code,
-/// number 2 i + 1 the lower half: x = scale · kNf4Numbers[code].
+/// The numbers of NF4's codes, as bitsandbytes has them (get_4bit_type in bitsandbytes/functional.py):
+/// quantiles of a normal distribution, scaled to [-1, 1]. Number 2 i of a row has the upper half of byte i
+/// as its code, number 2 i + 1 the lower half: x = scale · kNf4Numbers[code].
 alignas(64) inline constexpr float kNf4Numbers[16] = {-1.0F,
                                                       -0.6961928009986877F,
                                                       -0.5250730514526367F,

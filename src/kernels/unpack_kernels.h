@@ -24,11 +24,11 @@ struct PackedRow {
 /// count = 0: no effect.
 ///
 /// The bits are those of float32 operations in the order in which packed_blocks.h writes them, d · s · q
-/// being (d · s) · q, and so those of `gguf.quants.dequantize` and, of NF4, of bitsandbytes' `dequantize_4bit`
-/// to float32. In ggml's packings all products are exact, because their factors have at most 23 bits together.
-/// Q4_K and Q5_K round once, where they subtract, and a fused multiplication has the same bits; int8 and NF4
-/// round once, in their product. Scales may be zeros, subnormal numbers, infinities and NaN, of which IEEE 754
-/// says what they become; only the bits of a NaN are unspecified.
+/// being (d · s) · q, and so those of `gguf.quants.dequantize` and, of NF4, of bitsandbytes'
+/// `dequantize_4bit` to float32. In ggml's packings all products are exact, because their factors have at
+/// most 23 bits together. Q4_K and Q5_K round once, where they subtract, and a fused multiplication has the
+/// same bits; int8 and NF4 round once, in their product. Scales may be zeros, subnormal numbers, infinities
+/// and NaN, of which IEEE 754 says what they become; only the bits of a NaN are unspecified.
 using UnpackRow = void (*)(const PackedRow& row, int64_t first, int64_t count, float* to);
 
 struct UnpackKernels {

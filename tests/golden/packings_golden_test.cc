@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Unpacked rows against what gguf and bitsandbytes make of them, to the bit, on every instruction set of this CPU
-// (tests/golden/README.md).
+// Unpacked rows against what gguf and bitsandbytes make of them, to the bit, on every instruction set of this
+// CPU (tests/golden/README.md).
 #include <bit>
 #include <cmath>
 
