@@ -87,7 +87,8 @@ typedef enum logitless_packing {
   LOGITLESS_Q4_0 = 2,
   LOGITLESS_Q4_K = 3,
   LOGITLESS_Q5_K = 4,
-  LOGITLESS_Q6_K = 5
+  LOGITLESS_Q6_K = 5,
+  LOGITLESS_NF4 = 6
 } logitless_packing;
 
 /** See HeadLayout. */
@@ -307,8 +308,8 @@ typedef struct logitless_packed_matrix {
   int32_t packing;  /**< logitless_packing */
   int64_t rows, cols;
   int64_t row_bytes;   /**< from one row to the next, in bytes; 0: they follow one another */
-  const float* scales; /**< of int8: [rows, cols / group] */
-  int64_t group;       /**< of int8; 0: all numbers of a row */
+  const float* scales; /**< of int8 and nf4: [rows, cols / group] */
+  int64_t group;       /**< of int8 and nf4, even for nf4; 0: all numbers of a row */
 } logitless_packed_matrix;
 
 /** A row-major matrix that is written. */

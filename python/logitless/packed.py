@@ -67,7 +67,8 @@ def from_torchao(tensor: Any) -> PackedWeight:
         raise TypeError(f"{names[0]} is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao")
     for name in ("act_quant_kwargs", "act_quant_scale", "act_pre_scale", "activation_quantization"):
         if getattr(tensor, name, None) is not None:
-            raise ValueError(f"{names[0]}.{name} is set: the layer changes its input, and its weight alone is not the head")
+            rule = "the layer changes its input, and its weight alone is not the head"
+            raise ValueError(f"{names[0]}.{name} is set: {rule}")
     integers = _numpy(tensor.qdata)
     if integers.ndim != 2:
         raise ValueError(f"{names[0]} has shape {list(integers.shape)}: it must have 2 axes")

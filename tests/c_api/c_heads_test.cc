@@ -107,7 +107,7 @@ TEST(CHeads, SayWhatIsWrong) {
     EXPECT_NE(std::string(logitless_last_error()).find(why), std::string::npos) << logitless_last_error();
     EXPECT_EQ(c.call.outputs.bytes(), before);
   };
-  refused("packed.packing = 6 is none of 0 to 5", [](OtherHead& c) { c.call.head.packed.packing = 6; });
+  refused("packed.packing = 7 is none of 0 to 6", [](OtherHead& c) { c.call.head.packed.packing = 7; });
   refused("ids is NULL, but is said to have", [](OtherHead& c) { c.call.head.ids = nullptr; });
   refused("lm_head.scales is null", [](OtherHead& c) { c.call.head.packed.scales = nullptr; });
   refused("lm_head.ids[1] = -5 is no entry", [](OtherHead& c) { c.ids[1] = -5; });
@@ -117,7 +117,8 @@ TEST(CHeads, SayWhatIsWrong) {
 
 TEST(CHeads, PackingsHaveTheirNames) {
   EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_Q6_K)), "q6_k");
-  EXPECT_EQ(logitless_packing_name(LOGITLESS_Q6_K + 1), nullptr);
+  EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_NF4)), "nf4");
+  EXPECT_EQ(logitless_packing_name(LOGITLESS_NF4 + 1), nullptr);
 }
 
 }  // namespace
