@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "cli_fixture.h"
+#include "gguf_bytes.h"
 #include "logitless/version.h"
 
 namespace logitless::testing {
@@ -394,6 +395,60 @@ TEST_F(ScoreTest, HelpHasAnExample) {
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_TRUE(has(result.out, "Examples:\n  logitless score --hidden"));
   EXPECT_TRUE(has(run({"--help"}).out, "logitless score configs/tiny.yaml -o scores.safetensors"));
+}
+
+TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
+  constexpr int64_t kTokens = 6, kVocab = 7, kHidden = 32;
+  std::string rows;
+  std::vector<float> weight, hidden;
+  for (int v = 0; v < kVocab; ++v) {
+    rows += number(uint16_t{0x2400});  // 1/64
+    for (int h = 0; h < kHidden; ++h) {
+      const auto value = static_cast<int8_t>((v * kHidden + h) * 37 % 255 - 127);
+      rows += number(value);
+      weight.push_back(static_cast<float>(value) / 64);
+    }
+  }
+  for (int i = 0; i < kTokens * kHidden; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * i)));
+  const std::vector<int64_t> targets = {0, 1, 6, -100, 3, 2};
+  const std::vector<io::TensorToWrite> tensors = {{"hidden", "F32", {kTokens, kHidden}, hidden.data()},
+                                                  {"lm_head", "F32", {kVocab, kHidden}, weight.data()},
+                                                  {"targets", "I64", {kTokens}, targets.data()}};
+  io::write_safetensors(path("model"), tensors);
+  GgufBytes file;
+  file.architecture("gemma2").key("gemma2.final_logit_softcapping", kFloat32, number(20.0F));
+  write("q8.gguf", file.tensor("output.weight", {kHidden, kVocab}, 8, rows).bytes());
+  const std::vector<std::string> both = {"--hidden", path("model"), "--targets", path("model")};
+  const auto scores = [&](const std::string& head, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--lm-head", head};
+    for (const auto& words : {both, more}) all.insert(all.end(), words.begin(), words.end());
+    full_summary(all);
+    return Scores(output());
+  };
+  // Bytes, since a row that takes no part is NaN.
+  const auto expect_same = [](const std::vector<double>& got, const std::vector<double>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(double)), 0);
+  };
+  for (const char* softcap : {"", "5"}) {
+    const std::vector<std::string> set = {"--set", std::string("model.softcap=") + (*softcap ? softcap : "20")};
+    const Scores want = scores(path("model"), set);
+    const Scores got = scores(path("q8.gguf"), *softcap ? set : std::vector<std::string>());
+    expect_same(got.logp, want.logp);
+    expect_same(got.entropy, want.entropy);
+    EXPECT_EQ(got.rank, want.rank);
+    EXPECT_EQ(got.argmax, want.argmax);
+  }
+  const auto refused = [&](std::vector<std::string> words, const std::string& why) {
+    words.insert(words.end(), both.begin(), both.end());
+    const Finished finished = score(words);
+    EXPECT_EQ(finished.exit_code(), 2);
+    EXPECT_TRUE(has(finished.err, why)) << finished.err;
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+  };
+  refused({"--lm-head", path("q8.gguf") + ":blk.0"}, "has no tensor blk.0");
+  refused({"--lm-head", path("q8.gguf"), "--set", "model.vocab_size=8"}, "model.vocab_size");
+  refused({"--lm-head", path("q8.gguf"), "--set", "model.dtype=float64"}, "float64");
 }
 
 }  // namespace

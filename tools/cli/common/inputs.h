@@ -45,9 +45,12 @@ struct TensorFlag {
 };
 const std::vector<TensorFlag>& tensor_flags();
 
+class ModelFiles;
+
 /// The input part of a Job, and what holds its bytes.
 struct Inputs {
   Job job;
+  std::shared_ptr<ModelFiles> models;  ///< those that hold job.head
   std::vector<Memory> memory;
   std::vector<std::shared_ptr<const io::SafetensorsFile>> files;  ///< all that were read, used in place or copied
 
@@ -83,8 +86,12 @@ Job seeded_shape(const io::Config& config);
 /// Throws as check_seeded() does, and io::Error where this machine cannot give the memory.
 Inputs make_seeded_inputs(const io::Config& config, SeededValues values = SeededValues::kRandom);
 
+/// What a command takes as the file of a head.
+enum class HeadFiles { kSafetensors, kSafetensorsOrGguf };
+
 /// From files where there are any: the shape comes from the tensors, and what the config says about it must
 /// agree. Else seeded. Throws io::Error.
-Inputs read_inputs(const io::Config& config, const TensorPaths& paths, SeededValues values = SeededValues::kRandom);
+Inputs read_inputs(const io::Config& config, const TensorPaths& paths, SeededValues values = SeededValues::kRandom,
+                   HeadFiles heads = HeadFiles::kSafetensors);
 
 }  // namespace logitless::cli

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,6 +81,7 @@ struct Job {
   bool wide_targets = false;  ///< int64 instead of int32
   DType gradient_dtype = DType::kFloat32;
   std::array<TensorBytes, kTensorCount> tensors;
+  std::optional<LmHead> head;  ///< of a GGUF file, as it stands there, in place of kWeight
 
   const TensorBytes& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   TensorBytes& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }

@@ -8,15 +8,11 @@
 
 namespace logitless::cli {
 
-namespace {
-
 bool is_gguf(const std::string& path) {
   char magic[4] = {};
   std::ifstream file(path, std::ios::binary);
   return file.read(magic, sizeof magic) && std::memcmp(magic, "GGUF", sizeof magic) == 0;
 }
-
-}  // namespace
 
 io::TensorHandle ModelFiles::open(const std::string& spec, const io::TensorWish& wish) {
   io::TensorHandle handle = io::find_tensor(spec, wish);

@@ -13,6 +13,9 @@
 
 namespace logitless::cli {
 
+/// Tells whether the file begins as GGUF files do.
+bool is_gguf(const std::string& path);
+
 /// Keeps what views of files point to.
 class ModelFiles {
  public:

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/common/inputs.h"
+#include "cli/common/model_files.h"
 #include "cli/common/task_call.h"
 #include "io/seeded_inputs.h"
 
@@ -260,6 +261,7 @@ io::TensorHandle Inputs::open(const std::string& spec, const io::TensorWish& wis
 
 void Inputs::check_files() const {
   for (const auto& file : files) file->check_size();
+  if (models) models->check();
 }
 
 void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {

@@ -64,6 +64,14 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
         HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
     hidden.offsets = span_of<int64_t>(job, TensorId::kOffsets);
     head = head_of(job, TensorId::kWeight, TensorId::kBias, job.dtype, job.hidden_size, config.model.softcap);
+    if (job.head) {
+      // Its own bias and softcap count where nothing else is said.
+      if (job.head->bias.data && !head.bias.data) head.bias = job.head->bias;
+      if (head.softcap == 0) head.softcap = job.head->softcap;
+      head.weight = job.head->weight;
+      head.packed = job.head->packed;
+      head.layout = job.head->layout;
+    }
   } else {
     const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
     logits = Logits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,

@@ -1,10 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "cli/common/inputs.h"
+#include "cli/common/model_files.h"
 
 namespace logitless::cli {
 namespace {
@@ -226,7 +228,8 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   read_teacher(config, paths, inputs);
 }
 
-void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
+void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, HeadFiles heads,
+                Inputs& inputs) {
   Job& job = inputs.job;
   if (config.level == io::Level::kLogits) {
     const io::TensorHandle logits =
@@ -243,11 +246,25 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   const bool packed = paths.has(TensorId::kOffsets);
   const io::TensorHandle hidden =
       inputs.open(paths[TensorId::kHidden], {"hidden", io::TensorClass::kFloat, 2, !packed});
-  const io::TensorHandle weight = inputs.open(paths[TensorId::kWeight], {"lm_head", io::TensorClass::kFloat, 2});
+  const std::string& spec = paths[TensorId::kWeight];
+  const bool gguf = heads == HeadFiles::kSafetensorsOrGguf && is_gguf(io::split_spec(spec).path);
+  io::TensorHandle weight;
+  if (!gguf) weight = inputs.open(spec, {"lm_head", io::TensorClass::kFloat, 2});
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
   job.sequences = sequences_of(config, hidden);
+  if (gguf) {
+    inputs.models = std::make_shared<ModelFiles>();
+    job.head = inputs.models->head(spec, "lm_head", job.hidden_size);
+    job.layout = job.head->layout;
+    job.vocab_size = job.head->vocab_size();
+    job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*hidden.tensor);
+    check_shape(config, job);
+    add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
+    add_bias(config, paths, false, inputs);
+    return;
+  }
   job.layout = layout_of(config, weight, hidden);
   job.vocab_size = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
   std::optional<DType> said;
@@ -327,7 +344,7 @@ std::vector<InputFile> TensorPaths::files() const {
   return files;
 }
 
-Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues values) {
+Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues values, HeadFiles heads) {
   if (!paths.given()) return make_seeded_inputs(config, values);
   if (config.ignored_fraction != 0) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
@@ -336,7 +353,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   Inputs inputs;
   const io::TensorHandle targets =
       inputs.open(paths[TensorId::kTargets], {"targets", io::TensorClass::kInteger, 1, kBatched});
-  read_model(config, paths, targets, inputs);
+  read_model(config, paths, targets, heads, inputs);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(paths, inputs);
   read_batch(config, paths, inputs);

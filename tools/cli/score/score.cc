@@ -27,6 +27,8 @@ constexpr const char* kScoreFooter =
 --top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
 `man logitless-score` says what each is.
 
+--lm-head may be a GGUF file, whose head is read as it stands there, packed, with its bias and softcap.
+
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
 Examples:
@@ -259,7 +261,7 @@ int run_score(const ScoreOptions& options) {
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
-  const Inputs inputs = read_inputs(config, options.tensors);
+  const Inputs inputs = read_inputs(config, options.tensors, SeededValues::kRandom, HeadFiles::kSafetensorsOrGguf);
   const Job& job = inputs.job;
   progress.note(profile.apply(job, config));
   ContextOptions context_options = context_options_of(config);
