@@ -178,7 +178,7 @@ class AbsentLogits:
     def _arguments(self) -> dict[str, Any]:
         """The arguments of a call that makes no gradients, of one row a token."""
         hidden, weight, bias = self._operands()
-        given = {"softcap": self._softcap} if self._softcap else {}
+        given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
             given, weight = with_packed({**given, "weight": weight}), None  # type: ignore[assignment]
         arguments = HeadTensors((hidden, weight, bias), given).arguments

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 
 from logitless.packed import PackedWeight, from_bitsandbytes  # noqa: E402
-from logitless.transformers import patch, unpatch  # noqa: E402
+from logitless.transformers import absent_logits, patch, unpatch  # noqa: E402
 
 V, H = 97, 32
 
@@ -245,3 +245,20 @@ def test_a_trainer_of_trl(tmp_path, monkeypatch):
         trainer = patch_trainer(test_trl.trainer_of("sft", model, tmp_path))
         logs.append(test_trl.logs_of(trainer))
     test_trl.expect_equal(logs[0], logs[1], absolute=1e-6)
+
+
+@pytest.mark.parametrize("kind", [standing_in, with_torchao])
+def test_log_probabilities_without_a_loss(kind):
+    """What logitless.lm_eval asks a model for, whose head may be quantised, too."""
+    model, plain = models(kind)
+    ids, _ = batch()
+    targets = ids.roll(-1).flatten()
+    found = []
+    for one in (model, patch(plain)):
+        one.eval()
+        with torch.no_grad():
+            absent = absent_logits(one, lambda one=one: one(ids).logits)
+        stats = absent.spans([(0, 17)] * 3).token_stats(targets, argmax=True)
+        sets = absent.spans([(0, 17)] * 3).set_logps(targets, torch.arange(0, 52))
+        found.append([stats["logp"], stats["argmax"], sets])
+    assert all(torch.equal(one, other) for one, other in zip(*found))
