@@ -12,6 +12,7 @@ HIDDEN = random.standard_normal((N, H)).astype(np.float32)
 NUMBERS = random.integers(-127, 128, (V, H)).astype(np.int8)
 SCALES = random.uniform(0.005, 0.02, (V, 2)).astype(np.float32)
 WEIGHT = NUMBERS.astype(np.float32) * SCALES.repeat(H // 2, axis=1)
+ONES = np.ones((V, 2 * H), np.float32)
 IDS = np.arange(0, V, 3)
 TARGETS = np.arange(N) * 7 % len(IDS)
 
@@ -106,10 +107,13 @@ def test_the_numbers_are_those_of_gguf(packing):
 @pytest.mark.parametrize(
     "weight, options, message",
     [
-        (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k"),
+        (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k, nf4"),
         (NUMBERS, {"packing": "int8"}, "lm_head.scales is null, but int8 needs them"),
         (NUMBERS, {"packing": "int8", "scales": SCALES[:5]}, r"scales has shape \[5, 2\]"),
         (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "lm_head.scales is null, but nf4 needs them"),
+        (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": ONES}, "group = 1 is no multiple of 2, the block of nf4"),
         (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 8 bytes, which is no multiple of 34"),
         (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),

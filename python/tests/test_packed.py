@@ -85,9 +85,12 @@ def test_nf4_of_bitsandbytes(blocksize, nested, storage):
         quant_storage=getattr(torch, storage),
     ).to("cpu")
     assert (parameter.quant_state.state2 is not None) == nested
+    packed = from_bitsandbytes(parameter)
+    # As one row: of several, bitsandbytes 0.50's CPU kernel gets other numbers where the groups do not divide them.
+    parameter.quant_state.shape = (1, V * H)
     want = bitsandbytes.functional.dequantize_4bit(parameter.data.view(torch.uint8), parameter.quant_state)
     assert want.dtype == torch.float32
-    expect_same(from_bitsandbytes(parameter), want.numpy().reshape(V, H))
+    expect_same(packed, want.numpy().reshape(V, H))
 
 
 def test_llm_int8():
