@@ -307,8 +307,9 @@ def output_head(
 
 def _check_lora(model: Any, head: Any) -> None:
     inside = head.get_base_layer()
-    if not (type(inside) is torch.nn.Linear and inside.weight.is_floating_point()) and packed_of(inside.weight) is None:
-        raise ValueError(f"the head's LoRA stands beside a {type(inside).__module__}.{type(inside).__name__}")
+    base = type(inside)._unpatched if isinstance(inside, _HandsOn) else type(inside)
+    if not (base is torch.nn.Linear and inside.weight.is_floating_point()) and packed_of(inside.weight) is None:
+        raise ValueError(f"the head's LoRA stands beside a {base.__module__}.{base.__name__}")
     embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if embedding is not None and getattr(embedding, "weight", None) is inside.weight:
         raise ValueError(
